@@ -1,0 +1,3 @@
+module github.com/hcpmesh/hcpmesh/dev-infrastructure
+
+go 1.26.0

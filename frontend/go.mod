@@ -1,0 +1,3 @@
+module github.com/hcpmesh/hcpmesh/frontend
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module github.com/hcpmesh/hcpmesh/hypershift
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator
+
+go 1.26.0
