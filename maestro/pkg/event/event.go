@@ -370,3 +370,23 @@ func AnsweredResync(evt *cloudevents.Event) string {
 
 // DataType names the data type that is served, as subscriptions do.
 func DataType() string { return dataType.String() }
+
+// StatusView is a resource's status as the published REST API shows it: the conditions of the whole, and the agent's
+// report on each manifest, with the resource version, sequence id and hash it came with. Nil before the first report.
+func StatusView(r *resource.Resource) (json.RawMessage, error) {
+	if r.Status == nil {
+		return nil, nil
+	}
+	body := map[string]json.RawMessage{}
+	if err := json.Unmarshal(r.Status.Body, &body); err != nil {
+		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
+	}
+	view := map[string]any{
+		"ObservedVersion": r.Status.Version,
+		"SequenceID":      r.Status.Sequence,
+		"StatusHash":      r.Status.Hash,
+		"conditions":      body["conditions"],
+		"resourceStatus":  body["resourceStatus"],
+	}
+	return json.Marshal(view)
+}
