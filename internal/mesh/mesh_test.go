@@ -1,0 +1,126 @@
+package mesh
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"testing"
+)
+
+func issue(t *testing.T, authority *Authority, peer Peer) *Identity {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), string(peer))
+	if err := authority.Issue(dir, peer, "127.0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	identity, err := LoadIdentity(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
+func open(t *testing.T, trustDomain string) *Authority {
+	t.Helper()
+	authority, err := OpenAuthority(t.TempDir(), trustDomain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+func TestOnlyAllowedPeersConnect(t *testing.T) {
+	region := open(t, "local")
+	server := issue(t, region, ClusterService)
+	cases := map[string]struct {
+		reason string
+		client *Identity
+		expect Peer
+		refuse bool
+	}{
+		"AllowedPeer":         {"the frontend is on the list", issue(t, region, Frontend), ClusterService, false},
+		"PeerNotOnList":       {"the agent has a valid certificate but no business here", issue(t, region, MaestroAgent), ClusterService, true},
+		"OtherAuthority":      {"the same name from another authority proves nothing", issue(t, open(t, "local"), Frontend), ClusterService, true},
+		"OtherTrustDomain":    {"another region's frontend is not ours", issue(t, open(t, "elsewhere"), Frontend), ClusterService, true},
+		"ServerIsNotExpected": {"the client wanted somebody else", issue(t, region, Frontend), MaestroServer, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				id, err := PeerOf(*r.TLS)
+				if err != nil {
+					t.Error(err)
+				}
+				_, _ = io.WriteString(w, string(id.Peer))
+			}))
+			s.Config.ErrorLog = nil
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Listener = tls.NewListener(listener, server.ServerTLS(Frontend, Backend))
+			s.Start()
+			defer s.Close()
+			client := http.Client{Transport: &http.Transport{TLSClientConfig: c.client.ClientTLS(c.expect)}}
+			defer client.CloseIdleConnections()
+			response, err := client.Get("https://" + listener.Addr().String())
+			if c.refuse {
+				if err == nil {
+					t.Fatalf("connected, although %s", c.reason)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s, but: %v", c.reason, err)
+			}
+			defer response.Body.Close()
+			body, _ := io.ReadAll(response.Body)
+			if string(body) != string(Frontend) {
+				t.Errorf("the server saw %q", body)
+			}
+		})
+	}
+}
+
+func TestAuthoritySurvivesReopening(t *testing.T) {
+	dir := t.TempDir()
+	first, err := OpenAuthority(dir, "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := OpenAuthority(dir, "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(first.CertificatePEM()) != string(second.CertificatePEM()) {
+		t.Error("opening the authority again made a new one")
+	}
+}
+
+func TestParseID(t *testing.T) {
+	cases := map[string]bool{
+		"spiffe://local/ns/frontend/sa/frontend": true,
+		"spiffe://local/ns/frontend/sa/backend":  false,
+		"spiffe:///ns/frontend/sa/frontend":      false,
+		"https://local/ns/frontend/sa/frontend":  false,
+		"spiffe://local/ns//sa/":                 false,
+		"spiffe://local/frontend":                false,
+	}
+	for text, valid := range cases {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := ParseID(u)
+		if (err == nil) != valid {
+			t.Errorf("ParseID(%s): %v", text, err)
+		}
+		if valid && id.URL().String() != text {
+			t.Errorf("%s became %s", text, id.URL())
+		}
+	}
+}

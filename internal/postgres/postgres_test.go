@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dataDir is a folder that the unprivileged user can reach; t.TempDir is closed to it when the tests run as root.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hcpmesh-postgres-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "server")
+}
+
+func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	dir := dataDir(t)
+	first, err := Start(ctx, Options{DataDir: dir, Throwaway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.CreateDatabase(ctx, "fleet", ""); err != nil {
+		t.Fatal(err)
+	}
+	before, err := url.Parse(first.URL("fleet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Kill()
+
+	second, err := Start(ctx, Options{DataDir: dir, Port: first.Port(), Throwaway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Kill()
+	if after := second.URL("fleet"); after != before.String() {
+		t.Error("the URL changed over a restart")
+	}
+	if err := second.CreateDatabase(ctx, "fleet", ""); err != nil {
+		t.Errorf("creating a database that exists: %v", err)
+	}
+}
+
+func TestATakenPortIsSaid(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	server, err := Start(context.Background(), Options{DataDir: dataDir(t), Port: port, Throwaway: true})
+	if err == nil {
+		server.Kill()
+		t.Fatal("started on a port that is taken")
+	}
+	if want := strconv.Itoa(port); !strings.Contains(err.Error(), want) {
+		t.Errorf("the error does not name the port: %v", err)
+	}
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package process
+
+import "errors"
+
+func dieWithParent() error {
+	return errors.New("--die-with-parent needs Linux")
+}
