@@ -3,6 +3,8 @@ module github.com/hcpmesh/hcpmesh/internal
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
+	github.com/hcpmesh/hcpmesh/api v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.23.2
 	golang.org/x/sys v0.38.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda

@@ -1,0 +1,138 @@
+package hub
+
+// Cluster is the ARM resource hcpOpenShiftClusters.
+type Cluster struct {
+	Resource
+	Properties ClusterProperties `json:"properties"`
+}
+
+// ClusterProperties is what the customer can say of a cluster. Read-only values are in ClusterStatus.
+type ClusterProperties struct {
+	Version              Version             `json:"version"`
+	DNS                  DNS                 `json:"dns"`
+	Network              Network             `json:"network"`
+	API                  API                 `json:"api"`
+	Ingress              Ingress             `json:"ingress"`
+	Platform             Platform            `json:"platform"`
+	Autoscaling          Autoscaling         `json:"autoscaling"`
+	Etcd                 Etcd                `json:"etcd"`
+	ImageDigestMirrors   []ImageDigestMirror `json:"imageDigestMirrors,omitempty"`
+	ClusterImageRegistry ImageRegistry       `json:"clusterImageRegistry"`
+	// CryptoRestrictions is None or FIPS.
+	CryptoRestrictions string `json:"cryptoRestrictions,omitempty"`
+	// NodeDrainTimeoutMinutes is 0 to 10080; 0 waits for ever.
+	NodeDrainTimeoutMinutes int32 `json:"nodeDrainTimeoutMinutes,omitempty"`
+}
+
+// DNS names the cluster.
+type DNS struct {
+	// BaseDomainPrefix is at most 15 characters; made by the service when the customer gave none.
+	BaseDomainPrefix string `json:"baseDomainPrefix,omitempty"`
+}
+
+// Network holds the cluster's address ranges, IPv4 CIDRs.
+type Network struct {
+	NetworkType string `json:"networkType,omitempty"`
+	PodCIDR     string `json:"podCidr,omitempty"`
+	ServiceCIDR string `json:"serviceCidr,omitempty"`
+	MachineCIDR string `json:"machineCidr,omitempty"`
+	HostPrefix  int32  `json:"hostPrefix,omitempty"`
+}
+
+// API is the hosted Kubernetes API endpoint.
+type API struct {
+	Visibility Visibility `json:"visibility,omitempty"`
+	// AuthorizedCIDRs may reach the API; nil means all.
+	AuthorizedCIDRs []string `json:"authorizedCidrs,omitempty"`
+}
+
+// Ingress is the default ingress of the data plane.
+type Ingress struct {
+	Type Visibility `json:"type,omitempty"`
+}
+
+// Platform is where the cluster lives in Azure.
+type Platform struct {
+	ManagedResourceGroup    string                  `json:"managedResourceGroup,omitempty"`
+	SubnetID                string                  `json:"subnetId,omitempty"`
+	VnetIntegrationSubnetID string                  `json:"vnetIntegrationSubnetId,omitempty"`
+	OutboundType            string                  `json:"outboundType,omitempty"`
+	NetworkSecurityGroupID  string                  `json:"networkSecurityGroupId,omitempty"`
+	OperatorsAuthentication OperatorsAuthentication `json:"operatorsAuthentication"`
+}
+
+// OperatorsAuthentication holds the identities with which the cluster's operators act.
+type OperatorsAuthentication struct {
+	UserAssignedIdentities OperatorIdentities `json:"userAssignedIdentities"`
+}
+
+// OperatorIdentities are ARM ids of identities, by operator name.
+type OperatorIdentities struct {
+	ControlPlaneOperators  map[string]string `json:"controlPlaneOperators,omitempty"`
+	DataPlaneOperators     map[string]string `json:"dataPlaneOperators,omitempty"`
+	ServiceManagedIdentity string            `json:"serviceManagedIdentity,omitempty"`
+}
+
+// Autoscaling configures the cluster autoscaler.
+type Autoscaling struct {
+	// MaxNodesTotal is 0 to 500; 0 means no limit of its own.
+	MaxNodesTotal               int32 `json:"maxNodesTotal,omitempty"`
+	MaxPodGracePeriodSeconds    int32 `json:"maxPodGracePeriodSeconds,omitempty"`
+	MaxNodeProvisionTimeSeconds int32 `json:"maxNodeProvisionTimeSeconds,omitempty"`
+	PodPriorityThreshold        int32 `json:"podPriorityThreshold"`
+}
+
+// Etcd configures the control plane's store.
+type Etcd struct {
+	DataEncryption DataEncryption `json:"dataEncryption"`
+}
+
+// DataEncryption says who holds the key of the data at rest.
+type DataEncryption struct {
+	// KeyManagementMode is PlatformManaged or CustomerManaged.
+	KeyManagementMode string                     `json:"keyManagementMode,omitempty"`
+	CustomerManaged   *CustomerManagedEncryption `json:"customerManaged,omitempty"`
+}
+
+// CustomerManagedEncryption is a key of the customer's.
+type CustomerManagedEncryption struct {
+	// EncryptionType is KMS.
+	EncryptionType string         `json:"encryptionType,omitempty"`
+	KMS            *KMSEncryption `json:"kms,omitempty"`
+}
+
+// KMSEncryption is a key in an Azure Key Vault.
+type KMSEncryption struct {
+	VaultName  string     `json:"vaultName,omitempty"`
+	Visibility Visibility `json:"visibility,omitempty"`
+	ActiveKey  KMSKey     `json:"activeKey"`
+}
+
+// KMSKey is one version of a key.
+type KMSKey struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// ImageDigestMirror redirects pulls by digest.
+type ImageDigestMirror struct {
+	Source  string   `json:"source"`
+	Mirrors []string `json:"mirrors"`
+}
+
+// ImageRegistry is the cluster's own image registry.
+type ImageRegistry struct {
+	// State is Enabled or Disabled.
+	State string `json:"state,omitempty"`
+}
+
+// ClusterStatus is what the service reports of a cluster: the read-only values of the ARM resource.
+type ClusterStatus struct {
+	Conditions     []Condition `json:"conditions,omitempty"`
+	APIURL         string      `json:"apiUrl,omitempty"`
+	BaseDomain     string      `json:"baseDomain,omitempty"`
+	ConsoleURL     string      `json:"consoleUrl,omitempty"`
+	IssuerURL      string      `json:"issuerUrl,omitempty"`
+	ActiveVersions []string    `json:"activeVersions,omitempty"`
+	Progress       []Progress  `json:"progress,omitempty"`
+}

@@ -1,0 +1,77 @@
+package hub
+
+import "time"
+
+// NodePool is the ARM resource hcpOpenShiftClusters/nodePools.
+type NodePool struct {
+	Resource
+	Properties NodePoolProperties `json:"properties"`
+}
+
+// NodePoolProperties is what the customer can say of a node pool.
+type NodePoolProperties struct {
+	Version  Version          `json:"version"`
+	Platform NodePoolPlatform `json:"platform"`
+	// Replicas and AutoScaling exclude each other; without AutoScaling, Replicas counts.
+	Replicas    int32                `json:"replicas,omitempty"`
+	AutoScaling *NodePoolAutoScaling `json:"autoScaling,omitempty"`
+	AutoRepair  bool                 `json:"autoRepair"`
+	Labels      []Label              `json:"labels,omitempty"`
+	Taints      []Taint              `json:"taints,omitempty"`
+	// NodeDrainTimeoutMinutes is the cluster's when nil.
+	NodeDrainTimeoutMinutes *int32 `json:"nodeDrainTimeoutMinutes,omitempty"`
+}
+
+// NodePoolPlatform describes the virtual machines.
+type NodePoolPlatform struct {
+	SubnetID               string `json:"subnetId,omitempty"`
+	VMSize                 string `json:"vmSize,omitempty"`
+	EnableEncryptionAtHost bool   `json:"enableEncryptionAtHost,omitempty"`
+	AvailabilityZone       string `json:"availabilityZone,omitempty"`
+	OSDisk                 OSDisk `json:"osDisk"`
+}
+
+// OSDisk is the disk that a node boots from.
+type OSDisk struct {
+	SizeGiB                int32  `json:"sizeGiB,omitempty"`
+	DiskStorageAccountType string `json:"diskStorageAccountType,omitempty"`
+	EncryptionSetID        string `json:"encryptionSetId,omitempty"`
+	// DiskType is Managed or Ephemeral.
+	DiskType string `json:"diskType,omitempty"`
+}
+
+// NodePoolAutoScaling bounds the number of nodes.
+type NodePoolAutoScaling struct {
+	Min int32 `json:"min"`
+	Max int32 `json:"max"`
+}
+
+// Label is set on every node of the pool.
+type Label struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+}
+
+// Taint keeps pods without a matching toleration away.
+type Taint struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+	// Effect is NoSchedule, PreferNoSchedule or NoExecute.
+	Effect string `json:"effect"`
+}
+
+// NodePoolStatus is what the service reports of a node pool.
+type NodePoolStatus struct {
+	Conditions []Condition `json:"conditions,omitempty"`
+	Replicas   int32       `json:"replicas,omitempty"`
+	Version    string      `json:"version,omitempty"`
+	Progress   []Progress  `json:"progress,omitempty"`
+}
+
+// Progress says how far one layer of the service has come with a resource.
+type Progress struct {
+	Layer   string    `json:"layer"`
+	State   string    `json:"state"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+}

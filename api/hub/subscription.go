@@ -1,0 +1,45 @@
+package hub
+
+// SubscriptionState is how a subscription stands with the resource provider (ARM's subscription life cycle API).
+type SubscriptionState string
+
+// The states.
+const (
+	Registered   SubscriptionState = "Registered"
+	Unregistered SubscriptionState = "Unregistered"
+	Warned       SubscriptionState = "Warned"
+	Suspended    SubscriptionState = "Suspended"
+	Deleted      SubscriptionState = "Deleted"
+)
+
+// Subscription is what ARM told of a subscription.
+type Subscription struct {
+	State            SubscriptionState       `json:"state"`
+	RegistrationDate string                  `json:"registrationDate"`
+	Properties       *SubscriptionProperties `json:"properties,omitempty"`
+}
+
+// SubscriptionProperties are passed through; those that we act on are named.
+type SubscriptionProperties struct {
+	TenantID           string    `json:"tenantId,omitempty"`
+	RegisteredFeatures []Feature `json:"registeredFeatures,omitempty"`
+}
+
+// Feature is a preview feature of a subscription.
+type Feature struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+}
+
+// HasFeature reports whether the named feature is registered.
+func (s Subscription) HasFeature(name string) bool {
+	if s.Properties == nil {
+		return false
+	}
+	for _, feature := range s.Properties.RegisteredFeatures {
+		if feature.Name == name && feature.State == "Registered" {
+			return true
+		}
+	}
+	return false
+}

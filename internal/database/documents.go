@@ -1,0 +1,108 @@
+package database
+
+import (
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+)
+
+// ClusterDocument is a cluster as the customer asked for it and how that stands.
+type ClusterDocument struct {
+	// UID names this incarnation of the resource id: a UUID made by the create request.
+	UID string `json:"uid"`
+	// Generation grows by one with every accepted change of the desired state; the first is 1.
+	Generation int64 `json:"generation"`
+	// Cluster is the desired state of that generation.
+	Cluster           hub.Cluster           `json:"cluster"`
+	ProvisioningState hub.ProvisioningState `json:"provisioningState"`
+	// ActiveOperationID is the operation that will make ProvisioningState terminal; empty when it is.
+	ActiveOperationID string `json:"activeOperationId,omitempty"`
+	// TenantID and IdentityURL are what ARM said when the cluster was created.
+	TenantID    string `json:"tenantId,omitempty"`
+	IdentityURL string `json:"identityUrl,omitempty"`
+	// Status is what was last seen of the cluster, and Fleet how far Cluster Service has come.
+	Status hub.ClusterStatus `json:"status"`
+	Fleet  FleetState        `json:"fleet"`
+}
+
+// NodePoolDocument is a node pool as the customer asked for it and how that stands.
+type NodePoolDocument struct {
+	UID string `json:"uid"`
+	// ClusterUID is the incarnation of the cluster that the pool belongs to.
+	ClusterUID        string                `json:"clusterUid"`
+	Generation        int64                 `json:"generation"`
+	NodePool          hub.NodePool          `json:"nodePool"`
+	ProvisioningState hub.ProvisioningState `json:"provisioningState"`
+	ActiveOperationID string                `json:"activeOperationId,omitempty"`
+	Status            hub.NodePoolStatus    `json:"status"`
+	Fleet             FleetState            `json:"fleet"`
+}
+
+// FleetState is the resource as Cluster Service last reported it.
+type FleetState struct {
+	// Revision of the report; an older report never overwrites a newer one.
+	Revision int64 `json:"revision,omitempty"`
+	// AcceptedGeneration is the newest generation that Cluster Service has stored, ObservedGeneration the newest that
+	// took full effect.
+	AcceptedGeneration int64  `json:"acceptedGeneration,omitempty"`
+	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
+	Phase              string `json:"phase,omitempty"`
+}
+
+// OperationRequest is what an operation does to its resource.
+type OperationRequest string
+
+// The requests.
+const (
+	CreateRequest OperationRequest = "Create"
+	UpdateRequest OperationRequest = "Update"
+	DeleteRequest OperationRequest = "Delete"
+)
+
+// OperationDocument is one asynchronous operation. It is removed OperationTTL after its last change.
+type OperationDocument struct {
+	OperationID string           `json:"operationId"`
+	Request     OperationRequest `json:"request"`
+	// ResourceID, ResourceType and UID name the resource that it works on, Generation what it works towards.
+	ResourceID   string                `json:"resourceId"`
+	ResourceType string                `json:"resourceType"`
+	UID          string                `json:"uid"`
+	Generation   int64                 `json:"generation"`
+	Location     string                `json:"location"`
+	Status       hub.ProvisioningState `json:"status"`
+	StartTime    time.Time             `json:"startTime"`
+	// LastTransitionTime is when Status last changed; EndTime is set with a terminal one.
+	LastTransitionTime time.Time       `json:"lastTransitionTime"`
+	EndTime            *time.Time      `json:"endTime,omitempty"`
+	Error              *OperationError `json:"error,omitempty"`
+	// The caller, who alone may see the operation.
+	TenantID        string `json:"tenantId,omitempty"`
+	ClientID        string `json:"clientId,omitempty"`
+	CorrelationID   string `json:"correlationId,omitempty"`
+	NotificationURI string `json:"notificationUri,omitempty"`
+	APIVersion      string `json:"apiVersion,omitempty"`
+}
+
+// OperationError is an ARM error as an operation ends with it.
+type OperationError struct {
+	Code    string           `json:"code"`
+	Message string           `json:"message"`
+	Target  string           `json:"target,omitempty"`
+	Details []OperationError `json:"details,omitempty"`
+}
+
+// SubscriptionDocument is a subscription as ARM last described it.
+type SubscriptionDocument struct {
+	Subscription hub.Subscription `json:"subscription"`
+}
+
+// ReservationDocument keeps a name for one resource of a subscription: its id derives from what is reserved, so that
+// two writers cannot both create it.
+type ReservationDocument struct {
+	// Kind is managedResourceGroup, subnet or networkSecurityGroup.
+	Kind string `json:"kind"`
+	// Name is what is reserved, in lower case.
+	Name            string `json:"name"`
+	OwnerResourceID string `json:"ownerResourceId"`
+	OwnerUID        string `json:"ownerUid"`
+}
