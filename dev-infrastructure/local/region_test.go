@@ -1,0 +1,25 @@
+package local
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestInfra(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	zero := 0
+	start := time.Now()
+	region, err := Start(ctx, Config{
+		StateDir: filepath.Join(t.TempDir(), "state"), BasePort: &zero,
+		OnChange: func(s ProcessStatus) { t.Log(time.Since(start).Round(time.Millisecond), s.Name, s.State, s.Message) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("ready", time.Since(start))
+	region.Close()
+	t.Log("closed", time.Since(start))
+}
