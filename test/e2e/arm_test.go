@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -40,21 +39,14 @@ type customer struct {
 // newCustomer registers the provider in a subscription and makes a resource group there.
 func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resourceGroup string) *customer {
 	t.Helper()
-	authority, err := os.ReadFile(endpoints.CAFile)
+	client, err := trusting(endpoints.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		t.Fatalf("%s holds no certificate", endpoints.CAFile)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	transport.MaxIdleConnsPerHost = 64
-	t.Cleanup(transport.CloseIdleConnections)
-	c := &customer{endpoints: endpoints, subscription: subscription, resourceGroup: resourceGroup, http: &http.Client{Transport: transport}}
+	t.Cleanup(client.CloseIdleConnections)
+	c := &customer{endpoints: endpoints, subscription: subscription, resourceGroup: resourceGroup, http: client}
 
-	credential, err := local.NewCredential(endpoints, c.http)
+	credential, err := newCredential(endpoints, c.http)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +54,7 @@ func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resource
 		Cloud: cloud.Configuration{
 			ActiveDirectoryAuthorityHost: endpoints.ARM,
 			Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
-				cloud.ResourceManager: {Endpoint: endpoints.ARM, Audience: endpoints.ARM},
+				cloud.ResourceManager: {Endpoint: endpoints.ARM, Audience: "https://management.azure.com"},
 			},
 		},
 		Transport: c.http,
@@ -73,11 +65,11 @@ func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resource
 		t.Fatal(err)
 	}
 	c.resources, c.groups, c.providers = factory.NewClient(), factory.NewResourceGroupsClient(), factory.NewProvidersClient()
-	client, err := arm.NewClient("hcpmesh-test", "v1.0.0", credential, options)
+	core, err := arm.NewClient("hcpmesh-test", "v1.0.0", credential, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.pipeline = client.Pipeline()
+	c.pipeline = core.Pipeline()
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -88,6 +80,22 @@ func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resource
 		t.Fatalf("making the resource group: %v", err)
 	}
 	return c
+}
+
+// trusting makes a client that trusts the authority in a file and nobody else.
+func trusting(authorityFile string) (*http.Client, error) {
+	authority, err := os.ReadFile(authorityFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", authorityFile)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	transport.MaxIdleConnsPerHost = 64
+	return &http.Client{Transport: transport}, nil
 }
 
 func (c *customer) groupID() string {
@@ -242,5 +250,3 @@ func property(t *testing.T, resource armresources.GenericResource, path ...strin
 	}
 	return value
 }
-
-var _ azcore.TokenCredential = (*local.Credential)(nil)

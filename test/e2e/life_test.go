@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -101,7 +101,7 @@ func isStatus(err error, status int) bool {
 // hostedCluster connects to a cluster's own API server, as its administrator.
 func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Clientset {
 	t.Helper()
-	kubeconfig, err := local.AdminKubeconfig(ctx, region.Endpoints(), id)
+	kubeconfig, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
 	if err != nil {
 		t.Fatal(err)
 	}
