@@ -3,6 +3,7 @@ package hostedcluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -36,7 +37,7 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	if gone, err = r.deleteNamespace(ctx, namespace); err != nil || !gone {
 		return 0, err
 	}
-	if err := r.unmarkReferences(ctx, hc); err != nil {
+	if err := r.releaseSecrets(ctx, hc); err != nil {
 		return 0, err
 	}
 	if wait, err := r.gracePeriod(ctx, hc); err != nil || wait > 0 {
@@ -126,7 +127,7 @@ func (r *Reconciler) reportDestroyed(ctx context.Context, hcp *hyperv1.HostedCon
 	if equality.Semantic.DeepEqual(base.Status, hcp.Status) {
 		return nil
 	}
-	return r.Management.Status().Patch(ctx, hcp, lockedPatch(base), controlPlaneManager)
+	return r.updateStatus(ctx, hcp, controlPlaneManager)
 }
 
 func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone bool, err error) {
@@ -151,24 +152,41 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone boo
 	return false, nil
 }
 
-// unmarkReferences takes the operator's mark off the secrets that the cluster referred to.
-func (r *Reconciler) unmarkReferences(ctx context.Context, hc *hyperv1.HostedCluster) error {
+// releaseSecrets deletes the secrets that were made beside the HostedCluster and takes the operator's mark off those
+// that it referred to.
+func (r *Reconciler) releaseSecrets(ctx context.Context, hc *hyperv1.HostedCluster) error {
 	var secrets corev1.SecretList
 	if err := r.Management.List(ctx, &secrets, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing secrets: %w", err)
 	}
-	annotation := contract.ReferencedResourcePrefix + hc.Name
+	mark := contract.ReferencedResourcePrefix + hc.Name
+	var writes []func() error
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
-		if _, marked := secret.Annotations[annotation]; !marked {
-			continue
-		}
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, annotation)
-		if err := r.Management.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte(patch)), operatorManager); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("unmarking Secret %s: %w", secret.Name, err)
+		_, marked := secret.Annotations[mark]
+		switch {
+		case isOwned(secret, hc):
+			writes = append(writes, func() error {
+				if err := r.Management.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("deleting Secret %s: %w", secret.Name, err)
+				}
+				return nil
+			})
+		case marked:
+			writes = append(writes, func() error {
+				patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, mark))
+				if err := r.Management.Patch(ctx, secret, patch, operatorManager); client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("unmarking Secret %s: %w", secret.Name, err)
+				}
+				return nil
+			})
 		}
 	}
-	return nil
+	return atOnce(componentWriters, writes)
+}
+
+func isOwned(object, owner client.Object) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 }
 
 // gracePeriod keeps a destroyed cluster's object for as long as it asks, and says so.

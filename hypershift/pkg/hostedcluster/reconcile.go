@@ -164,10 +164,9 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			return 0, err
 		}
 	}
-	base := hcp.DeepCopy()
-	hcp.Status = decideControlPlane(hc, hcp, o)
-	if !equality.Semantic.DeepEqual(base.Status, hcp.Status) {
-		if err := r.Management.Status().Patch(ctx, hcp, lockedPatch(base), controlPlaneManager); err != nil {
+	if status := decideControlPlane(hc, hcp, o); !equality.Semantic.DeepEqual(hcp.Status, status) {
+		hcp.Status = status
+		if err := r.updateStatus(ctx, hcp, controlPlaneManager); err != nil {
 			return 0, fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
 		}
 	}
@@ -228,9 +227,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster,
 		return nil
 	}
 	before := availability(hc.Status.Conditions)
-	base := hc.DeepCopy()
 	hc.Status = status
-	if err := r.Management.Status().Patch(ctx, hc, lockedPatch(base), operatorManager); err != nil {
+	if err := r.updateStatus(ctx, hc, operatorManager); err != nil {
 		return fmt.Errorf("writing the status of the HostedCluster: %w", err)
 	}
 	if after := availability(hc.Status.Conditions); after != before {
@@ -238,6 +236,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster,
 			"resourceId", hc.Annotations[contract.AzureResourceIDAnnotation], "age", time.Since(hc.CreationTimestamp.Time).Round(time.Millisecond).String())
 	}
 	return nil
+}
+
+// updateStatus replaces the status of an object, if nothing was written since it was read. A patch would not do: the
+// version history has fields that must be present and null, which a merge patch cannot say. The status has no other
+// writer, and the server takes nothing but the status from such an update.
+func (r *Reconciler) updateStatus(ctx context.Context, object client.Object, manager client.FieldOwner) error {
+	return r.Management.Status().Update(ctx, object, manager)
 }
 
 func availability(list []metav1.Condition) string {

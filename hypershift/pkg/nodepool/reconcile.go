@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,7 +147,7 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	}
 	var wait time.Duration
 	o.machines, wait = step(before, o.target, r.Scale, o.now, func() string { return pool.Name + "-" + utilrand.String(5) })
-	changed := !equality.Semantic.DeepEqual(before, o.machines)
+	changed := !slices.Equal(before, o.machines)
 	if changed {
 		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
 			return 0, err
@@ -486,7 +487,7 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 	o.target.replicas, o.target.controlPlaneReady, o.target.onDelete, o.target.inPlace = 0, true, false, false
 	o.target.maxSurge = 0
 	o.machines, wait = step(before, o.target, r.Scale, o.now, nil)
-	changed := !equality.Semantic.DeepEqual(before, o.machines)
+	changed := !slices.Equal(before, o.machines)
 	if changed {
 		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
 			return false, 0, err
