@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
 // clustersUnderFaults is how many clusters live through the bad day.
@@ -26,7 +26,7 @@ const clustersUnderFaults = 20
 func TestNothingIsLostWhateverDies(t *testing.T) {
 	needsRegion(t)
 	ctx := patience(t, 15*time.Minute)
-	c := newCustomer(t, region.Endpoints(), "11111111-0000-0000-0000-000000000002", "badday")
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000002", "badday")
 
 	badDay := beginBadDay(t, ctx)
 	everyCluster := func(what string, selected func(int) bool, do func(ctx context.Context, name string) error) {
@@ -49,12 +49,12 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 	all := func(int) bool { return true }
 	half := func(i int) bool { return i%2 == 0 }
 	create := func(ctx context.Context, name string) error {
-		if err := c.ensure(ctx, c.clusterID(name), c.clusterBody(name)); err != nil {
+		if err := c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 			return err
 		}
-		return c.ensure(ctx, c.nodePoolID(name, "workers"), c.nodePoolBody(1))
+		return c.Ensure(ctx, c.NodePoolID(name, "workers"), c.NodePoolBody(1))
 	}
-	gone := func(ctx context.Context, name string) error { return c.ensureGone(ctx, c.clusterID(name)) }
+	gone := func(ctx context.Context, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }
 
 	for round := 0; round == 0 || !badDay.everybodyDied(); round++ {
 		everyCluster("creating", all, create)
@@ -74,7 +74,7 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 }
 
 // onceEach checks that every cluster exists exactly once on the management clusters together.
-func onceEach(t *testing.T, ctx context.Context, c *customer) {
+func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 	t.Helper()
 	var problem string
 	eventually(t, ctx, func() bool {
@@ -92,71 +92,6 @@ func onceEach(t *testing.T, ctx context.Context, c *customer) {
 		problem = fmt.Sprintf("%d HostedClusters for %d clusters", hosted, clustersUnderFaults)
 		return hosted == clustersUnderFaults
 	}, func() string { return problem })
-}
-
-// ensure brings a resource to Succeeded whatever happens to the requests: a customer's client may see its connection cut
-// after the request was accepted, and then finds the resource moving or there.
-func (c *customer) ensure(ctx context.Context, id string, body armresources.GenericResource) error {
-	for {
-		_, err := c.put(ctx, id, body)
-		if err == nil {
-			return nil
-		}
-		if isStatus(err, http.StatusBadRequest) {
-			return err
-		}
-		state, getErr := c.settled(ctx, id)
-		if getErr != nil {
-			return fmt.Errorf("after %w: %w", err, getErr)
-		}
-		switch state {
-		case "Succeeded":
-			return nil
-		case "Failed", "Canceled":
-			return fmt.Errorf("ended as %s after %w", state, err)
-		}
-	}
-}
-
-// ensureGone deletes a resource, whatever happens to the requests.
-func (c *customer) ensureGone(ctx context.Context, id string) error {
-	for {
-		err := c.remove(ctx, id)
-		if err == nil {
-			return nil
-		}
-		state, getErr := c.settled(ctx, id)
-		if getErr != nil {
-			return fmt.Errorf("after %w: %w", err, getErr)
-		}
-		if state == "" {
-			return nil
-		}
-	}
-}
-
-// settled waits until nothing is under way for a resource and returns its provisioning state, empty when it is not there.
-func (c *customer) settled(ctx context.Context, id string) (string, error) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		got, err := c.resources.GetByID(ctx, id, apiVersion, nil)
-		if isStatus(err, http.StatusNotFound) {
-			return "", nil
-		}
-		if err == nil {
-			properties, _ := got.Properties.(map[string]any)
-			switch state, _ := properties["provisioningState"].(string); state {
-			case "Succeeded", "Failed", "Canceled":
-				return state, nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-ticker.C:
-		}
-	}
 }
 
 // badDay is everything that goes wrong, until its end.
@@ -250,7 +185,7 @@ func control(ctx context.Context, method, url string, body any) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	client, err := trusting(region.Endpoints().CAFile)
+	client, err := customer.Trusting(region.Endpoints().CAFile)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -28,7 +29,7 @@ import (
 
 // nothingIsLeft waits until no layer holds anything of any cluster but tombstones, and says what is left otherwise. What
 // is still on its way out when an operation has ended (a namespace being finalized by Kubernetes) has the test's patience.
-func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer) {
+func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer.Customer) {
 	t.Helper()
 	var left []string
 	eventually(t, ctx, func() bool {
@@ -38,7 +39,7 @@ func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer) {
 }
 
 // leftovers looks into every layer. A layer that cannot be asked counts as having something left.
-func leftovers(t *testing.T, ctx context.Context, customers ...*customer) []string {
+func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Customer) []string {
 	t.Helper()
 	var left []string
 	layers := map[string]func(context.Context) ([]string, error){
@@ -50,7 +51,7 @@ func leftovers(t *testing.T, ctx context.Context, customers ...*customer) []stri
 		"cosmos": func(ctx context.Context) ([]string, error) {
 			var found []string
 			for _, c := range customers {
-				more, err := inCosmos(ctx, c.subscription)
+				more, err := inCosmos(ctx, c.Subscription)
 				if err != nil {
 					return nil, err
 				}
@@ -162,7 +163,8 @@ func inClusterService(ctx context.Context) ([]string, error) {
 
 // inCosmos finds live documents of a subscription, reservations included, and operations that have not ended.
 func inCosmos(ctx context.Context, subscription string) ([]string, error) {
-	db, err := openDatabase(ctx)
+	endpoints := region.Endpoints()
+	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})
 	if err != nil {
 		return nil, err
 	}

@@ -3,15 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,20 +22,20 @@ import (
 func TestLifeOfACluster(t *testing.T) {
 	needsRegion(t)
 	ctx := patience(t, 5*time.Minute)
-	c := newCustomer(t, region.Endpoints(), "11111111-0000-0000-0000-000000000001", "life")
-	id, pool := c.clusterID("lively"), c.nodePoolID("lively", "workers")
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000001", "life")
+	id, pool := c.ClusterID("lively"), c.NodePoolID("lively", "workers")
 
-	created, err := c.put(ctx, id, c.clusterBody("lively"))
+	created, err := c.Put(ctx, id, c.ClusterBody("lively"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state := property(t, created, "provisioningState"); state != "Succeeded" {
+	if state := property(created, "provisioningState"); state != "Succeeded" {
 		t.Errorf("provisioningState %v", state)
 	}
-	if url, _ := property(t, created, "api", "url").(string); url == "" {
+	if url, _ := property(created, "api", "url").(string); url == "" {
 		t.Error("a cluster that Succeeded has no api.url")
 	}
-	if _, err := c.put(ctx, pool, c.nodePoolBody(2)); err != nil {
+	if _, err := c.Put(ctx, pool, c.NodePoolBody(2)); err != nil {
 		t.Fatal(err)
 	}
 	hosted := hostedCluster(t, ctx, id)
@@ -44,11 +43,11 @@ func TestLifeOfACluster(t *testing.T) {
 
 	t.Run("lists", func(t *testing.T) {
 		for scope, collection := range map[string]string{
-			"subscription":   "/subscriptions/" + c.subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",
-			"resource group": c.groupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",
+			"subscription":   "/subscriptions/" + c.Subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",
+			"resource group": c.GroupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",
 			"cluster":        id + "/nodePools",
 		} {
-			names, err := c.list(ctx, collection)
+			names, err := c.List(ctx, collection)
 			if err != nil {
 				t.Errorf("listing by %s: %v", scope, err)
 			}
@@ -63,10 +62,10 @@ func TestLifeOfACluster(t *testing.T) {
 	})
 
 	t.Run("tags", func(t *testing.T) {
-		if _, err := c.patch(ctx, id, armresources.GenericResource{Tags: map[string]*string{"made-by": to.Ptr("e2e"), "mood": to.Ptr("good")}}); err != nil {
+		if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: map[string]*string{"made-by": to.Ptr("e2e"), "mood": to.Ptr("good")}}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.resources.GetByID(ctx, id, apiVersion, nil)
+		got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,25 +76,20 @@ func TestLifeOfACluster(t *testing.T) {
 
 	t.Run("scale", func(t *testing.T) {
 		for _, replicas := range []int{3, 1} {
-			if _, err := c.patch(ctx, pool, armresources.GenericResource{Properties: map[string]any{"replicas": replicas}}); err != nil {
+			if _, err := c.Patch(ctx, pool, armresources.GenericResource{Properties: map[string]any{"replicas": replicas}}); err != nil {
 				t.Fatal(err)
 			}
 			awaitReadyNodes(t, ctx, hosted, replicas)
 		}
 	})
 
-	if err := c.remove(ctx, id); err != nil {
+	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.resources.GetByID(ctx, id, apiVersion, nil); !isStatus(err, http.StatusNotFound) {
+	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("after the delete a GET gives %v", err)
 	}
 	nothingIsLeft(t, ctx, c)
-}
-
-func isStatus(err error, status int) bool {
-	var response *azcore.ResponseError
-	return errors.As(err, &response) && response.StatusCode == status
 }
 
 // hostedCluster connects to a cluster's own API server, as its administrator.
@@ -152,4 +146,14 @@ func eventually(t *testing.T, ctx context.Context, holds func() bool, state func
 		case <-ticker.C:
 		}
 	}
+}
+
+// property reads a value below properties by its path; nil when it is absent.
+func property(resource armresources.GenericResource, path ...string) any {
+	var value any = resource.Properties
+	for _, name := range path {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	return value
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
 // region is shared by the tests: starting one takes longer than most of them.
@@ -72,6 +73,16 @@ func needsRegion(t testing.TB) {
 	if region == nil {
 		t.Skip("needs the whole region; run without -short")
 	}
+}
+
+// newCustomer is a customer with a subscription of their own.
+func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup string) *customer.Customer {
+	t.Helper()
+	c, err := customer.New(ctx, region.Endpoints(), subscription, resourceGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // patience bounds what takes the region a while, on a machine that is busy with other things.

@@ -1,14 +1,14 @@
-package e2e
+// Package customer is a customer of the region for tests and benchmarks: somebody with a subscription, a resource group and
+// the published ARM client, unmodified. It speaks to nothing but ARM.
+package customer
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -20,35 +20,35 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 )
 
-// apiVersion is the version that the customer speaks.
-const apiVersion = "2026-09-01-preview"
+// APIVersion is the version that the customer speaks.
+const APIVersion = "2026-09-01-preview"
 
-// customer is somebody with a subscription and the published ARM client.
-type customer struct {
-	endpoints     local.Endpoints
-	subscription  string
+// Customer is somebody with a subscription and the published ARM client.
+type Customer struct {
+	endpoints local.Endpoints
+	// Subscription is its id.
+	Subscription  string
 	resourceGroup string
-	resources     *armresources.Client
-	groups        *armresources.ResourceGroupsClient
-	providers     *armresources.ProvidersClient
+	// Resources is the published client.
+	Resources *armresources.Client
+	groups    *armresources.ResourceGroupsClient
+	providers *armresources.ProvidersClient
 	// pipeline is the client's own, for lists that armresources has no method for.
 	pipeline runtime.Pipeline
 	http     *http.Client
 }
 
-// newCustomer registers the provider in a subscription and makes a resource group there.
-func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resourceGroup string) *customer {
-	t.Helper()
-	client, err := trusting(endpoints.CAFile)
+// New registers the provider in a subscription and makes a resource group there.
+func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceGroup string) (*Customer, error) {
+	client, err := Trusting(endpoints.CAFile)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(client.CloseIdleConnections)
-	c := &customer{endpoints: endpoints, subscription: subscription, resourceGroup: resourceGroup, http: client}
+	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client}
 
 	credential, err := newCredential(endpoints, c.http)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	options := &arm.ClientOptions{ClientOptions: policy.ClientOptions{
 		Cloud: cloud.Configuration{
@@ -62,28 +62,26 @@ func newCustomer(t testing.TB, endpoints local.Endpoints, subscription, resource
 	}}
 	factory, err := armresources.NewClientFactory(subscription, credential, options)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	c.resources, c.groups, c.providers = factory.NewClient(), factory.NewResourceGroupsClient(), factory.NewProvidersClient()
+	c.Resources, c.groups, c.providers = factory.NewClient(), factory.NewResourceGroupsClient(), factory.NewProvidersClient()
 	core, err := arm.NewClient("hcpmesh-test", "v1.0.0", credential, options)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c.pipeline = core.Pipeline()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	if _, err := c.providers.Register(ctx, "Microsoft.RedHatOpenShift", nil); err != nil {
-		t.Fatalf("registering the provider: %v", err)
+		return nil, fmt.Errorf("registering the provider: %w", err)
 	}
 	if _, err := c.groups.CreateOrUpdate(ctx, resourceGroup, armresources.ResourceGroup{Location: to.Ptr(endpoints.Location)}, nil); err != nil {
-		t.Fatalf("making the resource group: %v", err)
+		return nil, fmt.Errorf("making the resource group: %w", err)
 	}
-	return c
+	return c, nil
 }
 
-// trusting makes a client that trusts the authority in a file and nobody else.
-func trusting(authorityFile string) (*http.Client, error) {
+// Trusting makes a client that trusts the authority in a file and nobody else.
+func Trusting(authorityFile string) (*http.Client, error) {
 	authority, err := os.ReadFile(authorityFile)
 	if err != nil {
 		return nil, err
@@ -98,16 +96,19 @@ func trusting(authorityFile string) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-func (c *customer) groupID() string {
-	return "/subscriptions/" + c.subscription + "/resourceGroups/" + c.resourceGroup
+// GroupID is the resource group's ARM id.
+func (c *Customer) GroupID() string {
+	return "/subscriptions/" + c.Subscription + "/resourceGroups/" + c.resourceGroup
 }
 
-func (c *customer) clusterID(name string) string {
-	return c.groupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+// ClusterID is the ARM id of a cluster.
+func (c *Customer) ClusterID(name string) string {
+	return c.GroupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
 }
 
-func (c *customer) nodePoolID(cluster, name string) string {
-	return c.clusterID(cluster) + "/nodePools/" + name
+// NodePoolID is the ARM id of a node pool.
+func (c *Customer) NodePoolID(cluster, name string) string {
+	return c.ClusterID(cluster) + "/nodePools/" + name
 }
 
 // The operators that need an identity of their own.
@@ -116,10 +117,10 @@ var (
 	dataPlaneOperators    = []string{"disk-csi-driver", "file-csi-driver", "image-registry"}
 )
 
-// clusterBody is a cluster that passes every rule. Its network is its own, so that clusters do not collide.
-func (c *customer) clusterBody(name string) armresources.GenericResource {
+// ClusterBody is a cluster that passes every rule. Its network is its own, so that clusters do not collide.
+func (c *Customer) ClusterBody(name string) armresources.GenericResource {
 	identity := func(role string) string {
-		return c.groupID() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name + "-" + role
+		return c.GroupID() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name + "-" + role
 	}
 	controlPlane, dataPlane := map[string]string{}, map[string]string{}
 	assigned := map[string]*armresources.IdentityUserAssignedIdentitiesValue{identity("service"): {}}
@@ -130,7 +131,7 @@ func (c *customer) clusterBody(name string) armresources.GenericResource {
 	for _, operator := range dataPlaneOperators {
 		dataPlane[operator] = identity("dp-" + operator)
 	}
-	network := c.groupID() + "/providers/Microsoft.Network/"
+	network := c.GroupID() + "/providers/Microsoft.Network/"
 	return armresources.GenericResource{
 		Location: to.Ptr(c.endpoints.Location),
 		Tags:     map[string]*string{"made-by": to.Ptr("e2e")},
@@ -151,7 +152,8 @@ func (c *customer) clusterBody(name string) armresources.GenericResource {
 	}
 }
 
-func (c *customer) nodePoolBody(replicas int) armresources.GenericResource {
+// NodePoolBody is a node pool of so many nodes.
+func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	return armresources.GenericResource{
 		Location: to.Ptr(c.endpoints.Location),
 		Properties: map[string]any{
@@ -164,9 +166,9 @@ func (c *customer) nodePoolBody(replicas int) armresources.GenericResource {
 // pollQuickly makes the published pollers ask often: what is measured in minutes in the cloud takes seconds here.
 var pollQuickly = &runtime.PollUntilDoneOptions{Frequency: 50 * time.Millisecond}
 
-// put creates or replaces a resource and waits for the operation's end.
-func (c *customer) put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
-	poller, err := c.resources.BeginCreateOrUpdateByID(ctx, id, apiVersion, body, nil)
+// Put creates or replaces a resource and waits for the operation's end.
+func (c *Customer) Put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
+	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PUT %s: %w", id, err)
 	}
@@ -177,9 +179,9 @@ func (c *customer) put(ctx context.Context, id string, body armresources.Generic
 	return response.GenericResource, nil
 }
 
-// patch merges properties or tags into a resource and waits for the operation's end.
-func (c *customer) patch(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
-	poller, err := c.resources.BeginUpdateByID(ctx, id, apiVersion, body, nil)
+// Patch merges properties or tags into a resource and waits for the operation's end.
+func (c *Customer) Patch(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
+	poller, err := c.Resources.BeginUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PATCH %s: %w", id, err)
 	}
@@ -190,9 +192,9 @@ func (c *customer) patch(ctx context.Context, id string, body armresources.Gener
 	return response.GenericResource, nil
 }
 
-// remove deletes a resource and waits for the operation's end.
-func (c *customer) remove(ctx context.Context, id string) error {
-	poller, err := c.resources.BeginDeleteByID(ctx, id, apiVersion, nil)
+// Delete deletes a resource and waits for the operation's end.
+func (c *Customer) Delete(ctx context.Context, id string) error {
+	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)
 	if err != nil {
 		return fmt.Errorf("DELETE %s: %w", id, err)
 	}
@@ -202,10 +204,10 @@ func (c *customer) remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// list reads all pages of a collection through the client's pipeline and returns the resources' names.
-func (c *customer) list(ctx context.Context, collection string) ([]string, error) {
+// List reads all pages of a collection through the client's pipeline and returns the resources' names.
+func (c *Customer) List(ctx context.Context, collection string) ([]string, error) {
 	var names []string
-	for next := c.endpoints.ARM + collection + "?api-version=" + apiVersion; next != ""; {
+	for next := c.endpoints.ARM + collection + "?api-version=" + APIVersion; next != ""; {
 		request, err := runtime.NewRequest(ctx, http.MethodGet, next)
 		if err != nil {
 			return nil, err
@@ -230,23 +232,4 @@ func (c *customer) list(ctx context.Context, collection string) ([]string, error
 		next = page.NextLink
 	}
 	return names, nil
-}
-
-// property reads a value below properties by its path; nil when it is absent.
-func property(t *testing.T, resource armresources.GenericResource, path ...string) any {
-	t.Helper()
-	// The client leaves properties as it decoded them; a round trip gives plain maps.
-	data, err := json.Marshal(resource.Properties)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range path {
-		object, _ := value.(map[string]any)
-		value = object[name]
-	}
-	return value
 }
