@@ -26,6 +26,7 @@ type Endpoints struct {
 	// The rest is for tests that look behind the front door.
 
 	Cosmos         string `json:"cosmos"`
+	CosmosKeyFile  string `json:"cosmosKeyFile"`
 	MaestroREST    string `json:"maestroREST"`
 	MaestroGRPC    string `json:"maestroGRPC"`
 	ClusterService string `json:"clusterService"`
@@ -49,7 +50,8 @@ func (r *Region) Endpoints() Endpoints {
 		CredentialsFile: r.credentialsFile(),
 		TenantID:        tenantID,
 		Kubeconfigs:     map[string]string{},
-		Cosmos:          "http://" + r.address(cosmosPort),
+		Cosmos:          "https://" + r.address(cosmosPort),
+		CosmosKeyFile:   r.cosmosKeyFile(),
 		MaestroREST:     "http://" + r.address(maestroRESTPort),
 		MaestroGRPC:     r.address(maestroGRPCPort),
 		ClusterService:  r.address(clusterServicePort),

@@ -2,6 +2,7 @@ package local
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -64,7 +65,22 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
+	if err := r.makeCosmosKey(); err != nil {
+		return err
+	}
 	return r.makeCredentials()
+}
+
+// cosmosKeyFile holds the Cosmos DB account's key in base64.
+func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
+
+func (r *Region) makeCosmosKey() error {
+	if _, err := os.Stat(r.cosmosKeyFile()); err == nil {
+		return nil
+	}
+	key := make([]byte, 64) // as long as Azure's
+	_, _ = rand.Read(key)   // never fails
+	return replaceFile(r.cosmosKeyFile(), []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }
 
 // Credentials are how a client of ARM gets its tokens: OAuth 2.0's client credentials at the front door.

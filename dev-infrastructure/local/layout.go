@@ -38,6 +38,12 @@ const (
 	hypershiftOps        service = 3
 )
 
+// Hosted API servers get their ports from ranges below the region's own, one range for each management cluster.
+const (
+	firstHostedPort       = 21000
+	hostedPortsPerCluster = 600
+)
+
 func (r *Region) port(s service) int { return r.state.record.BasePort + int(s) }
 
 func (r *Region) address(s service) string {

@@ -185,3 +185,20 @@ func replaceFile(path string, data []byte, mode os.FileMode) error {
 	}
 	return os.Rename(part, path)
 }
+
+// Free reports whether no supervisor holds the state folder.
+func Free(stateDir string) (bool, error) {
+	lock, err := os.Open(filepath.Join(stateDir, "lock"))
+	if os.IsNotExist(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
