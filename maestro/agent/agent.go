@@ -217,6 +217,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	for _, controller := range controllers {
 		start(func(ctx context.Context) { controller.Run(ctx, a.o.Workers) })
 	}
+	start(applied.nudgeOften)
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
 		return ctx.Err()

@@ -124,12 +124,17 @@ func (u *uplink) ask(ctx context.Context, id string) error {
 	for _, work := range held {
 		versions = append(versions, payload.ResourceVersion{ResourceID: string(work.UID), ResourceVersion: work.Generation})
 	}
-	evt, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
+	parts, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
 	if err != nil {
 		return err
 	}
-	u.log.Info("asking for a resync", "works", len(held))
-	return u.link.Publish(ctx, u.topic("agentevents"), evt)
+	u.log.Info("asking for a resync", "works", len(held), "parts", len(parts))
+	for _, part := range parts {
+		if err := u.link.Publish(ctx, u.topic("agentevents"), part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // receive takes an event from the server in.
