@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -40,7 +41,7 @@ func (w *works) finalize(t *testing.T, name string) {
 }
 
 func generation(w *works, name string) int64 {
-	work, _ := w.Get(nil, name, metav1.GetOptions{})
+	work, _ := w.Get(context.Background(), name, metav1.GetOptions{})
 	if work == nil {
 		return 0
 	}
