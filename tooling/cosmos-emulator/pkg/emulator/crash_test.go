@@ -192,5 +192,6 @@ func follow(t *testing.T, c *azcosmos.ContainerClient, from *string, versions ma
 				versions[id] = item.N
 			}
 		}
-	}	return from
+	}
+	return from
 }
