@@ -109,11 +109,10 @@ type transaction struct {
 
 // slot is one item of the transaction: as it is in the file and as it will be.
 type slot struct {
-	key       []byte
-	before    *record // nil when the file has none; may be expired
-	after     *record // nil when it does not exist
-	dirty     bool
-	docBefore document.Value // parsed only when unique keys need it
+	key    []byte
+	before *record // nil when the file has none; may be expired
+	after  *record // nil when it does not exist
+	dirty  bool
 }
 
 func (t *transaction) run(c *Container, ops []Op) ([]Result, uint64, error) {
