@@ -44,7 +44,7 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	fmt.Printf("machine: %d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	report := newReport(os.Stdout)
+	figures := newReport(os.Stdout)
 	measured := func(part string) bool { return slices.Contains(o.only, part) }
 	if measured("create") || measured("read") || measured("store") || measured("fleet") {
 		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region) error {
@@ -56,7 +56,7 @@ func run(ctx context.Context, o options) error {
 				if !measured(part.name) {
 					continue
 				}
-				if err := part.measure(ctx, region, o, report); err != nil {
+				if err := part.measure(ctx, region, o, figures); err != nil {
 					return fmt.Errorf("%s: %w", part.name, err)
 				}
 			}
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) error {
 	}
 	if measured("process") {
 		return withRegion(ctx, local.FidelityProcess, func(region *local.Region) error {
-			return measureProcesses(ctx, region, report)
+			return measureProcesses(ctx, region, figures)
 		})
 	}
 	return nil
