@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -41,6 +42,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// The work agent's library logs through klog, which knows only one place for the whole process.
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	code := postgrestest.Main(m, &database)
 	if clusters.env != nil {
 		_ = clusters.env.Stop()
