@@ -14,7 +14,7 @@ func TestInfra(t *testing.T) {
 	start := time.Now()
 	region, err := Start(ctx, Config{
 		StateDir: filepath.Join(t.TempDir(), "state"), BasePort: &zero,
-		Without: []string{"eventgrid-emulator", "maestro-server", "mgmt-1-maestro-agent", "mgmt-2-maestro-agent", "cluster-service", "frontend", "backend", "arm-frontdoor"},
+		Without:  []string{"eventgrid-emulator", "maestro-server", "mgmt-1-maestro-agent", "mgmt-2-maestro-agent", "cluster-service", "frontend", "backend", "arm-frontdoor"},
 		OnChange: func(s ProcessStatus) { t.Log(time.Since(start).Round(time.Millisecond), s.Name, s.State, s.Message) },
 	})
 	if err != nil {
