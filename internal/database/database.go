@@ -2,14 +2,17 @@
 // compare-and-swap as the only way to replace one, atomic batches within a subscription, and change-feed followers with
 // durable positions.
 //
-// Every document lives in an Envelope: its id derives from its ARM resource id, its partition is the subscription. A
+// Every document lives in an envelope: its id derives from its ARM resource id, its partition is the subscription. A
 // read gives an Item, which remembers the ETag and the fields this release does not know; a write takes the Item back, so
 // that it succeeds only on what was read and loses nothing. Removal is soft first, because a change feed shows no deletes:
 // a tombstone is left that readers do not see, and that Cosmos DB expires.
+//
+// A writer reads, decides, adds its writes to a Batch and commits it, all inside Retry, which runs it again when another
+// writer was faster. A commit whose answer was lost is found again by the token it left in its documents, so an error
+// from Commit never means that the writes happened unless its kind is Unavailable.
 package database
 
 import (
-	"context"
 	"time"
 )
 
@@ -25,14 +28,14 @@ const (
 	ReservationKind  Kind = "reservation"
 )
 
-// OperationTTL is how long an operation is kept after its last change, TombstoneTTL how long a removed document is.
+// OperationTTL is how long an operation is kept after it became terminal, TombstoneTTL how long a removed document is.
 const (
 	OperationTTL = 7 * 24 * time.Hour
 	TombstoneTTL = 24 * time.Hour
 )
 
-// Key names a document: within its subscription's partition, by its ARM id (an operation's is
-// /subscriptions/{s}/providers/{namespace}/locations/{location}/hcpOperationStatuses/{id}).
+// Key names a document: within its subscription's partition, by its ARM id. The functions in key.go make the keys of
+// each kind.
 type Key struct {
 	// SubscriptionID in lower case is the partition key.
 	SubscriptionID string
@@ -40,26 +43,62 @@ type Key struct {
 	ResourceID string
 }
 
-// Item is a document as it was read, ready to be replaced.
+// Item is a document as it was read, ready to be replaced. It is not safe for concurrent use.
 type Item[T any] struct {
 	Key   Key
 	Value T
-	// ETag of what was read; writes are conditioned on it. Weak comparison does not apply: Cosmos DB's are strong.
+	// ETag of what was read, or of what the last commit wrote; writes are conditioned on it. Weak comparison does not
+	// apply: Cosmos DB's are strong.
 	ETag string
-	// Modified is the server's time of the last write, in whole seconds.
+	// Modified is the server's time of the last write that was read, in whole seconds.
 	Modified time.Time
 	// Removed is when the document was softly removed; nil while it lives.
 	Removed *time.Time
 
-	// unknown holds the fields of other releases, which a replace writes back.
-	unknown map[string]any
+	collection *Collection[T]
+	// read is the document as it was read; from it a write takes the fields of other releases, and the commit tokens.
+	read []byte
 }
 
-// Reader finds documents of one kind.
-type Reader[T any] interface {
-	// Get returns the live document; apierror kind ResourceNotFound when there is none or only a tombstone.
-	Get(ctx context.Context, key Key) (*Item[T], error)
-	// List returns one page of live documents of a subscription whose ARM ids start with prefix (lower case; empty means
-	// all), in order of ARM id. limit is 1 to 1000. The continuation is empty on the last page.
-	List(ctx context.Context, subscriptionID, prefix, continuation string, limit int) (items []*Item[T], next string, err error)
+// DB is a connection to one Cosmos DB account's database of hcpmesh. It is safe for concurrent use.
+type DB struct {
+	options    Options
+	connection *connection
+
+	clusters      *Collection[ClusterDocument]
+	nodePools     *Collection[NodePoolDocument]
+	operations    *Collection[OperationDocument]
+	subscriptions *Collection[SubscriptionDocument]
+	reservations  *Collection[ReservationDocument]
+}
+
+// Clusters holds the clusters.
+func (db *DB) Clusters() *Collection[ClusterDocument] { return db.clusters }
+
+// NodePools holds the node pools.
+func (db *DB) NodePools() *Collection[NodePoolDocument] { return db.nodePools }
+
+// Operations holds the asynchronous operations. A terminal one is written with a time to live of OperationTTL.
+func (db *DB) Operations() *Collection[OperationDocument] { return db.operations }
+
+// Subscriptions holds the subscriptions.
+func (db *DB) Subscriptions() *Collection[SubscriptionDocument] { return db.subscriptions }
+
+// Reservations holds what may be used once in a subscription.
+func (db *DB) Reservations() *Collection[ReservationDocument] { return db.reservations }
+
+func newDB(options Options, connection *connection) *DB {
+	db := &DB{options: options, connection: connection}
+	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
+	db.nodePools = newCollection[NodePoolDocument](db, NodePoolKind)
+	db.operations = newCollection[OperationDocument](db, OperationKind)
+	db.operations.ttl = func(o *OperationDocument) time.Duration {
+		if o.Status.Terminal() {
+			return OperationTTL
+		}
+		return 0
+	}
+	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)
+	db.reservations = newCollection[ReservationDocument](db, ReservationKind)
+	return db
 }

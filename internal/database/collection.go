@@ -1,0 +1,145 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// MostPerPage is the largest page that List returns.
+const MostPerPage = 1000
+
+// Collection finds the documents of one kind.
+type Collection[T any] struct {
+	db   *DB
+	kind Kind
+	// ttl is how long a live document is kept after its last write; 0 is for ever.
+	ttl func(value *T) time.Duration
+}
+
+func newCollection[T any](db *DB, kind Kind) *Collection[T] {
+	return &Collection[T]{db: db, kind: kind}
+}
+
+// Kind is the kind of the collection's documents.
+func (c *Collection[T]) Kind() Kind { return c.kind }
+
+// Get returns the live document; an error of kind ResourceNotFound when there is none, or only a tombstone.
+func (c *Collection[T]) Get(ctx context.Context, key Key) (*Item[T], error) {
+	item, err := c.Find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Removed != nil {
+		return nil, apierror.New(apierror.ResourceNotFound, "The resource '%s' was not found.", key.ResourceID)
+	}
+	return item, nil
+}
+
+// Find returns the document, which may be a tombstone (Removed is set), or nil when there is none.
+func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
+	document, err := c.db.readResource(ctx, key.SubscriptionID, documentID(c.kind, key))
+	if err != nil || document == nil {
+		return nil, err
+	}
+	return c.decode(document)
+}
+
+// List returns one page of a subscription's live documents whose ARM ids start with prefix (in any casing; empty means
+// all), in order of lower-case ARM id. limit is 1 to MostPerPage. The continuation is empty on the last page; it names
+// the last item returned, so that a page neither repeats nor misses what existed throughout.
+func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, continuation string, limit int) (items []*Item[T], next string, err error) {
+	if limit < 1 || limit > MostPerPage {
+		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MostPerPage)
+	}
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.key > @after AND STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
+	documents, err := c.db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query, []azcosmos.QueryParameter{
+		{Name: "@kind", Value: string(c.kind)},
+		{Name: "@after", Value: continuation},
+		{Name: "@prefix", Value: strings.ToLower(prefix)},
+	}, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, document := range documents {
+		if len(items) == limit {
+			return items, items[limit-1].Key.lower(), nil
+		}
+		item, err := c.decode(document)
+		if err != nil {
+			return nil, "", err
+		}
+		items = append(items, item)
+	}
+	return items, "", nil
+}
+
+// All calls each for every document that List would return, over all pages.
+func (c *Collection[T]) All(ctx context.Context, subscriptionID, prefix string, each func(*Item[T]) error) error {
+	continuation := ""
+	for {
+		items, next, err := c.List(ctx, subscriptionID, prefix, continuation, 200)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if err := each(item); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		continuation = next
+	}
+}
+
+// readResource reads one document; nil when there is none.
+func (db *DB) readResource(ctx context.Context, partition, id string) ([]byte, error) {
+	var document []byte
+	err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
+		response, err := client.resources.ReadItem(ctx, azcosmos.NewPartitionKeyString(partition), id, nil)
+		document = response.Value
+		return err
+	})
+	if statusOf(err) == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failure(err, "reading the document %s", id)
+	}
+	return document, nil
+}
+
+// queryResources returns at most limit documents. The service may answer in smaller pages, even empty ones, while it
+// says that there are more.
+func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, limit int) ([][]byte, error) {
+	var documents [][]byte
+	var continuation *string
+	for {
+		var page azcosmos.QueryItemsResponse
+		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
+			var err error
+			page, err = client.resources.NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
+				PageSizeHint:      int32(min(limit-len(documents), MostPerPage)),
+				ContinuationToken: continuation,
+				QueryParameters:   parameters,
+			}).NextPage(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, failure(err, "running the query %q", query)
+		}
+		documents = append(documents, page.Items...)
+		if len(documents) >= limit || page.ContinuationToken == nil || *page.ContinuationToken == "" {
+			return documents[:min(limit, len(documents))], nil
+		}
+		continuation = page.ContinuationToken
+	}
+}

@@ -1,0 +1,136 @@
+package database
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// envelope is a document as Cosmos DB keeps it.
+type envelope struct {
+	ID           string          `json:"id"`
+	PartitionKey string          `json:"partitionKey"`
+	Kind         Kind            `json:"kind"`
+	ResourceID   string          `json:"resourceId"`
+	Key          string          `json:"key"`
+	Properties   json.RawMessage `json:"properties"`
+	// DeletionTimestamp marks a tombstone.
+	DeletionTimestamp *time.Time `json:"deletionTimestamp,omitempty"`
+	// TTL in seconds, after the last write.
+	TTL int `json:"ttl,omitempty"`
+	// Commits are the tokens of the last commits that wrote the document, newest first. By them a writer whose answer
+	// was lost finds out whether its commit happened, even when others have written since.
+	Commits []string `json:"commits,omitempty"`
+
+	ETag      string `json:"_etag,omitempty"`
+	Timestamp int64  `json:"_ts,omitempty"`
+}
+
+// keptCommits is how many commit tokens a document remembers: as many other writers may overtake one that is still
+// finding out about its own commit.
+const keptCommits = 4
+
+// systemFields are Cosmos DB's own, which a write does not send back.
+var systemFields = []string{"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "_metadata"}
+
+// decode makes an item of a document as it was read.
+func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
+	var e envelope
+	if err := json.Unmarshal(document, &e); err != nil {
+		return nil, fmt.Errorf("decoding a document of kind %s: %w", c.kind, err)
+	}
+	if e.Kind != c.kind {
+		return nil, fmt.Errorf("the document %s is of kind %q, not %q", e.ID, e.Kind, c.kind)
+	}
+	item := &Item[T]{
+		Key:        Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID},
+		ETag:       e.ETag,
+		Modified:   time.Unix(e.Timestamp, 0).UTC(),
+		Removed:    e.DeletionTimestamp,
+		collection: c,
+		read:       document,
+	}
+	if err := json.Unmarshal(e.Properties, &item.Value); err != nil {
+		return nil, fmt.Errorf("decoding the %s %s: %w", c.kind, e.Key, err)
+	}
+	return item, nil
+}
+
+// encode makes the document that replaces what the item was read from.
+func (c *Collection[T]) encode(item *Item[T], token string) ([]byte, error) {
+	properties, err := json.Marshal(&item.Value)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the %s %s: %w", c.kind, item.Key.lower(), err)
+	}
+	e := envelope{
+		ID:                documentID(c.kind, item.Key),
+		PartitionKey:      item.Key.SubscriptionID,
+		Kind:              c.kind,
+		ResourceID:        item.Key.ResourceID,
+		Key:               item.Key.lower(),
+		Properties:        properties,
+		DeletionTimestamp: item.Removed,
+		Commits:           []string{token},
+	}
+	switch {
+	case item.Removed != nil:
+		e.TTL = int(TombstoneTTL / time.Second)
+	case c.ttl != nil:
+		e.TTL = int(c.ttl(&item.Value) / time.Second)
+	}
+	if item.read == nil {
+		return json.Marshal(e)
+	}
+	return c.encodeOver(e, item.read)
+}
+
+// encodeOver adds to e what only the document that it replaces holds.
+func (c *Collection[T]) encodeOver(e envelope, read []byte) ([]byte, error) {
+	var old envelope
+	if err := json.Unmarshal(read, &old); err != nil {
+		return nil, fmt.Errorf("decoding the %s %s: %w", c.kind, e.Key, err)
+	}
+	e.Commits = slices.Concat(e.Commits, old.Commits)
+	e.Commits = e.Commits[:min(len(e.Commits), keptCommits)]
+	properties, err := preserve(reflect.TypeFor[T](), e.Properties, old.Properties)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the unknown fields of the %s %s: %w", c.kind, e.Key, err)
+	}
+	e.Properties = properties
+	document, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	var rest map[string]json.RawMessage
+	if err := json.Unmarshal(read, &rest); err != nil {
+		return nil, err
+	}
+	known := fieldsOf(reflect.TypeFor[envelope]())
+	for name := range rest {
+		if _, ok := known[name]; ok || slices.Contains(systemFields, name) {
+			delete(rest, name)
+		}
+	}
+	if len(rest) == 0 {
+		return document, nil
+	}
+	return appendFields(document, rest)
+}
+
+func appendFields(object []byte, fields map[string]json.RawMessage) ([]byte, error) {
+	more, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	out := bytes.TrimSuffix(object, []byte("}"))
+	return slices.Concat(out, []byte(","), bytes.TrimPrefix(more, []byte("{"))), nil
+}
+
+// newToken names one commit.
+func newToken() string {
+	return strings.ReplaceAll(newUUID(), "-", "")[:16]
+}

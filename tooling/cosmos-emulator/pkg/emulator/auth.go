@@ -1,0 +1,119 @@
+package emulator
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// clockSkew is how far a request's date may be from the server's.
+const clockSkew = 15 * time.Minute
+
+func unauthorized(format string, args ...any) error {
+	return &statusError{status: http.StatusUnauthorized, message: fmt.Sprintf(format, args...)}
+}
+
+// authenticate checks the Authorization header: a master key signature, or the token with which SDKs try Entra
+// authentication on an emulator (a JWT whose signature part is the master key itself).
+func (s *Server) authenticate(req *request) error {
+	h := req.r.Header.Get("Authorization")
+	if h == "" {
+		return unauthorized("Required Header authorization is missing. Ensure a valid Authorization token is passed.")
+	}
+	if strings.Contains(h, "%") {
+		decoded, err := url.QueryUnescape(h)
+		if err != nil {
+			return unauthorized("The authorization token is not properly escaped.")
+		}
+		h = decoded
+	}
+	fields := map[string]string{}
+	for _, f := range strings.SplitN(h, "&", 3) {
+		name, value, _ := strings.Cut(f, "=")
+		fields[name] = value
+	}
+	if fields["ver"] != "1.0" || fields["sig"] == "" {
+		return unauthorized("The authorization token has an invalid format: type, ver=1.0 and sig are needed.")
+	}
+	switch fields["type"] {
+	case "master":
+		return s.checkSignature(req, fields["sig"])
+	case "aad":
+		return s.checkToken(fields["sig"])
+	}
+	return unauthorized("Authorization of the type %q is not supported: use the master key.", fields["type"])
+}
+
+func (s *Server) checkSignature(req *request, sig string) error {
+	date := req.r.Header.Get("x-ms-date")
+	if date == "" {
+		date = req.r.Header.Get("Date")
+	}
+	if date == "" {
+		return unauthorized("Required Header date or x-ms-date is missing.")
+	}
+	payload := ""
+	for _, link := range []string{req.link, strings.ToLower(lastSegment(req.link))} {
+		text := strings.ToLower(req.r.Method) + "\n" + strings.ToLower(req.resourceType) + "\n" + link + "\n" + strings.ToLower(date) + "\n\n"
+		if payload == "" {
+			payload = text
+		}
+		mac := hmac.New(sha256.New, s.key)
+		mac.Write([]byte(text))
+		if subtle.ConstantTimeCompare([]byte(sig), []byte(base64.StdEncoding.EncodeToString(mac.Sum(nil)))) == 1 {
+			return s.checkDate(date)
+		}
+	}
+	return unauthorized("The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. "+
+		"For more info: https://aka.ms/cosmosdb-tsg-unauthorized. Server used the following payload to sign: '%s'", payload)
+}
+
+// lastSegment is the RID in a link that is made of RIDs; SDKs sign such links by it alone.
+func lastSegment(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
+
+func (s *Server) checkDate(date string) error {
+	t, err := http.ParseTime(date)
+	if err != nil {
+		return unauthorized("The date %q is not in the format of RFC 1123.", date)
+	}
+	if d := s.now().Sub(t); d > clockSkew || d < -clockSkew {
+		return &statusError{status: http.StatusForbidden, message: fmt.Sprintf(
+			"The authorization token is not valid at the current time. Please create another token and retry (token start time: %s, current server time: %s).",
+			t.UTC().Format(http.TimeFormat), s.now().UTC().Format(http.TimeFormat))}
+	}
+	return nil
+}
+
+func (s *Server) checkToken(token string) error {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return unauthorized("The token is not a JWT.")
+	}
+	want := base64.RawURLEncoding.EncodeToString([]byte(s.opts.Key))
+	if subtle.ConstantTimeCompare([]byte(parts[2]), []byte(want)) != 1 {
+		return unauthorized("The token is not signed for this account: an emulator's token carries the master key in place of its signature.")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return unauthorized("The token's payload is not base64url.")
+	}
+	var claims struct {
+		NotBefore int64 `json:"nbf"`
+		Expires   int64 `json:"exp"`
+	}
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		return unauthorized("The token's payload is not JSON.")
+	}
+	now := s.now()
+	if now.Before(time.Unix(claims.NotBefore, 0).Add(-clockSkew)) || !now.Before(time.Unix(claims.Expires, 0)) {
+		return unauthorized("The token has expired or is not valid yet.")
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package emulator
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// changeFeed serves the incremental feed: every item of the scope at its latest version, in the order of the last
+// changes. The continuation is the LSN up to which the feed was read, in the quotes of an ETag.
+func (s *Server) changeFeed(req *request, c *store.Container) error {
+	if mode := req.r.Header.Get("A-IM"); !strings.EqualFold(strings.ReplaceAll(mode, " ", ""), "IncrementalFeed") {
+		return badRequest("The change feed mode %q is not supported: only Incremental Feed is.", mode)
+	}
+	scope, err := s.scope(req, c)
+	if err != nil {
+		return err
+	}
+	n, err := req.maxItems(standardPage)
+	if err != nil {
+		return err
+	}
+	var after uint64
+	var since int64
+	switch from := req.r.Header.Get("If-None-Match"); from {
+	case "":
+		if h := req.r.Header.Get("If-Modified-Since"); h != "" {
+			t, err := parseTime(h)
+			if err != nil {
+				return badRequest("The header If-Modified-Since is not a date: %q.", h)
+			}
+			since = t.Unix()
+		}
+	case "*": // from now on
+		if after, err = s.store.LSN(c); err != nil {
+			return err
+		}
+	default:
+		if after, err = strconv.ParseUint(strings.Trim(from, `"`), 10, 64); err != nil {
+			return badRequest("The change feed continuation %q is malformed.", from)
+		}
+	}
+	page, err := s.store.ChangesAfter(c, scope, after, since, n, maxPageBytes)
+	if err != nil {
+		return err
+	}
+	req.header("etag", `"`+strconv.FormatUint(page.LSN, 10)+`"`)
+	id := c.Ranges[0].ID
+	if h := req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); h != "" {
+		id = h
+	}
+	req.header("x-ms-session-token", sessionToken(id, page.LSN))
+	if len(page.Items) == 0 {
+		return req.reply(http.StatusNotModified, 1, nil)
+	}
+	rows := make([][]byte, len(page.Items))
+	for i, item := range page.Items {
+		rows[i] = item.Body
+	}
+	return req.reply(http.StatusOK, queryCharge(len(rows)), feed(c.ID(), "Documents", rows))
+}
+
+// parseTime reads HTTP dates and, because Go clients write them, RFC 1123 dates in UTC.
+func parseTime(s string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC1123, s); err == nil {
+		return t, nil
+	}
+	return http.ParseTime(s)
+}

@@ -1,0 +1,149 @@
+package emulator
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+func containerValue(c *store.Container) document.Value {
+	v := c.Properties
+	for _, m := range []document.Member{
+		{Name: "_rid", Value: document.FromString(c.ID())},
+		{Name: "_ts", Value: number(float64(c.TS))},
+		{Name: "_self", Value: document.FromString(c.Self())},
+		{Name: "_etag", Value: document.FromString(c.ETag())},
+		{Name: "_docs", Value: document.FromString("docs/")},
+		{Name: "_sprocs", Value: document.FromString("sprocs/")},
+		{Name: "_triggers", Value: document.FromString("triggers/")},
+		{Name: "_udfs", Value: document.FromString("udfs/")},
+		{Name: "_conflicts", Value: document.FromString("conflicts/")},
+	} {
+		v = v.With(m.Name, m.Value)
+	}
+	return v
+}
+
+// containers serves /dbs/{d}/colls and /dbs/{d}/colls/{c}.
+func (s *Server) containers(req *request) error {
+	d, err := s.store.Database(req.segments[1])
+	if err != nil {
+		return err
+	}
+	if len(req.segments) == 3 {
+		switch req.operation {
+		case "create":
+			return s.createContainer(req, d)
+		case "query", "list":
+			var all []document.Value
+			for _, c := range d.Containers() {
+				all = append(all, containerValue(c))
+			}
+			return s.queryResources(req, d.ID(), "DocumentCollections", all)
+		}
+		return methodNotAllowed(req)
+	}
+	c, err := s.store.Container(req.segments[1], req.segments[3])
+	if err != nil {
+		return err
+	}
+	ifMatch := req.r.Header.Get("If-Match")
+	switch req.operation {
+	case "read":
+		req.header("etag", c.ETag())
+		if notModified(req, c.ETag()) {
+			return req.reply(http.StatusNotModified, 1, nil)
+		}
+		if err := s.quota(req, c); err != nil {
+			return err
+		}
+		return req.reply(http.StatusOK, 1, document.Append(nil, containerValue(c)))
+	case "replace":
+		v, err := req.json()
+		if err != nil {
+			return err
+		}
+		if c, err = s.store.ReplaceContainer(req.r.Context(), d.Name, c.Name, v, ifMatch); err != nil {
+			return err
+		}
+		req.header("etag", c.ETag())
+		return req.reply(http.StatusOK, 10.67, document.Append(nil, containerValue(c)))
+	case "delete":
+		if err := s.store.DeleteContainer(req.r.Context(), d.Name, c.Name, ifMatch); err != nil {
+			return err
+		}
+		return req.reply(http.StatusNoContent, 4.95, nil)
+	}
+	return methodNotAllowed(req)
+}
+
+// quota adds the headers that say how full a container is, when asked for.
+func (s *Server) quota(req *request, c *store.Container) error {
+	lsn, err := s.store.LSN(c)
+	if err != nil {
+		return err
+	}
+	req.header("x-ms-session-token", sessionToken(c.Ranges[0].ID, lsn))
+	return nil
+}
+
+func (s *Server) createContainer(req *request, d *store.Database) error {
+	v, err := req.json()
+	if err != nil {
+		return err
+	}
+	if v.Kind != document.Object {
+		return badRequest("The container's properties are not a JSON object.")
+	}
+	t, err := throughput(req)
+	if err != nil {
+		return err
+	}
+	c, err := s.store.CreateContainer(req.r.Context(), d.Name, v, t)
+	if err != nil {
+		return err
+	}
+	req.header("etag", c.ETag())
+	return req.reply(http.StatusCreated, 4.95, document.Append(nil, containerValue(c)))
+}
+
+// ranges serves the container's physical partitions. Clients read them as a change feed: what is new since an
+// ETag, and 304 when nothing is.
+func (s *Server) ranges(req *request) error {
+	if req.r.Method != http.MethodGet {
+		return methodNotAllowed(req)
+	}
+	c, err := s.store.Container(req.segments[1], req.segments[3])
+	if err != nil {
+		return err
+	}
+	etag := `"` + strconv.Itoa(c.RangeSeq) + `"`
+	req.header("etag", etag)
+	if req.r.Header.Get("If-None-Match") == etag {
+		return req.reply(http.StatusNotModified, 1, nil)
+	}
+	var rows [][]byte
+	for _, r := range c.Ranges {
+		parents := document.Value{Kind: document.Array}
+		for _, p := range r.Parents {
+			parents.Arr = append(parents.Arr, document.FromString(p))
+		}
+		rid := c.ID() + "-pkr-" + r.ID
+		rows = append(rows, document.Append(nil, document.Value{Kind: document.Object, Obj: []document.Member{
+			{Name: "id", Value: document.FromString(r.ID)},
+			{Name: "_rid", Value: document.FromString(rid)},
+			{Name: "_self", Value: document.FromString(c.Self() + "pkranges/" + rid + "/")},
+			{Name: "_etag", Value: document.FromString(c.ETag())},
+			{Name: "_ts", Value: number(float64(c.TS))},
+			{Name: "minInclusive", Value: document.FromString(r.Min)},
+			{Name: "maxExclusive", Value: document.FromString(r.Max)},
+			{Name: "ridPrefix", Value: number(0)},
+			{Name: "throughputFraction", Value: number(1 / float64(len(c.Ranges)))},
+			{Name: "status", Value: document.FromString("online")},
+			{Name: "parents", Value: parents},
+		}}))
+	}
+	return req.reply(http.StatusOK, 1, feed(c.ID(), "PartitionKeyRanges", rows))
+}

@@ -1,0 +1,31 @@
+package emulator
+
+import (
+	"net/http"
+	"strings"
+)
+
+const controlPrefix = "/_emulator/"
+
+func isControl(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, controlPrefix) }
+
+// control serves the endpoint for tests: /_emulator/faults, and POST /_emulator/split?db=&container=&range=.
+func (s *Server) control(w http.ResponseWriter, r *http.Request) {
+	switch strings.TrimPrefix(r.URL.Path, controlPrefix) {
+	case "faults":
+		s.faults.ServeHTTP(w, r)
+	case "split":
+		if r.Method != http.MethodPost {
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		q := r.URL.Query()
+		if _, err := s.store.Split(r.Context(), q.Get("db"), q.Get("container"), q.Get("range")); err != nil {
+			http.Error(w, err.Error(), toStatus(err).status)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		http.Error(w, "there is no such control endpoint", http.StatusNotFound)
+	}
+}

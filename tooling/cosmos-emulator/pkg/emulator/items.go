@@ -1,0 +1,283 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/patch"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// items serves /dbs/{d}/colls/{c}/docs and /docs/{id}.
+func (s *Server) items(req *request) error {
+	c, err := s.store.Container(req.segments[1], req.segments[3])
+	if err != nil {
+		return err
+	}
+	if err := s.checkSession(req, c); err != nil {
+		return err
+	}
+	for _, h := range []string{"x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include"} {
+		if req.r.Header.Get(h) != "" {
+			return badRequest("The emulator has no triggers (header %s).", h)
+		}
+	}
+	switch req.operation {
+	case "list":
+		return s.queryItems(req, c, `SELECT * FROM c`, nil)
+	case "query":
+		return s.query(req, c)
+	case "changefeed":
+		return s.changeFeed(req, c)
+	case "batch":
+		return s.batch(req, c)
+	case "read":
+		return s.readItem(req, c)
+	case "create", "upsert", "replace", "patch", "delete":
+		return s.writeItem(req, c)
+	}
+	return methodNotAllowed(req)
+}
+
+// sessionToken is {range}:{version}#{lsn}, as the service's.
+func sessionToken(rangeID string, lsn uint64) string {
+	return rangeID + ":-1#" + strconv.FormatUint(lsn, 10)
+}
+
+// checkSession makes sure that the container has come as far as the client's session. There is one replica, so it
+// always has, unless the token is of another container or of data that was taken away.
+func (s *Server) checkSession(req *request, c *store.Container) error {
+	h := req.r.Header.Get("x-ms-session-token")
+	if h == "" {
+		return nil
+	}
+	var newest uint64
+	for _, token := range strings.Split(h, ",") {
+		_, rest, ok := strings.Cut(token, ":")
+		if !ok {
+			return badRequest("The session token %q is malformed.", h)
+		}
+		parts := strings.Split(rest, "#")
+		// {lsn}, {version}#{lsn} or {version}#{lsn}#{region}={lsn}…
+		at := min(1, len(parts)-1)
+		n, err := strconv.ParseInt(parts[at], 10, 64)
+		if err != nil {
+			return badRequest("The session token %q is malformed.", h)
+		}
+		newest = max(newest, uint64(max(n, 0)))
+	}
+	lsn, err := s.store.LSN(c)
+	if err != nil {
+		return err
+	}
+	if newest > lsn {
+		return &statusError{status: http.StatusNotFound, subStatus: 1002,
+			message: "The read session is not available for the input session token."}
+	}
+	return nil
+}
+
+func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
+	req.header("x-ms-session-token", sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
+	req.header("lsn", strconv.FormatUint(lsn, 10))
+}
+
+func (s *Server) readItem(req *request, c *store.Container) error {
+	pk, err := req.fullKey(c.PK)
+	if err != nil {
+		return err
+	}
+	item, lsn, err := s.store.Get(c, pk, req.segments[5])
+	if err != nil {
+		return err
+	}
+	req.session(c, pk, lsn)
+	req.header("etag", item.ETag)
+	req.header("x-ms-item-lsn", strconv.FormatUint(item.LSN, 10))
+	if notModified(req, item.ETag) {
+		return req.reply(http.StatusNotModified, 1, nil)
+	}
+	return req.reply(http.StatusOK, readCharge(len(item.Body)), item.Body)
+}
+
+func (s *Server) writeItem(req *request, c *store.Container) error {
+	pk, err := req.fullKey(c.PK)
+	if err != nil {
+		return err
+	}
+	if (len(req.segments) == 6) == (req.r.Method == http.MethodPost) {
+		return methodNotAllowed(req)
+	}
+	op := store.Op{IfMatch: req.r.Header.Get("If-Match"), IfNoneMatch: req.r.Header.Get("If-None-Match")}
+	if len(req.segments) == 6 {
+		op.ID = req.segments[5]
+	}
+	if req.operation != "delete" {
+		if op.Body, err = req.json(); err != nil {
+			return err
+		}
+	}
+	if err := setVerb(&op, req.operation, c); err != nil {
+		return err
+	}
+	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, []store.Op{op})
+	if err != nil {
+		return err
+	}
+	r := results[0]
+	req.session(c, pk, lsn)
+	if r.Outcome == store.Deleted {
+		return req.reply(http.StatusNoContent, writeCharge(0), nil)
+	}
+	req.header("etag", r.Item.ETag)
+	status := http.StatusOK
+	if r.Outcome == store.Created {
+		status = http.StatusCreated
+	}
+	body := r.Item.Body
+	if req.minimal() {
+		body = nil
+	}
+	return req.reply(status, writeCharge(len(r.Item.Body)), body)
+}
+
+var verbs = map[string]store.Verb{
+	"create": store.Create, "upsert": store.Upsert, "replace": store.Replace, "delete": store.Delete,
+	"read": store.Read, "patch": store.Patch,
+}
+
+// setVerb completes an operation whose body is set.
+func setVerb(op *store.Op, name string, c *store.Container) error {
+	verb, ok := verbs[strings.ToLower(name)]
+	if !ok {
+		return badRequest("There is no operation %q on items.", name)
+	}
+	op.Verb = verb
+	if verb != store.Patch {
+		return nil
+	}
+	var fixed [][]string
+	for _, p := range c.PK.Paths {
+		fixed = append(fixed, p)
+	}
+	p, err := patch.Parse(op.Body, fixed)
+	if err != nil {
+		return badRequest("%v", err)
+	}
+	op.Modify = func(doc document.Value) (document.Value, error) {
+		out, err := p.Apply(doc)
+		switch {
+		case errors.Is(err, patch.ErrConditionNotMet):
+			return out, &store.Error{Kind: store.PreconditionFailed, SubStatus: store.SubStatusConditionNotMet,
+				Message: "One of the specified pre-condition is not met: the patch's condition does not hold."}
+		case err != nil:
+			return out, store.Refuse(store.BadRequest, "%v", err)
+		}
+		return out, nil
+	}
+	return nil
+}
+
+// The service's limits for a transactional batch.
+const (
+	maxBatchOperations = 100
+	maxBatchBytes      = 2 << 20
+)
+
+// batch serves a transactional batch: all of its operations or none.
+func (s *Server) batch(req *request, c *store.Container) error {
+	if !isTrue(req.r.Header.Get("x-ms-cosmos-batch-atomic")) {
+		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
+	}
+	pk, err := req.fullKey(c.PK)
+	if err != nil {
+		return err
+	}
+	if len(req.body) > maxBatchBytes {
+		return tooLarge()
+	}
+	v, err := req.json()
+	if err != nil {
+		return err
+	}
+	if v.Kind != document.Array || len(v.Arr) == 0 {
+		return badRequest("The batch is not a JSON array of at least one operation.")
+	}
+	if len(v.Arr) > maxBatchOperations {
+		return badRequest("Batch request has more operations than what is supported: %d, and the most is %d.", len(v.Arr), maxBatchOperations)
+	}
+	ops := make([]store.Op, len(v.Arr))
+	for i, o := range v.Arr {
+		ops[i] = store.Op{ID: o.Get("id").Str, Body: o.Get("resourceBody"), IfMatch: o.Get("ifMatch").Str, IfNoneMatch: o.Get("ifNoneMatch").Str}
+		if err := setVerb(&ops[i], o.Get("operationType").Str, c); err != nil {
+			// A malformed operation fails like one that is refused.
+			return req.batchFailed(len(ops), i, toStatus(err))
+		}
+	}
+	results, lsn, err := s.store.Transact(req.r.Context(), c, pk, ops)
+	if err != nil {
+		var failed *store.FailedOp
+		if errors.As(err, &failed) && failed.Err.SubStatus != store.SubStatusOwnerNotFound {
+			return req.batchFailed(len(ops), failed.Index, toStatus(err))
+		}
+		return err
+	}
+	req.session(c, pk, lsn)
+	minimal := req.minimal()
+	body := []byte{'['}
+	total := 0.0
+	for i, r := range results {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		charge := writeCharge(len(r.Item.Body))
+		status := http.StatusOK
+		switch r.Outcome {
+		case store.Created:
+			status = http.StatusCreated
+		case store.Deleted:
+			status = http.StatusNoContent
+		case store.NotModified:
+			status = http.StatusNotModified
+		case store.Found:
+			charge = readCharge(len(r.Item.Body))
+		}
+		total += charge
+		body = fmt.Appendf(body, `{"statusCode":%d,"requestCharge":%.2f`, status, charge)
+		if r.Item.ETag != "" {
+			body = append(body, `,"eTag":`...)
+			body = document.AppendString(body, r.Item.ETag)
+		}
+		if r.Item.Body != nil && (!minimal || r.Outcome == store.Found) {
+			body = append(append(body, `,"resourceBody":`...), r.Item.Body...)
+		}
+		body = append(body, '}')
+	}
+	return req.reply(http.StatusOK, total, append(body, ']'))
+}
+
+// batchFailed answers a batch of which one operation was refused: that one has its status, the others 424.
+func (req *request) batchFailed(n, index int, e *statusError) error {
+	body := []byte{'['}
+	for i := range n {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		status, sub := http.StatusFailedDependency, 0
+		if i == index {
+			status, sub = e.status, e.subStatus
+		}
+		body = fmt.Appendf(body, `{"statusCode":%d,"subStatusCode":%d,"requestCharge":1.00`, status, sub)
+		if i == index {
+			body = append(body, `,"message":`...)
+			body = document.AppendString(body, e.message)
+		}
+		body = append(body, '}')
+	}
+	return req.reply(http.StatusMultiStatus, float64(n), append(body, ']'))
+}

@@ -1,0 +1,276 @@
+package emulator
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/sql"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// standardPage is the page size when the client names none.
+const standardPage = 100
+
+// gatewayCannot is the service's wording, by which old clients recognise that they have to merge themselves.
+const gatewayCannot = "The provided cross partition query can not be directly served by the gateway. " +
+	"This is a first chance (internal) exception that all newer clients will know how to handle gracefully. " +
+	"This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message. " +
+	"(The query has %s; restrict it to one partition key.)"
+
+const crossPartitionDisabled = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
+	"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
+
+// parseQuery reads {"query": …, "parameters": [{"name": …, "value": …}]}.
+func (req *request) parseQuery() (string, map[string]document.Value, error) {
+	v, err := req.json()
+	if err != nil {
+		return "", nil, err
+	}
+	text := v.Get("query")
+	if text.Kind != document.String {
+		return "", nil, badRequest("The request body has no query.")
+	}
+	params := map[string]document.Value{}
+	for _, p := range v.Get("parameters").Arr {
+		name := p.Get("name").Str
+		if !strings.HasPrefix(name, "@") {
+			return "", nil, badRequest("The query parameter name %q does not begin with '@'.", name)
+		}
+		params[name] = p.Get("value")
+	}
+	return text.Str, params, nil
+}
+
+func (s *Server) query(req *request, c *store.Container) error {
+	text, params, err := req.parseQuery()
+	if err != nil {
+		return err
+	}
+	return s.queryItems(req, c, text, params)
+}
+
+// queryItems runs a query over the items that the request's headers and the filter leave.
+func (s *Server) queryItems(req *request, c *store.Container, text string, params map[string]document.Value) error {
+	q, err := sql.Parse(text)
+	if err != nil {
+		return err
+	}
+	if err := checkIndexes(q, c); err != nil {
+		return err
+	}
+	if isTrue(req.r.Header.Get("x-ms-cosmos-is-query-plan-request")) {
+		return s.queryPlan(req, q)
+	}
+	scope, err := s.scope(req, c)
+	if err != nil {
+		return err
+	}
+	if scope.Key == nil {
+		scope.Key = pinnedKey(c.PK, q.Pins(params))
+	}
+	if scope.Key == nil && scope.Range == (partition.Range{}) && req.operation == "query" {
+		if !isTrue(req.r.Header.Get("x-ms-documentdb-query-enablecrosspartition")) {
+			return badRequest("%s", crossPartitionDisabled)
+		}
+		if clause := q.NeedsMerge(); clause != "" && !s.opts.ServeCrossPartition {
+			return badRequest(gatewayCannot, clause)
+		}
+	}
+	var lsn uint64
+	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
+		var err error
+		lsn, err = s.store.Scan(c, scope, after, func(at store.Position, item store.Item) (bool, error) {
+			doc, err := document.Parse(item.Body)
+			if err != nil {
+				return false, err
+			}
+			return visit(at, doc)
+		})
+		return err
+	}
+	page, err := s.runPage(req, q, src, params, c.ID(), text)
+	if err != nil {
+		return err
+	}
+	id := c.Ranges[0].ID
+	if scope.Key != nil && len(scope.Key) == len(c.PK.Paths) {
+		id = c.RangeOf(c.PK.EPK(scope.Key)).ID
+	} else if h := req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); h != "" {
+		id = h
+	}
+	req.header("x-ms-session-token", sessionToken(id, lsn))
+	req.header("x-ms-item-count", strconv.Itoa(len(page.Rows)))
+	if isTrue(req.r.Header.Get("x-ms-documentdb-populatequerymetrics")) {
+		req.header("x-ms-documentdb-query-metrics", fmt.Sprintf(
+			"totalExecutionTimeInMs=0.10;queryCompileTimeInMs=0.01;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;"+
+				"queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.05;indexLookupTimeInMs=0.00;documentLoadTimeInMs=0.02;systemFunctionExecuteTimeInMs=0.00;"+
+				"userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount=%d;retrievedDocumentSize=0;outputDocumentCount=%d;outputDocumentSize=0;writeOutputTimeInMs=0.00;indexUtilizationRatio=1.00",
+			page.Read, len(page.Rows)))
+	}
+	if isTrue(req.r.Header.Get("x-ms-cosmos-populateindexmetrics")) {
+		req.header("x-ms-cosmos-index-utilization", base64.StdEncoding.EncodeToString([]byte(
+			`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`)))
+	}
+	return req.reply(http.StatusOK, queryCharge(page.Read), feed(c.ID(), "Documents", page.Rows))
+}
+
+// scope reads which part of the container the headers name.
+func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
+	var scope store.Scope
+	var err error
+	if scope.Key, err = req.key(c.PK); err != nil {
+		return scope, err
+	}
+	h := req.r.Header
+	if id := h.Get("x-ms-documentdb-partitionkeyrangeid"); id != "" {
+		// SDKs may put the container's RID in front.
+		id = id[strings.LastIndexByte(id, ',')+1:]
+		r, err := c.Range(id)
+		if err != nil {
+			return scope, err
+		}
+		scope.Range = r.Range()
+	}
+	start, end := h.Get("x-ms-start-epk"), h.Get("x-ms-end-epk")
+	if start == "" && end == "" {
+		return scope, nil
+	}
+	if scope.Range == (partition.Range{}) {
+		scope.Range = partition.Range{Max: partition.MaxEPK}
+	}
+	if start != "" && partition.CompareEPK(start, scope.Range.Min) > 0 {
+		scope.Range.Min = start
+	}
+	if end != "" && (scope.Range.Max == partition.MaxEPK || partition.CompareEPK(end, scope.Range.Max) < 0) {
+		scope.Range.Max = end
+	}
+	return scope, nil
+}
+
+// pinnedKey is the partition key that the filter restricts a query to, or nil.
+func pinnedKey(d partition.Definition, pins sql.Pins) partition.Key {
+	key := make(partition.Key, 0, len(d.Paths))
+	for _, p := range d.Paths {
+		values := pins[sql.PinKey(p)]
+		if len(values) != 1 || values[0].Kind > document.String || !values[0].IsDefined() {
+			return nil
+		}
+		key = append(key, values[0])
+	}
+	return key
+}
+
+// runPage runs a query from the request's continuation and sets the next one.
+func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[string]document.Value, rid, text string) (*sql.Page, error) {
+	n, err := req.maxItems(standardPage)
+	if err != nil {
+		return nil, err
+	}
+	// A token is only good for the query it came from.
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n", rid, text, req.r.Header.Get("x-ms-documentdb-partitionkey"), req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"))
+	names := make([]string, 0, len(params))
+	for name := range params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(sum, "%s=%s\n", name, document.Canonical(params[name]))
+	}
+	prefix := fmt.Sprintf("hcp1.%016x.", sum.Sum64())
+	var token *sql.Token
+	if h := req.r.Header.Get("x-ms-continuation"); h != "" {
+		rest, ok := strings.CutPrefix(h, prefix)
+		if !ok {
+			return nil, badRequest("The continuation token was not issued for this query.")
+		}
+		if token, err = sql.DecodeToken(rest); err != nil {
+			return nil, badRequest("%v", err)
+		}
+	}
+	page, err := q.Run(src, params, token, n, maxPageBytes)
+	if err != nil {
+		return nil, err
+	}
+	if page.Next != nil {
+		req.header("x-ms-continuation", prefix+page.Next.Encode())
+	}
+	return page, nil
+}
+
+// queryResources lists databases, containers or offers, through a query when the request has one.
+func (s *Server) queryResources(req *request, rid, name string, all []document.Value) error {
+	text, params := "SELECT * FROM c", map[string]document.Value(nil)
+	if req.operation == "query" {
+		var err error
+		if text, params, err = req.parseQuery(); err != nil {
+			return err
+		}
+	}
+	q, err := sql.Parse(text)
+	if err != nil {
+		return err
+	}
+	// Positions are ids, in whose order the lists are.
+	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
+		for _, v := range all {
+			at := []byte(v.Get("id").Str)
+			if after != nil && bytes.Compare(at, after) <= 0 {
+				continue
+			}
+			if more, err := visit(at, v); err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	}
+	page, err := s.runPage(req, q, src, params, rid, text)
+	if err != nil {
+		return err
+	}
+	return req.reply(http.StatusOK, queryCharge(page.Read), feed(rid, name, page.Rows))
+}
+
+// checkIndexes refuses an order the container's indexes cannot serve: by several properties it takes a composite
+// index that lists them in this order, in these directions or in exactly the opposite ones.
+func checkIndexes(q *sql.Query, c *store.Container) error {
+	paths, err := q.OrderPaths()
+	if err != nil || len(paths) < 2 {
+		return err
+	}
+	for _, index := range c.Properties.Get("indexingPolicy").Get("compositeIndexes").Arr {
+		if len(index.Arr) != len(paths) {
+			continue
+		}
+		same, reverse := true, true
+		for i, part := range index.Arr {
+			p, err := partition.ParsePath(part.Get("path").Str)
+			desc := strings.EqualFold(part.Get("order").Str, "descending")
+			fits := err == nil && slices.Equal(p, paths[i].Path)
+			same = same && fits && desc == paths[i].Desc
+			reverse = reverse && fits && desc != paths[i].Desc
+		}
+		if same || reverse {
+			return nil
+		}
+	}
+	return badRequest("The order by query does not have a corresponding composite index that it can be served from.")
+}
+
+// queryPlan answers clients that merge results themselves, for queries that need no rewriting.
+func (s *Server) queryPlan(req *request, q *sql.Query) error {
+	if clause := q.NeedsMerge(); clause != "" {
+		return badRequest("The emulator makes no query plans for queries with %s.", clause)
+	}
+	return req.reply(http.StatusOK, 1, []byte(`{"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,`+
+		`"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null},`+
+		`"queryRanges":[{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}]}`))
+}

@@ -1,0 +1,266 @@
+package emulator
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// maxBody is the largest request body: the service's 2 MiB for an item or a batch, plus room for the envelope, so
+// that an item that is just too large is refused for what it is.
+const maxBody = store.MaxItemBytes + 64<<10
+
+// request is one request in the protocol's terms.
+type request struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	body []byte
+
+	segments     []string // the decoded path
+	resourceType string   // last resource type in the path
+	link         string   // what the signature covers
+	operation    string   // for faults and metrics
+	activityID   string
+	status       int // what was answered
+}
+
+// parse reads the path and the body. The request is usable for an error answer even when parse fails.
+func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
+	req := &request{w: w, r: r, activityID: newID()}
+	var err error
+	if req.segments, err = s.splitPath(r.URL.EscapedPath()); err != nil {
+		return req, err
+	}
+	n := len(req.segments)
+	switch {
+	case n == 0:
+	case n%2 == 1:
+		req.resourceType, req.link = req.segments[n-1], strings.Join(req.segments[:n-1], "/")
+	default:
+		req.resourceType, req.link = req.segments[n-2], strings.Join(req.segments, "/")
+		if req.resourceType == "offers" {
+			req.link = strings.ToLower(req.segments[n-1]) // offers are addressed by RID, which signatures fold
+		}
+	}
+	req.operation = operationOf(req)
+	if r.Body == nil || r.ContentLength == 0 {
+		return req, nil
+	}
+	if req.body, err = readBody(r); err != nil {
+		return req, err
+	}
+	return req, nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return nil, tooLarge()
+	}
+	var body []byte
+	var err error
+	if r.ContentLength > 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		body, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	}
+	if err != nil {
+		return nil, badRequest("The request body could not be read: %v", err)
+	}
+	if len(body) > maxBody {
+		return nil, tooLarge()
+	}
+	return body, nil
+}
+
+func tooLarge() error {
+	return &statusError{status: http.StatusRequestEntityTooLarge, message: "Request size is too large"}
+}
+
+var errBadEscape = errors.New("the path is not properly escaped")
+
+// splitPath decodes a path the way the imitated gateway does.
+func (s *Server) splitPath(escaped string) ([]string, error) {
+	if s.opts.Gateway == RoutingGateway {
+		return routingPath(escaped)
+	}
+	var out []string
+	for _, part := range strings.Split(strings.Trim(escaped, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		decoded, err := url.PathUnescape(part)
+		if err != nil {
+			return nil, badRequest("%v", errBadEscape)
+		}
+		out = append(out, decoded)
+	}
+	return out, nil
+}
+
+// routingPath decodes as the routing gateway's HTTP stack: escapes twice, backslashes are slashes, a '#' ends the
+// path, spaces at the end go, control characters are refused.
+func routingPath(escaped string) ([]string, error) {
+	path, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, badRequest("%v", errBadEscape)
+	}
+	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' }) {
+		return nil, badRequest("The path contains a control character.")
+	}
+	if again, err := url.PathUnescape(path); err == nil {
+		path = again
+	}
+	path, _, _ = strings.Cut(path, "#")
+	path = strings.TrimRight(strings.ReplaceAll(path, `\`, "/"), " ")
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), nil
+}
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// operationOf names what a request wants to do.
+func operationOf(req *request) string {
+	h := req.r.Header
+	item := len(req.segments)%2 == 0
+	switch req.r.Method {
+	case http.MethodGet:
+		switch {
+		case h.Get("A-IM") != "":
+			return "changefeed"
+		case item:
+			return "read"
+		}
+		return "list"
+	case http.MethodPost:
+		switch {
+		case isTrue(h.Get("x-ms-cosmos-is-batch-request")):
+			return "batch"
+		case isQuery(h):
+			return "query"
+		case isTrue(h.Get("x-ms-documentdb-is-upsert")):
+			return "upsert"
+		}
+		return "create"
+	case http.MethodPut:
+		return "replace"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return "other"
+}
+
+func isTrue(s string) bool { return strings.EqualFold(s, "true") }
+
+func isQuery(h http.Header) bool {
+	return isTrue(h.Get("x-ms-documentdb-query")) || isTrue(h.Get("x-ms-documentdb-isquery")) ||
+		strings.HasPrefix(h.Get("Content-Type"), "application/query+json")
+}
+
+func (req *request) faultRequest() faults.Request {
+	f := faults.Request{Method: req.r.Method, ResourceType: req.resourceType, Operation: req.operation,
+		PartitionKey: req.r.Header.Get("x-ms-documentdb-partitionkey")}
+	if len(req.segments) > 1 {
+		f.Database = req.segments[1]
+	}
+	if len(req.segments) > 3 {
+		f.Container = req.segments[3]
+	}
+	if len(req.segments) > 5 {
+		f.ItemID = req.segments[5]
+	}
+	return f
+}
+
+// json parses the body.
+func (req *request) json() (document.Value, error) {
+	if len(req.body) == 0 {
+		return document.Value{}, badRequest("The request has no body.")
+	}
+	v, err := document.Parse(req.body)
+	if err != nil {
+		return v, badRequest("The request body is not valid JSON: %v", err)
+	}
+	return v, nil
+}
+
+// key reads the partition key header; nil when there is none.
+func (req *request) key(d partition.Definition) (partition.Key, error) {
+	h := req.r.Header.Get("x-ms-documentdb-partitionkey")
+	if h == "" {
+		return nil, nil
+	}
+	key, err := partition.ParseHeader(h)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	if len(key) == 0 {
+		return nil, nil
+	}
+	if len(key) > len(d.Paths) {
+		return nil, &statusError{status: http.StatusBadRequest, subStatus: store.SubStatusPartitionKeyMismatch,
+			message: "The partition key header has more components than the container's partition key definition."}
+	}
+	return key, nil
+}
+
+// fullKey is key for operations that address one item or one logical partition.
+func (req *request) fullKey(d partition.Definition) (partition.Key, error) {
+	key, err := req.key(d)
+	if err != nil {
+		return nil, err
+	}
+	if key == nil {
+		return nil, badRequest("PartitionKey value must be supplied for this operation.")
+	}
+	if len(key) != len(d.Paths) {
+		return nil, &statusError{status: http.StatusBadRequest, subStatus: store.SubStatusPartitionKeyMismatch,
+			message: "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document."}
+	}
+	return key, nil
+}
+
+// maxItems is the page size the client wants.
+func (req *request) maxItems(standard int) (int, error) {
+	h := req.r.Header.Get("x-ms-max-item-count")
+	if h == "" {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(h)
+	if err != nil || n < -1 || n == 0 {
+		return 0, badRequest("The header x-ms-max-item-count must be -1 or a positive number, not %q.", h)
+	}
+	if n == -1 {
+		return dynamicPage, nil
+	}
+	return min(n, largestPage), nil
+}
+
+const (
+	dynamicPage = 1000
+	largestPage = 10000
+	// maxPageBytes is the service's limit for one page of results.
+	maxPageBytes = 4 << 20
+)
+
+// minimal says whether the client asked not to be sent what it wrote.
+func (req *request) minimal() bool {
+	return strings.EqualFold(req.r.Header.Get("Prefer"), "return=minimal")
+}

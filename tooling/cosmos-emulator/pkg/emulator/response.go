@@ -1,0 +1,156 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/sql"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
+)
+
+// statusError is a refusal with its HTTP status.
+type statusError struct {
+	status, subStatus int
+	message           string
+}
+
+func (e *statusError) Error() string { return e.message }
+
+func badRequest(format string, args ...any) error {
+	return &statusError{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...)}
+}
+
+func methodNotAllowed(req *request) error {
+	return &statusError{status: http.StatusMethodNotAllowed,
+		message: fmt.Sprintf("The method %s is not allowed on %s.", req.r.Method, req.resourceType)}
+}
+
+var statusOf = map[store.Kind]int{
+	store.NotFound:           http.StatusNotFound,
+	store.Conflict:           http.StatusConflict,
+	store.PreconditionFailed: http.StatusPreconditionFailed,
+	store.BadRequest:         http.StatusBadRequest,
+	store.TooLarge:           http.StatusRequestEntityTooLarge,
+	store.Gone:               http.StatusGone,
+}
+
+var codeOf = map[int]string{
+	http.StatusBadRequest:            "BadRequest",
+	http.StatusUnauthorized:          "Unauthorized",
+	http.StatusForbidden:             "Forbidden",
+	http.StatusNotFound:              "NotFound",
+	http.StatusMethodNotAllowed:      "MethodNotAllowed",
+	http.StatusRequestTimeout:        "RequestTimeout",
+	http.StatusConflict:              "Conflict",
+	http.StatusGone:                  "Gone",
+	http.StatusPreconditionFailed:    "PreconditionFailed",
+	http.StatusRequestEntityTooLarge: "RequestEntityTooLarge",
+	http.StatusTooManyRequests:       "429",
+	449:                              "RetryWith",
+	http.StatusInternalServerError:   "InternalServerError",
+	http.StatusServiceUnavailable:    "ServiceUnavailable",
+}
+
+// toStatus is the one place where errors get their status.
+func toStatus(err error) *statusError {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status
+	}
+	var refusal *store.Error
+	if errors.As(err, &refusal) {
+		return &statusError{status: statusOf[refusal.Kind], subStatus: refusal.SubStatus, message: refusal.Message}
+	}
+	var query *sql.Error
+	if errors.As(err, &query) {
+		return &statusError{status: http.StatusBadRequest, message: query.Code + ": " + query.Message}
+	}
+	return &statusError{status: http.StatusInternalServerError, message: "The emulator failed: " + err.Error()}
+}
+
+func (req *request) header(name, value string) { req.w.Header().Set(name, value) }
+
+// common sets the headers of every answer.
+func (req *request) common(charge float64) {
+	h := req.w.Header()
+	h.Set("x-ms-activity-id", req.activityID)
+	h.Set("x-ms-request-charge", strconv.FormatFloat(charge, 'f', 2, 64))
+	h.Set("x-ms-gatewayversion", "version=2.0.0")
+	h.Set("x-ms-serviceversion", "version=hcpmesh-cosmos-emulator")
+	h.Set("x-ms-schemaversion", "1.18")
+}
+
+// fail answers with an error.
+func (req *request) fail(err error) {
+	e := toStatus(err)
+	req.common(1)
+	req.header("Content-Type", "application/json")
+	if e.subStatus != 0 {
+		req.header("x-ms-substatus", strconv.Itoa(e.subStatus))
+	}
+	code := codeOf[e.status]
+	if code == "" {
+		code = http.StatusText(e.status)
+	}
+	body := document.Value{Kind: document.Object, Obj: []document.Member{
+		{Name: "code", Value: document.FromString(code)},
+		{Name: "message", Value: document.FromString(e.message + "\r\nActivityId: " + req.activityID + ", hcpmesh-cosmos-emulator")},
+	}}
+	req.write(e.status, document.Append(nil, body))
+}
+
+// reply answers with JSON, or with nothing when body is nil.
+func (req *request) reply(status int, charge float64, body []byte) error {
+	req.common(charge)
+	if body != nil {
+		req.header("Content-Type", "application/json")
+	}
+	req.write(status, body)
+	return nil
+}
+
+func (req *request) write(status int, body []byte) {
+	req.status = status
+	if len(body) > 0 {
+		req.header("Content-Length", strconv.Itoa(len(body)))
+	}
+	req.w.WriteHeader(status)
+	_, _ = req.w.Write(body) // the client is gone
+}
+
+// discard swallows the answer of a request whose response is to be lost.
+type discard struct{ h http.Header }
+
+func (d discard) Header() http.Header         { return d.h }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// feed is the body of a list: {"_rid": …, "<name>": [ … ], "_count": n}.
+func feed(rid, name string, rows [][]byte) []byte {
+	size := 64
+	for _, r := range rows {
+		size += len(r) + 1
+	}
+	b := append(make([]byte, 0, size), `{"_rid":`...)
+	b = document.AppendString(b, rid)
+	b = append(b, ',')
+	b = document.AppendString(b, name)
+	b = append(b, ':', '[')
+	for i, r := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, r...)
+	}
+	b = append(b, `],"_count":`...)
+	b = strconv.AppendInt(b, int64(len(rows)), 10)
+	return append(b, '}')
+}
+
+// Request charges follow the order of magnitude of the service's: a read of 1 KB costs 1, a write of 1 KB about 6.
+func readCharge(size int) float64  { return 1 + 0.1*float64(max(0, size-1024)/1024) }
+func writeCharge(size int) float64 { return 5.71 + 0.6*float64(size/1024) }
+func queryCharge(read int) float64 { return 2.8 + 0.05*float64(read) }

@@ -1,0 +1,210 @@
+// Package sql is the query language of Azure Cosmos DB for NoSQL: Parse turns a text into a Query, which says what
+// shape it has (so that the gateway can refuse what the service's gateway refuses) and produces pages of results
+// from a stream of documents. Values follow the service's rules for undefined: a comparison of different types has
+// no value, a filter keeps only what is true, a projection leaves out what is undefined. A query that uses
+// something this package does not know is an *Error when it is parsed; it never runs as something else.
+package sql
+
+import (
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+// expr is a node of an expression.
+type expr interface {
+	eval(e *env) document.Value
+	// children are the direct sub-expressions; bind replaces them through the pointers.
+	children() []*expr
+	// text is the same for expressions that mean the same; GROUP BY matches by it.
+	text() string
+}
+
+// env holds the variables of one row. Variables of an enclosing query come first.
+type env struct {
+	vars   []document.Value
+	params map[string]document.Value
+	aggs   []document.Value // results of aggregates
+	groups []document.Value // values of the GROUP BY expressions
+	budget *int             // rows that may still be looked at
+}
+
+type (
+	literal struct{ value document.Value }
+	param   struct{ name string }
+	ident   struct {
+		name string
+		slot int
+	}
+	property struct {
+		of   expr
+		name string
+	}
+	index struct{ of, at expr }
+	unary struct {
+		op string
+		of expr
+	}
+	binary struct {
+		op          string
+		left, right expr
+	}
+	// logical is a chain of AND or OR.
+	logical struct {
+		op    string
+		items []expr
+	}
+	ternary struct{ cond, yes, no expr }
+	in      struct {
+		of   expr
+		list []expr
+		not  bool
+	}
+	between struct {
+		of, low, high expr
+		not           bool
+	}
+	like struct {
+		of, pattern, escape expr
+		not                 bool
+	}
+	arrayOf  struct{ items []expr }
+	objectOf struct {
+		names []string
+		items []expr
+	}
+	call struct {
+		name string
+		args []expr
+		fn   function
+	}
+	aggregate struct {
+		name string
+		of   expr
+		slot int
+	}
+	groupRef struct {
+		slot int
+		name string
+	}
+	// subquery is EXISTS(…), ARRAY(…) or a scalar (SELECT VALUE …).
+	subquery struct {
+		kind  string
+		query *Query
+	}
+)
+
+// Query is a parsed query. It can be run many times and concurrently.
+type Query struct {
+	distinct bool
+	top      expr
+	value    bool
+	star     bool
+	items    []selectItem
+	sources  []source
+	where    expr
+	groupBy  []expr
+	orderBy  []orderItem
+	offset   expr
+	limit    expr
+
+	aggregates []*aggregate
+	depth      int // variables of the enclosing queries
+}
+
+type selectItem struct {
+	of   expr
+	name string
+}
+
+type orderItem struct {
+	of   expr
+	desc bool
+}
+
+// source is one input of FROM or JOIN.
+type source struct {
+	alias string
+	// of is what is iterated or bound; nil for the container itself.
+	of expr
+	// each says that of is an array to iterate.
+	each bool
+	sub  *Query // JOIN (SELECT …)
+}
+
+func (n *literal) children() []*expr  { return nil }
+func (n *param) children() []*expr    { return nil }
+func (n *ident) children() []*expr    { return nil }
+func (n *property) children() []*expr { return []*expr{&n.of} }
+func (n *index) children() []*expr    { return []*expr{&n.of, &n.at} }
+func (n *unary) children() []*expr    { return []*expr{&n.of} }
+func (n *binary) children() []*expr   { return []*expr{&n.left, &n.right} }
+func (n *logical) children() []*expr  { return pointers(n.items) }
+func (n *ternary) children() []*expr  { return []*expr{&n.cond, &n.yes, &n.no} }
+func (n *between) children() []*expr  { return []*expr{&n.of, &n.low, &n.high} }
+func (n *arrayOf) children() []*expr  { return pointers(n.items) }
+func (n *objectOf) children() []*expr { return pointers(n.items) }
+func (n *call) children() []*expr     { return pointers(n.args) }
+func (n *groupRef) children() []*expr { return nil }
+func (n *subquery) children() []*expr { return nil }
+func (n *in) children() []*expr       { return append(pointers(n.list), &n.of) }
+func (n *aggregate) children() []*expr {
+	return []*expr{&n.of}
+}
+func (n *like) children() []*expr {
+	out := []*expr{&n.of, &n.pattern}
+	if n.escape != nil {
+		out = append(out, &n.escape)
+	}
+	return out
+}
+
+func pointers(es []expr) []*expr {
+	out := make([]*expr, len(es))
+	for i := range es {
+		out[i] = &es[i]
+	}
+	return out
+}
+
+func texts(es []expr) string {
+	parts := make([]string, len(es))
+	for i, e := range es {
+		parts[i] = e.text()
+	}
+	return strings.Join(parts, ",")
+}
+
+func (n *literal) text() string  { return document.Canonical(n.value) }
+func (n *param) text() string    { return n.name }
+func (n *ident) text() string    { return n.name }
+func (n *property) text() string { return n.of.text() + "[" + document.FromString(n.name).JSON() + "]" }
+func (n *index) text() string    { return n.of.text() + "[" + n.at.text() + "]" }
+func (n *unary) text() string    { return "(" + n.op + " " + n.of.text() + ")" }
+func (n *binary) text() string   { return "(" + n.left.text() + " " + n.op + " " + n.right.text() + ")" }
+func (n *logical) text() string  { return "(" + n.op + " " + texts(n.items) + ")" }
+func (n *ternary) text() string {
+	return "(" + n.cond.text() + "?" + n.yes.text() + ":" + n.no.text() + ")"
+}
+func (n *in) text() string { return "(" + n.of.text() + notText(n.not) + " in " + texts(n.list) + ")" }
+func (n *between) text() string {
+	return "(" + n.of.text() + notText(n.not) + " between " + n.low.text() + " and " + n.high.text() + ")"
+}
+func (n *like) text() string {
+	return "(" + n.of.text() + notText(n.not) + " like " + n.pattern.text() + ")"
+}
+func (n *arrayOf) text() string { return "[" + texts(n.items) + "]" }
+func (n *objectOf) text() string {
+	return "{" + strings.Join(n.names, ",") + ":" + texts(n.items) + "}"
+}
+func (n *call) text() string      { return n.name + "(" + texts(n.args) + ")" }
+func (n *aggregate) text() string { return n.name + "(" + n.of.text() + ")" }
+func (n *groupRef) text() string  { return n.name }
+func (n *subquery) text() string  { return n.kind + "(subquery)" }
+
+func notText(not bool) string {
+	if not {
+		return " not"
+	}
+	return ""
+}

@@ -1,0 +1,617 @@
+package sql
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+// Source streams documents in a stable order, beginning after a position (nil: from the start), until visit says
+// no. Positions are opaque but ordered by bytes.
+type Source func(after []byte, visit func(at []byte, doc document.Value) (more bool, err error)) error
+
+// Token says where a query goes on. It survives restarts: it names documents, not counts of them, wherever the
+// query has an order or none; only grouped results are counted.
+type Token struct {
+	// After is the last document that was finished (or, under ORDER BY, the last one returned).
+	After []byte `json:"a,omitempty"`
+	// Row counts the rows already returned of the document after After (JOINs make several).
+	Row int `json:"r,omitempty"`
+	// Keys are the ORDER BY values of the last row returned.
+	Keys []json.RawMessage `json:"k,omitempty"`
+	// Done counts the rows returned so far, for TOP, LIMIT and grouped results.
+	Done int `json:"n"`
+}
+
+// Encode and DecodeToken translate to the continuation header's text.
+func (t Token) Encode() string {
+	b, _ := json.Marshal(t) // a struct of slices and ints cannot fail
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// DecodeToken reads what Encode wrote.
+func DecodeToken(s string) (*Token, error) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return nil, fmt.Errorf("continuation token: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	t := &Token{}
+	if err := d.Decode(t); err != nil {
+		return nil, fmt.Errorf("continuation token: %w", err)
+	}
+	if t.Row < 0 || t.Done < 0 {
+		return nil, fmt.Errorf("continuation token: negative count")
+	}
+	return t, nil
+}
+
+// Page is one page of results.
+type Page struct {
+	Rows [][]byte // JSON values
+	Next *Token   // nil when the query is finished
+	// Read counts the documents looked at.
+	Read int
+}
+
+// Run produces the page after a token (nil: the first), of at most maxRows rows and about maxBytes bytes.
+func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxRows, maxBytes int) (*Page, error) {
+	if err := q.check(params); err != nil {
+		return nil, err
+	}
+	n, err := q.counts(params)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{q: q, src: src, params: params, maxRows: maxRows, maxBytes: maxBytes, page: &Page{}, counts: n, budget: maxRowsRead}
+	if t != nil {
+		r.from = *t
+	}
+	switch {
+	case q.Grouped():
+		err = r.grouped()
+	case len(q.orderBy) > 0:
+		err = r.ordered()
+	default:
+		err = r.streamed()
+	}
+	if err == nil && r.budget < 0 {
+		err = unsupported("The query looks at more than %d rows for one page of results.", maxRowsRead)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.page, nil
+}
+
+type run struct {
+	counts
+	q                 *Query
+	src               Source
+	params            map[string]document.Value
+	from              Token
+	maxRows, maxBytes int
+	page              *Page
+	bytes             int
+	budget            int
+}
+
+// maxRowsRead bounds the rows that one page of a query may look at, JOINs multiplied out: a runaway query is
+// refused instead of holding a snapshot and a processor for ever.
+const maxRowsRead = 20_000_000
+
+// spend counts a row; false means that the query has to end.
+func (e *env) spend() bool {
+	if e.budget == nil {
+		return true
+	}
+	*e.budget--
+	return *e.budget >= 0
+}
+
+// full says whether the page is.
+func (r *run) full() bool { return len(r.page.Rows) >= r.maxRows || r.bytes >= r.maxBytes }
+
+// finished says whether TOP or LIMIT is used up.
+func (r *run) finished() bool { return r.limit >= 0 && r.from.Done+len(r.page.Rows) >= r.limit }
+
+func (r *run) emit(row []byte) {
+	r.page.Rows = append(r.page.Rows, row)
+	r.bytes += len(row)
+}
+
+// rows calls visit with the variables of every row that passes the filter, until it says no.
+func (q *Query) rows(e *env, visit func(e *env) bool) bool {
+	return q.join(e, 0, visit)
+}
+
+func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
+	if !e.spend() {
+		return false
+	}
+	if i == len(q.sources) {
+		if q.where != nil && !q.where.eval(e).IsTrue() {
+			return true
+		}
+		return visit(e)
+	}
+	s := &q.sources[i]
+	bind := func(v document.Value) bool {
+		inner := *e
+		inner.vars = append(e.vars[:len(e.vars):len(e.vars)], v)
+		return q.join(&inner, i+1, visit)
+	}
+	if s.sub != nil {
+		return s.sub.inner(e, bind)
+	}
+	v := s.of.eval(e)
+	if !s.each {
+		return !v.IsDefined() || bind(v)
+	}
+	for _, item := range v.Arr {
+		if !bind(item) {
+			return false
+		}
+	}
+	return true
+}
+
+// document binds a document as the first input of the outermost query.
+func (q *Query) document(params map[string]document.Value, budget *int, doc document.Value, visit func(e *env) bool) bool {
+	e := &env{params: params, budget: budget}
+	if len(q.sources) == 0 {
+		return q.rows(e, visit)
+	}
+	s := &q.sources[0]
+	if s.of != nil {
+		doc = s.of.eval(&env{vars: []document.Value{doc}, params: params, budget: budget})
+	}
+	if s.each {
+		for _, item := range doc.Arr {
+			e.vars = []document.Value{item}
+			if !q.join(e, 1, visit) {
+				return false
+			}
+		}
+		return true
+	}
+	if !doc.IsDefined() {
+		return true
+	}
+	e.vars = []document.Value{doc}
+	return q.join(e, 1, visit)
+}
+
+// project computes the row's result.
+func (q *Query) project(e *env) document.Value {
+	switch {
+	case q.star:
+		return e.vars[len(e.vars)-1]
+	case q.value:
+		return q.items[0].of.eval(e)
+	}
+	out := document.Value{Kind: document.Object, Obj: make([]document.Member, 0, len(q.items))}
+	for _, i := range q.items {
+		if v := i.of.eval(e); v.IsDefined() {
+			out.Obj = append(out.Obj, document.Member{Name: i.name, Value: v})
+		}
+	}
+	return out
+}
+
+// streamed runs a query without an order: it stops reading when the page is full. It cannot know whether more
+// will match, so a full page always has a continuation, as the service's has.
+func (r *run) streamed() error {
+	q := r.q
+	if r.limit == 0 {
+		return nil
+	}
+	if len(q.sources) == 0 {
+		if r.from.Done > 0 {
+			return nil
+		}
+		q.rows(&env{params: r.params, budget: &r.budget}, func(e *env) bool {
+			if v := q.project(e); v.IsDefined() && r.offset == 0 {
+				r.emit(document.Append(nil, v))
+			}
+			return true
+		})
+		return nil
+	}
+	skip := 0
+	if r.from.Done == 0 && r.from.After == nil {
+		skip = r.offset
+	}
+	// DISTINCT must know what earlier pages returned, so it reads them again.
+	start := r.from.After
+	var seen map[string]bool
+	if q.distinct {
+		seen, start = map[string]bool{}, nil
+		skip = r.offset
+	}
+	resume := r.from.After
+	rowsDone := r.from.Row
+	last := r.from.After
+	return r.src(start, func(at []byte, doc document.Value) (bool, error) {
+		r.page.Read++
+		old := q.distinct && resume != nil && bytes.Compare(at, resume) <= 0
+		row := 0
+		goOn := q.document(r.params, &r.budget, doc, func(e *env) bool {
+			v := q.project(e)
+			if !v.IsDefined() {
+				return true
+			}
+			if q.distinct {
+				key := document.Canonical(v)
+				if seen[key] {
+					return true
+				}
+				seen[key] = true
+			}
+			row++
+			if skip > 0 {
+				skip--
+				return true
+			}
+			if old || row <= rowsDone {
+				return true
+			}
+			r.emit(document.Append(nil, v))
+			return !r.full() && !r.finished()
+		})
+		if old {
+			return true, nil
+		}
+		if goOn {
+			rowsDone = 0
+			last = append([]byte(nil), at...)
+			return true, nil
+		}
+		if !r.finished() {
+			// Rows of this document may be left: go on after its predecessor, past the rows returned.
+			r.page.Next = &Token{After: last, Row: row, Done: r.from.Done + len(r.page.Rows)}
+			if len(q.sources) == 1 && !q.sources[0].each {
+				r.page.Next.After, r.page.Next.Row = append([]byte(nil), at...), 0
+			}
+		}
+		return false, nil
+	})
+}
+
+type sortedRow struct {
+	keys []document.Value
+	at   []byte
+	row  int
+	out  []byte
+	same string // canonical form, for DISTINCT
+}
+
+func (q *Query) compareRows(a, b *sortedRow) int {
+	for i, o := range q.orderBy {
+		if c := document.Compare(a.keys[i], b.keys[i]); c != 0 {
+			if o.desc {
+				return -c
+			}
+			return c
+		}
+	}
+	if c := bytes.Compare(a.at, b.at); c != 0 {
+		return c
+	}
+	return a.row - b.row
+}
+
+// ordered collects and sorts everything, and returns what comes after the token's row.
+func (r *run) ordered() error {
+	q := r.q
+	var all []*sortedRow
+	err := r.src(nil, func(at []byte, doc document.Value) (bool, error) {
+		r.page.Read++
+		n := 0
+		position := append([]byte(nil), at...)
+		q.document(r.params, &r.budget, doc, func(e *env) bool {
+			v := q.project(e)
+			if !v.IsDefined() {
+				return true
+			}
+			row := &sortedRow{at: position, row: n, out: document.Append(nil, v), keys: make([]document.Value, len(q.orderBy))}
+			n++
+			if q.distinct {
+				row.same = document.Canonical(v)
+			}
+			for i, o := range q.orderBy {
+				row.keys[i] = o.of.eval(e)
+			}
+			all = append(all, row)
+			return true
+		})
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, q.compareRows)
+	if q.distinct {
+		seen := map[string]bool{}
+		all = slices.DeleteFunc(all, func(row *sortedRow) bool {
+			again := seen[row.same]
+			seen[row.same] = true
+			return again
+		})
+	}
+	if r.from.Keys != nil {
+		last, err := r.from.lastRow(len(q.orderBy))
+		if err != nil {
+			return err
+		}
+		at, found := slices.BinarySearchFunc(all, last, q.compareRows)
+		if found {
+			at++
+		}
+		all = all[at:]
+	} else {
+		all = all[min(r.offset, len(all)):]
+	}
+	if r.limit >= 0 {
+		all = all[:min(max(0, r.limit-r.from.Done), len(all))]
+	}
+	for i, row := range all {
+		r.emit(row.out)
+		if r.full() && i+1 < len(all) {
+			r.page.Next = row.token(r.from.Done + len(r.page.Rows))
+			break
+		}
+	}
+	return nil
+}
+
+func (s *sortedRow) token(done int) *Token {
+	t := &Token{After: s.at, Row: s.row, Done: done}
+	for _, k := range s.keys {
+		wrapped := document.Value{Kind: document.Object, Obj: []document.Member{{Name: "item", Value: k}}}
+		t.Keys = append(t.Keys, json.RawMessage(document.Append(nil, wrapped)))
+	}
+	return t
+}
+
+func (t Token) lastRow(keys int) (*sortedRow, error) {
+	if len(t.Keys) != keys {
+		return nil, &Error{Code: "SC3001", Message: "The continuation token belongs to another query.", At: -1}
+	}
+	s := &sortedRow{at: t.After, row: t.Row}
+	for _, raw := range t.Keys {
+		v, err := document.Parse(raw)
+		if err != nil {
+			return nil, &Error{Code: "SC3001", Message: "The continuation token is malformed.", At: -1}
+		}
+		s.keys = append(s.keys, v.Get("item"))
+	}
+	return s, nil
+}
+
+// group is the state of one group.
+type group struct {
+	values []document.Value
+	accs   []accumulator
+}
+
+// groups gathers rows into groups, in the order in which their first rows come.
+type groups struct {
+	q     *Query
+	byKey map[string]*group
+	order []*group
+}
+
+func newGroups(q *Query) *groups {
+	g := &groups{q: q, byKey: map[string]*group{}}
+	if len(q.groupBy) == 0 {
+		g.open("", nil) // without GROUP BY there is one group even of nothing
+	}
+	return g
+}
+
+func (g *groups) open(key string, values []document.Value) *group {
+	one := &group{values: values, accs: make([]accumulator, len(g.q.aggregates))}
+	g.byKey[key] = one
+	g.order = append(g.order, one)
+	return one
+}
+
+func (g *groups) add(e *env) bool {
+	var key strings.Builder
+	values := make([]document.Value, len(g.q.groupBy))
+	for i, by := range g.q.groupBy {
+		values[i] = by.eval(e)
+		key.WriteString(document.Canonical(values[i]))
+		key.WriteByte(0)
+	}
+	one := g.byKey[key.String()]
+	if one == nil {
+		one = g.open(key.String(), values)
+	}
+	for i, a := range g.q.aggregates {
+		one.accs[i].add(a.of.eval(e))
+	}
+	return true
+}
+
+// env is where the group's results are projected from; outer has the variables of the enclosing queries.
+func (g *group) env(q *Query, outer *env) *env {
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggs: make([]document.Value, len(q.aggregates))}
+	for i, a := range q.aggregates {
+		e.aggs[i] = g.accs[i].result(a.name)
+	}
+	return e
+}
+
+// grouped computes all groups and returns those not returned yet.
+func (r *run) grouped() error {
+	q := r.q
+	gs := newGroups(q)
+	top := &env{params: r.params, budget: &r.budget}
+	if len(q.sources) == 0 {
+		q.rows(top, gs.add)
+	} else {
+		err := r.src(nil, func(_ []byte, doc document.Value) (bool, error) {
+			r.page.Read++
+			return q.document(r.params, &r.budget, doc, gs.add), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var rows [][]byte
+	seen := map[string]bool{}
+	for _, g := range gs.order {
+		v := q.project(g.env(q, top))
+		if !v.IsDefined() {
+			continue
+		}
+		if key := document.Canonical(v); q.distinct {
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		rows = append(rows, document.Append(nil, v))
+	}
+	rows = rows[min(r.offset, len(rows)):]
+	if r.limit >= 0 {
+		rows = rows[:min(r.limit, len(rows))]
+	}
+	rows = rows[min(r.from.Done, len(rows)):]
+	for i, row := range rows {
+		r.emit(row)
+		if r.full() && i+1 < len(rows) {
+			r.page.Next = &Token{Done: r.from.Done + len(r.page.Rows)}
+			break
+		}
+	}
+	return nil
+}
+
+// inner runs a subquery for one row of its enclosing query; it says whether visit wants more.
+func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget}
+	n, err := q.counts(e.params)
+	if err != nil || n.limit == 0 {
+		return true // check refused bad counts before
+	}
+	var seen map[string]bool
+	if q.distinct {
+		seen = map[string]bool{}
+	}
+	stopped := false
+	emit := func(v document.Value) bool {
+		if !v.IsDefined() {
+			return true
+		}
+		if q.distinct {
+			key := document.Canonical(v)
+			if seen[key] {
+				return true
+			}
+			seen[key] = true
+		}
+		if n.offset > 0 {
+			n.offset--
+			return true
+		}
+		if n.limit > 0 {
+			n.limit--
+		}
+		stopped = !visit(v)
+		return !stopped && n.limit != 0
+	}
+	switch {
+	case q.Grouped():
+		gs := newGroups(q)
+		q.rows(e, gs.add)
+		for _, g := range gs.order {
+			if !emit(q.project(g.env(q, e))) {
+				break
+			}
+		}
+	case len(q.orderBy) > 0:
+		q.innerSorted(e, emit)
+	default:
+		q.rows(e, func(row *env) bool { return emit(q.project(row)) })
+	}
+	return !stopped
+}
+
+func (q *Query) innerSorted(e *env, emit func(v document.Value) bool) {
+	type row struct {
+		sortedRow
+		v document.Value
+	}
+	var all []*row
+	q.rows(e, func(env *env) bool {
+		r := &row{v: q.project(env)}
+		r.row = len(all)
+		for _, o := range q.orderBy {
+			r.keys = append(r.keys, o.of.eval(env))
+		}
+		all = append(all, r)
+		return true
+	})
+	slices.SortFunc(all, func(a, b *row) int { return q.compareRows(&a.sortedRow, &b.sortedRow) })
+	for _, r := range all {
+		if !emit(r.v) {
+			return
+		}
+	}
+}
+
+// accumulator gathers what any of the aggregate functions needs.
+type accumulator struct {
+	count    int
+	sum      float64
+	mixed    bool // SUM and AVG: something was not a number
+	min, max document.Value
+	complex  bool // MIN and MAX: something was an array or an object
+}
+
+func (a *accumulator) add(v document.Value) {
+	if !v.IsDefined() {
+		return
+	}
+	a.count++
+	if v.Kind == document.Number {
+		a.sum += v.Num
+	} else {
+		a.mixed = true
+	}
+	if v.Kind == document.Array || v.Kind == document.Object {
+		a.complex = true
+		return
+	}
+	if !a.min.IsDefined() || document.Compare(v, a.min) < 0 {
+		a.min = v
+	}
+	if !a.max.IsDefined() || document.Compare(v, a.max) > 0 {
+		a.max = v
+	}
+}
+
+func (a *accumulator) result(name string) document.Value {
+	switch {
+	case name == "COUNT":
+		return document.FromNumber(float64(a.count))
+	case name == "SUM" && !a.mixed:
+		return document.FromNumber(a.sum)
+	case name == "AVG" && !a.mixed && a.count > 0:
+		return document.FromNumber(a.sum / float64(a.count))
+	case name == "MIN" && !a.complex:
+		return a.min
+	case name == "MAX" && !a.complex:
+		return a.max
+	}
+	return undefined
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+// reapBatch bounds how many expired items one transaction removes.
+const reapBatch = 200
+
+// rebuildExpiry writes a container's expiry index anew, after its default TTL changed.
+func rebuildExpiry(tx *bolt.Tx, c *Container) error {
+	name := c.bucket('t')
+	if err := tx.DeleteBucket(name); err != nil {
+		return err
+	}
+	index, err := tx.CreateBucket(name)
+	if err != nil || c.DefaultTTL == nil {
+		return err
+	}
+	return tx.Bucket(c.bucket('d')).ForEach(func(key, raw []byte) error {
+		r, err := decodeRecord(raw)
+		if err != nil {
+			return err
+		}
+		at, ok := r.expires(c)
+		if !ok {
+			return nil
+		}
+		return index.Put(append(u64(uint64(at)), u64(r.number)...), append([]byte(nil), key...))
+	})
+}
+
+// reap is the goroutine that removes expired items.
+func (s *Store) reap(every time.Duration) {
+	defer s.done.Done()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		for _, d := range s.catalog.Load().databases {
+			for _, c := range d.containers {
+				if c.DefaultTTL == nil {
+					continue
+				}
+				if err := s.reapContainer(ctx, c); err != nil && !errors.Is(err, errClosed) {
+					s.log.Error("removing expired items failed", "container", c.Name, "error", err)
+				}
+			}
+		}
+	}
+}
+
+func (s *Store) reapContainer(ctx context.Context, c *Container) error {
+	for {
+		due, err := s.expiryDue(c)
+		if err != nil || !due {
+			return err
+		}
+		if err := s.enqueue(&op{ctx: ctx, run: func(tx *bolt.Tx) error { return s.removeExpired(tx, c) }}); err != nil {
+			return err
+		}
+	}
+}
+
+// enqueue is submit for the store's own goroutines, which must not wait for the writer's end in Close.
+func (s *Store) enqueue(o *op) error {
+	o.finished = make(chan struct{})
+	select {
+	case <-s.stop:
+		return errClosed
+	case s.ops <- o:
+	}
+	select {
+	case <-s.stop:
+		return errClosed
+	case <-o.finished:
+		return o.err
+	}
+}
+
+func (s *Store) expiryDue(c *Container) (bool, error) {
+	var due bool
+	err := s.db.View(func(tx *bolt.Tx) error {
+		index := tx.Bucket(c.bucket('t'))
+		if index == nil {
+			return nil
+		}
+		k, _ := index.Cursor().First()
+		due = k != nil && int64(binary.BigEndian.Uint64(k)) <= s.now().Unix()
+		return nil
+	})
+	return due, err
+}
+
+func (s *Store) removeExpired(tx *bolt.Tx, c *Container) error {
+	d := s.catalog.Load().databases[c.Database.Name]
+	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
+		return nil
+	}
+	c = d.containers[c.Name]
+	now := s.timestamp()
+	type victim struct{ at, key []byte }
+	var victims []victim
+	cursor := tx.Bucket(c.bucket('t')).Cursor()
+	for k, v := cursor.First(); k != nil && len(victims) < reapBatch; k, v = cursor.Next() {
+		if int64(binary.BigEndian.Uint64(k)) > now {
+			break
+		}
+		victims = append(victims, victim{append([]byte(nil), k...), append([]byte(nil), v...)})
+	}
+	docs, unique := tx.Bucket(c.bucket('d')), tx.Bucket(c.bucket('u'))
+	for _, v := range victims {
+		if err := tx.Bucket(c.bucket('t')).Delete(v.at); err != nil {
+			return err
+		}
+		raw := docs.Get(v.key)
+		if raw == nil {
+			continue
+		}
+		r, err := decodeRecord(raw)
+		if err != nil {
+			return err
+		}
+		if !r.expired(c, now) {
+			continue
+		}
+		doc, err := document.Parse(r.body)
+		if err != nil {
+			return err
+		}
+		pk, err := c.PK.Extract(doc)
+		if err != nil {
+			return err
+		}
+		if err := removeIndexes(tx, c, pk, v.key, &r, false); err != nil {
+			return err
+		}
+		for i := range c.UniqueKeys {
+			k := uniqueKey(c, pk, i, doc)
+			if string(unique.Get(k)) == string(v.key) {
+				if err := unique.Delete(k); err != nil {
+					return err
+				}
+			}
+		}
+		if err := docs.Delete(v.key); err != nil {
+			return err
+		}
+	}
+	if len(victims) == 0 {
+		return nil
+	}
+	_, err := docs.NextSequence()
+	return err
+}
