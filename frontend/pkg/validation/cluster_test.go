@@ -183,7 +183,9 @@ func TestClusterRules(t *testing.T) {
 			want: []apierror.Violation{violation("properties.platform.subnetId", id("subnet")+"must be an Azure resource id: must start with /subscriptions/")},
 		},
 		"integration subnet equal": {
-			reason: "two subnets are needed", change: func(c *hub.Cluster) { c.Properties.Platform.VnetIntegrationSubnetID = strings.ToUpper(vnet + "/subnets/nodes") },
+			reason: "two subnets are needed", change: func(c *hub.Cluster) {
+				c.Properties.Platform.VnetIntegrationSubnetID = strings.ToUpper(vnet + "/subnets/nodes")
+			},
 			want: []apierror.Violation{violation("properties.platform.vnetIntegrationSubnetId", id(strings.ToUpper(vnet+"/subnets/nodes"))+"must not be the subnet of subnetId")},
 		},
 		"in the managed group": {
