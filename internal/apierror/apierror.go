@@ -27,6 +27,10 @@ const (
 	InvalidResource
 	// InvalidResourceType is an api-version or resource type that does not exist.
 	InvalidResourceType
+	// InvalidResourceName is a resource's name in the path that no resource can have; the next two are its siblings.
+	InvalidResourceName
+	InvalidResourceGroupName
+	InvalidSubscriptionID
 	// InvalidSubscriptionState is a request that the subscription's state does not allow to anybody.
 	InvalidSubscriptionState
 	// SubscriptionConflict is a write that the subscription's state does not allow for now.
@@ -37,6 +41,8 @@ const (
 	NotFound
 	// ResourceNotFound is an ARM resource that does not exist.
 	ResourceNotFound
+	// SubscriptionNotFound is a subscription that ARM never told of.
+	SubscriptionNotFound
 	// MethodNotAllowed is a known path with another method.
 	MethodNotAllowed
 	// Conflict is a request that does not fit the state the resource is in.

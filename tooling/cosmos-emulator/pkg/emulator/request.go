@@ -164,7 +164,7 @@ func operationOf(req *request) string {
 	case http.MethodDelete:
 		return "delete"
 	}
-	return strings.ToLower(req.r.Method)
+	return "other"
 }
 
 func isTrue(s string) bool { return strings.EqualFold(s, "true") }

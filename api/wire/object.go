@@ -1,0 +1,309 @@
+// Package wire reads JSON bodies of ARM requests into Go values, and finds everything that is wrong with them in one
+// pass: a wrong type or an unknown word is noted with the field's path as the caller wrote it, and reading goes on.
+//
+// The api-version packages read with it. It knows JSON and paths, never what a field means; whether a well-formed value
+// is acceptable is the frontend's validation. A value that is absent and one that is null read alike, as ARM has it.
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Problem is one wrong field, in Kubernetes' wording.
+type Problem struct {
+	// Field is the JSON path, as in properties.clients[0].clientId.
+	Field   string
+	Message string
+}
+
+// Body is a request's content: a JSON object, with the problems that reading it has found so far.
+type Body struct {
+	Object
+	problems []Problem
+}
+
+// NewBody wraps a decoded JSON object. Numbers in it are json.Number.
+func NewBody(fields map[string]any) *Body {
+	body := &Body{}
+	body.Object = Object{body: body, fields: fields}
+	return body
+}
+
+// Problems are those found so far, in the order of reading.
+func (b *Body) Problems() []Problem { return b.problems }
+
+// Object is a JSON object somewhere in a body. The nil Object is one that is absent: all its fields are absent too.
+type Object struct {
+	body   *Body
+	parent *Object
+	// step leads here from parent: a name, or a name and an index.
+	step   string
+	index  int
+	fields map[string]any
+}
+
+// path joins the steps to o and then name. Only a problem needs it, so it is not built while all is well.
+func (o *Object) path(name string) string {
+	var names []string
+	for at := o; at.parent != nil; at = at.parent {
+		step := at.step
+		if at.index >= 0 {
+			step += "[" + strconv.Itoa(at.index) + "]"
+		}
+		names = append(names, step)
+	}
+	var path strings.Builder
+	for i := len(names) - 1; i >= 0; i-- {
+		path.WriteString(names[i])
+		path.WriteByte('.')
+	}
+	path.WriteString(name)
+	return path.String()
+}
+
+func (o *Object) problem(field, format string, args ...any) {
+	o.body.problems = append(o.body.problems, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (o *Object) wrongType(field string, value any, want string) {
+	o.problem(field, "Invalid value: %s: must be %s", Show(value), want)
+}
+
+// get is the value of a field, nil when it is absent or null.
+func (o *Object) get(name string) any {
+	if o == nil {
+		return nil
+	}
+	return o.fields[name]
+}
+
+// Has reports whether the field is there, null included.
+func (o *Object) Has(name string) bool {
+	if o == nil {
+		return false
+	}
+	_, ok := o.fields[name]
+	return ok
+}
+
+// String is the field, or absent when it is not there.
+func (o *Object) String(name, absent string) string {
+	switch value := o.get(name).(type) {
+	case nil:
+		return absent
+	case string:
+		return value
+	default:
+		o.wrongType(o.path(name), value, "a string")
+		return absent
+	}
+}
+
+// Enum is the field, which must be one of the words.
+func (o *Object) Enum(name, absent string, words ...string) string {
+	value := o.String(name, absent)
+	if value == absent {
+		return value
+	}
+	for _, word := range words {
+		if value == word {
+			return value
+		}
+	}
+	o.problem(o.path(name), "%s", Unsupported(value, words))
+	return absent
+}
+
+// Unsupported is the message for a word that is not one of words.
+func Unsupported(value string, words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = strconv.Quote(word)
+	}
+	return fmt.Sprintf("Unsupported value: %s: supported values: %s", Show(value), strings.Join(quoted, ", "))
+}
+
+// Bool is the field, or absent when it is not there.
+func (o *Object) Bool(name string, absent bool) bool {
+	switch value := o.get(name).(type) {
+	case nil:
+		return absent
+	case bool:
+		return value
+	default:
+		o.wrongType(o.path(name), value, "a boolean")
+		return absent
+	}
+}
+
+// Int32 is the field, or absent when it is not there.
+func (o *Object) Int32(name string, absent int32) int32 {
+	if value := o.OptionalInt32(name); value != nil {
+		return *value
+	}
+	return absent
+}
+
+// OptionalInt32 is the field, or nil when it is not there.
+func (o *Object) OptionalInt32(name string) *int32 {
+	value := o.get(name)
+	if value == nil {
+		return nil
+	}
+	number, ok := value.(json.Number)
+	if !ok {
+		o.wrongType(o.path(name), value, "an integer")
+		return nil
+	}
+	n, err := strconv.ParseInt(number.String(), 10, 64)
+	if err != nil || n < math.MinInt32 || n > math.MaxInt32 {
+		o.wrongType(o.path(name), value, "a 32-bit integer")
+		return nil
+	}
+	n32 := int32(n)
+	return &n32
+}
+
+// Time is the field, an RFC 3339 time, or nil when it is not there.
+func (o *Object) Time(name string) *time.Time {
+	text := o.String(name, "")
+	if text == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		o.wrongType(o.path(name), text, "an RFC 3339 time")
+		return nil
+	}
+	return &t
+}
+
+// Child is the field, an object, or nil when it is not there.
+func (o *Object) Child(name string) *Object {
+	switch value := o.get(name).(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		return &Object{body: o.body, parent: o, step: name, index: -1, fields: value}
+	default:
+		o.wrongType(o.path(name), value, "an object")
+		return nil
+	}
+}
+
+// Children is the field, an array of objects; nil when it is not there. A null element reads as an empty object.
+func (o *Object) Children(name string) []*Object {
+	values := o.array(name)
+	if values == nil {
+		return nil
+	}
+	objects := make([]*Object, 0, len(values))
+	for i, value := range values {
+		fields, ok := value.(map[string]any)
+		if !ok && value != nil {
+			o.wrongType(fmt.Sprintf("%s[%d]", o.path(name), i), value, "an object")
+			continue
+		}
+		objects = append(objects, &Object{body: o.body, parent: o, step: name, index: i, fields: fields})
+	}
+	return objects
+}
+
+// Strings is the field, an array of strings; nil when it is not there, and not nil when it is.
+func (o *Object) Strings(name string) []string {
+	values := o.array(name)
+	if values == nil {
+		return nil
+	}
+	texts := make([]string, 0, len(values))
+	for i, value := range values {
+		text, ok := value.(string)
+		if !ok {
+			o.wrongType(fmt.Sprintf("%s[%d]", o.path(name), i), value, "a string")
+			continue
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func (o *Object) array(name string) []any {
+	switch value := o.get(name).(type) {
+	case nil:
+		return nil
+	case []any:
+		return value
+	default:
+		o.wrongType(o.path(name), value, "an array")
+		return nil
+	}
+}
+
+// StringMap is the field, an object whose values are strings; nil when it is not there, and not nil when it is. A null
+// value counts as absent.
+func (o *Object) StringMap(name string) map[string]string {
+	object := o.Child(name)
+	if object == nil {
+		return nil
+	}
+	texts := make(map[string]string, len(object.fields))
+	for key, value := range object.fields {
+		if value == nil {
+			continue
+		}
+		text, ok := value.(string)
+		if !ok {
+			o.wrongType(o.path(name)+"["+key+"]", value, "a string")
+			continue
+		}
+		texts[key] = text
+	}
+	return texts
+}
+
+// Each calls read with every field of o that is an object or null, the latter as an empty object.
+func (o *Object) Each(read func(key string, value *Object)) {
+	if o == nil {
+		return
+	}
+	for key, value := range o.fields {
+		fields, ok := value.(map[string]any)
+		if !ok && value != nil {
+			o.wrongType(strings.TrimSuffix(o.path(""), ".")+"["+key+"]", value, "an object")
+			continue
+		}
+		read(key, &Object{body: o.body, parent: o, step: key, index: -1, fields: fields})
+	}
+}
+
+// maxShown bounds how much of a wrong value a message repeats.
+const maxShown = 512
+
+// Show renders a wrong value for a message, cut where it is long.
+func Show(value any) string {
+	var text string
+	switch value := value.(type) {
+	case string:
+		if len(value) > maxShown {
+			value = strings.ToValidUTF8(value[:maxShown], "") + "…"
+		}
+		return strconv.Quote(value)
+	case json.Number:
+		text = value.String()
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	default:
+		text = fmt.Sprint(value)
+	}
+	if len(text) > maxShown {
+		text = text[:maxShown] + "…"
+	}
+	return text
+}

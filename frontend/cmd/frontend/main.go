@@ -1,0 +1,21 @@
+// The frontend is hcpmesh's ARM resource provider: it answers Azure Resource Manager for Microsoft.RedHatOpenShift.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+func main() {
+	var options service.Options
+	flags := flag.NewFlagSet("frontend", flag.ExitOnError)
+	options.AddFlags(flags)
+	process.Parse(flags, os.Args[1:], options.Validate)
+	process.Run("frontend", options.Process, func(ctx context.Context, p *process.Process) error {
+		return service.Run(ctx, p, options)
+	})
+}

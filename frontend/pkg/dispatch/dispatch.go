@@ -1,0 +1,133 @@
+// Package dispatch is the fast path to Cluster Service: once a change is committed, it is sent there at once, so that the
+// fleet starts working while the customer still reads the answer.
+//
+// It is only ever a head start. The backend sends the same request for everything that is committed, so a change that is
+// dropped here, because the queue is full, Cluster Service does not answer, or the process dies, is merely later. Nothing
+// waits for the outcome, and none of it changes what the customer is told.
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// ClusterService is what a change is sent to.
+type ClusterService interface {
+	ApplyCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error)
+	DeleteCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error)
+	ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
+	DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
+}
+
+// The bounds: how many changes wait, how many are sent at a time, and how long one may take.
+const (
+	queueLength = 1024
+	workers     = 8
+	deadline    = 3 * time.Second
+)
+
+// change is one committed change.
+type change struct {
+	resourceID, operationID, correlationID string
+	send                                   func(ctx context.Context) error
+}
+
+// Dispatcher sends committed changes. Its methods never block.
+type Dispatcher struct {
+	clusterService ClusterService
+	log            *slog.Logger
+	queue          chan change
+	sent           *prometheus.CounterVec
+}
+
+// New makes a Dispatcher; Run makes it work.
+func New(clusterService ClusterService, log *slog.Logger, metrics prometheus.Registerer) *Dispatcher {
+	d := &Dispatcher{
+		clusterService: clusterService,
+		log:            log,
+		queue:          make(chan change, queueLength),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "frontend_dispatch_total",
+			Help: "Committed changes by what became of sending them to Cluster Service at once: sent, failed or dropped.",
+		}, []string{"result"}),
+	}
+	metrics.MustRegister(d.sent, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "frontend_dispatch_queue_length",
+		Help: "Committed changes that wait to be sent to Cluster Service; more than 1024 are dropped and left to the backend.",
+	}, func() float64 { return float64(len(d.queue)) }))
+	return d
+}
+
+// Run sends changes until ctx ends, and returns when the last one under way is done.
+func (d *Dispatcher) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case c := <-d.queue:
+					d.send(ctx, c)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (d *Dispatcher) send(ctx context.Context, c change) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	started := time.Now()
+	err := c.send(ctx)
+	log := d.log.With("resource_id", c.resourceID, "operation_id", c.operationID, "correlation_id", c.correlationID,
+		"duration_ms", float64(time.Since(started).Microseconds())/1000)
+	if err != nil {
+		d.sent.WithLabelValues("failed").Inc()
+		log.Info("left the change to the backend", "reason", apierror.As(err).Reason, "error", err)
+		return
+	}
+	d.sent.WithLabelValues("sent").Inc()
+	log.Info("sent the change to Cluster Service")
+}
+
+func (d *Dispatcher) enqueue(c change) {
+	select {
+	case d.queue <- c:
+	default:
+		d.sent.WithLabelValues("dropped").Inc()
+	}
+}
+
+// Cluster sends a cluster's change: its deletion when it is being deleted. The document is the dispatcher's from now on.
+func (d *Dispatcher) Cluster(document *database.ClusterDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID, func(ctx context.Context) error {
+		if deleting {
+			_, err := d.clusterService.DeleteCluster(ctx, document)
+			return err
+		}
+		_, err := d.clusterService.ApplyCluster(ctx, document)
+		return err
+	}})
+}
+
+// NodePool sends a node pool's change.
+func (d *Dispatcher) NodePool(document *database.NodePoolDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID, func(ctx context.Context) error {
+		if deleting {
+			_, err := d.clusterService.DeleteNodePool(ctx, document)
+			return err
+		}
+		_, err := d.clusterService.ApplyNodePool(ctx, document)
+		return err
+	}})
+}

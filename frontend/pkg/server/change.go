@@ -1,0 +1,108 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// content is what a PUT or PATCH says.
+type content struct {
+	fields map[string]any
+	patch  bool
+}
+
+// over makes the body that is decoded: for a PUT what was sent; for a PATCH what was sent merged over the resource as the
+// request's version shows it (RFC 7396).
+func (c content) over(shown any) (*wire.Body, error) {
+	if !c.patch {
+		return wire.NewBody(c.fields), nil
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the resource to patch: %w", err)
+	}
+	fields, err := wire.ParseObject(text)
+	if err != nil {
+		return nil, fmt.Errorf("decoding the resource to patch: %w", err)
+	}
+	return wire.NewBody(wire.MergePatch(fields, c.fields)), nil
+}
+
+// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL.
+func checkNames(body *wire.Body, resource *hub.Resource) []apierror.Violation {
+	var wrong []apierror.Violation
+	for field, want := range map[string]string{"name": resource.Name, "type": resource.Type} {
+		if got := body.String(field, want); !strings.EqualFold(got, want) {
+			wrong = append(wrong, apierror.Violation{Field: field,
+				Message: fmt.Sprintf("Invalid value: %s: must be %s, as in the URL", wire.Show(got), wire.Show(want))})
+		}
+	}
+	return wrong
+}
+
+// combine puts together what was wrong with a body's form and with its values. A field that could not be read is not
+// also said to be missing or wrong.
+func combine(problems []wire.Problem, violations ...[]apierror.Violation) []apierror.Violation {
+	all := slices.Concat(violations...)
+	if len(problems) == 0 && len(all) == 0 {
+		return nil
+	}
+	all = slices.DeleteFunc(all, func(v apierror.Violation) bool {
+		return slices.ContainsFunc(problems, func(p wire.Problem) bool {
+			return validation.Covers(p.Field, v.Field) || validation.Covers(v.Field, p.Field)
+		})
+	})
+	for _, p := range problems {
+		all = append(all, apierror.Violation(p))
+	}
+	validation.Sort(all)
+	return slices.Compact(all)
+}
+
+// busy refuses a change of a resource that is moving.
+func busy(state hub.ProvisioningState) error {
+	if state.Terminal() {
+		return nil
+	}
+	return apierror.New(apierror.Conflict, "Cannot update resource while resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
+}
+
+// errDeleting refuses a second deletion.
+var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(leastPollAfter)
+
+// parentReady refuses a change of a node pool while its cluster is coming up or going.
+func parentReady(state hub.ProvisioningState) error {
+	switch state {
+	case hub.Accepted, hub.Provisioning, hub.Deleting:
+		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
+	}
+	return nil
+}
+
+// live is the item unless there is none or only a tombstone.
+func live[T any](item *database.Item[T]) *database.Item[T] {
+	if item == nil || item.Removed != nil {
+		return nil
+	}
+	return item
+}
+
+// etagOf is the ETag of a live item, or empty.
+func etagOf[T any](item *database.Item[T]) string {
+	if item == nil {
+		return ""
+	}
+	return item.ETag
+}
+
+func notFound(resourceID string) error {
+	return apierror.New(apierror.ResourceNotFound, "The resource '%s' was not found.", resourceID).WithTarget(resourceID)
+}

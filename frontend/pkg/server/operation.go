@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// newOperation makes the document of an operation that a request starts.
+func (s *Server) newOperation(rq *request, id string, kind database.OperationRequest, resource *hub.Resource, uid string, generation int64, now time.Time) database.OperationDocument {
+	return database.OperationDocument{
+		OperationID:        id,
+		Request:            kind,
+		ResourceID:         resource.ID,
+		ResourceType:       resource.Type,
+		UID:                uid,
+		Generation:         generation,
+		Location:           s.Location,
+		Status:             firstState(kind),
+		StartTime:          now,
+		LastTransitionTime: now,
+		TenantID:           rq.tenantID,
+		ClientID:           rq.clientID,
+		CorrelationID:      rq.correlationID,
+		APIVersion:         rq.apiVersion(),
+	}
+}
+
+func (rq *request) apiVersion() string {
+	if rq.version == nil {
+		return ""
+	}
+	return rq.version.Name
+}
+
+// firstState is the provisioning state of a resource, and the status of the operation, at the moment that a request is
+// accepted.
+func firstState(kind database.OperationRequest) hub.ProvisioningState {
+	switch kind {
+	case database.UpdateRequest:
+		return hub.Updating
+	case database.DeleteRequest:
+		return hub.Deleting
+	}
+	return hub.Accepted
+}
+
+// supersede cancels the operation that works on a resource, in the batch that starts its deletion.
+func (s *Server) supersede(ctx context.Context, batch *database.Batch, key database.Key, operationID string, now time.Time) error {
+	if operationID == "" {
+		return nil
+	}
+	item, err := s.Database.Operations().Find(ctx, database.OperationKey(key.SubscriptionID, s.Location, operationID))
+	if err != nil {
+		return err
+	}
+	if item == nil || item.Removed != nil || item.Value.Status.Terminal() {
+		return nil
+	}
+	item.Value.Status, item.Value.LastTransitionTime, item.Value.EndTime = hub.Canceled, now, &now
+	item.Value.Error = &database.OperationError{Code: "Canceled", Message: "The operation was superseded by the deletion of the resource."}
+	database.Replace(batch, item)
+	return nil
+}
+
+// The bounds of Retry-After on asynchronous answers: one tenth of the operation's age, so that short operations are
+// followed closely and long ones are left in peace.
+const (
+	leastPollAfter = time.Second
+	mostPollAfter  = 15 * time.Second
+)
+
+func pollAfter(age time.Duration) time.Duration {
+	return min(max(age/10, leastPollAfter), mostPollAfter)
+}
+
+// operationURL is the absolute URL of an operation's status or result.
+func (s *Server) operationURL(rq *request, resource, id string) string {
+	u := rq.base()
+	u.Path = "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + s.Location + "/" + resource + "/" + id
+	u.RawQuery = "api-version=" + url.QueryEscape(rq.apiVersion())
+	return u.String()
+}
+
+// follow tells the client where to follow the operation that was accepted.
+func (s *Server) follow(rq *request, operationID string, location bool) {
+	rq.operationID = operationID
+	header := rq.w.Header()
+	header.Set(headerAsyncOperation, s.operationURL(rq, "hcpOperationStatuses", operationID))
+	if location {
+		header.Set("Location", s.operationURL(rq, "hcpOperationResults", operationID))
+	}
+	setRetryAfter(header, leastPollAfter)
+}
+
+// operation finds the operation in the path, if the caller may see it: the tenant and the client that started it.
+func (s *Server) operation(ctx context.Context, rq *request) (*database.OperationDocument, error) {
+	id := rq.param(operationParam)
+	missing := apierror.New(apierror.ResourceNotFound, "The operation '%s' was not found.", id)
+	if !armid.IsUUID(id) {
+		return nil, apierror.New(apierror.ResourceNotFound, "The operation was not found.")
+	}
+	if !strings.EqualFold(rq.param(locationParam), s.Location) {
+		return nil, missing
+	}
+	item, err := s.Database.Operations().Find(ctx, database.OperationKey(rq.param(subscriptionParam), s.Location, id))
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Removed != nil || !strings.EqualFold(item.Value.TenantID, rq.tenantID) || !strings.EqualFold(item.Value.ClientID, rq.clientID) {
+		return nil, missing
+	}
+	rq.operationID, rq.resourceID = item.Value.OperationID, item.Value.ResourceID
+	return &item.Value, nil
+}
+
+// operationStatus is ARM's status of an asynchronous operation.
+type operationStatus struct {
+	ID              string       `json:"id"`
+	Name            string       `json:"name"`
+	Status          string       `json:"status"`
+	StartTime       time.Time    `json:"startTime"`
+	EndTime         *time.Time   `json:"endTime,omitempty"`
+	PercentComplete *int         `json:"percentComplete,omitempty"`
+	Error           *errorDetail `json:"error,omitempty"`
+}
+
+func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
+	operation, err := s.operation(ctx, rq)
+	if err != nil {
+		return err
+	}
+	status := operationStatus{
+		ID:        "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + operation.Location + "/hcpOperationStatuses/" + operation.OperationID,
+		Name:      operation.OperationID,
+		Status:    string(operation.Status),
+		StartTime: operation.StartTime,
+		EndTime:   operation.EndTime,
+		Error:     operationError(operation.Error),
+	}
+	if operation.Status == hub.Succeeded {
+		complete := 100
+		status.PercentComplete = &complete
+	}
+	if !operation.Status.Terminal() {
+		setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
+	}
+	return rq.w.json(http.StatusOK, status)
+}
+
+func operationError(e *database.OperationError) *errorDetail {
+	if e == nil {
+		return nil
+	}
+	detail := &errorDetail{Code: e.Code, Message: e.Message, Target: e.Target}
+	for i := range e.Details {
+		detail.Details = append(detail.Details, *operationError(&e.Details[i]))
+	}
+	return detail
+}
+
+// getOperationResult answers as the operation's request would have, had it waited.
+func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
+	operation, err := s.operation(ctx, rq)
+	if err != nil {
+		return err
+	}
+	switch operation.Status {
+	case hub.Succeeded:
+		return s.writeResult(ctx, rq, operation)
+	case hub.Failed, hub.Canceled:
+		detail := operationError(operation.Error)
+		if detail == nil {
+			detail = &errorDetail{Code: string(operation.Status), Message: "The operation did not succeed."}
+		}
+		rq.w.Header().Set(headerErrorCode, detail.Code)
+		return rq.w.json(http.StatusConflict, errorBody{*detail})
+	}
+	s.follow(rq, operation.OperationID, true)
+	setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
+	rq.w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+func (s *Server) writeResult(ctx context.Context, rq *request, operation *database.OperationDocument) error {
+	if operation.Request == database.DeleteRequest {
+		rq.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	status := http.StatusOK
+	if operation.Request == database.CreateRequest {
+		status = http.StatusCreated
+	}
+	key, err := database.ResourceKey(operation.ResourceID)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(operation.ResourceType, hub.NodePoolResourceType) {
+		item, err := s.Database.NodePools().Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		return rq.showNodePool(status, item)
+	}
+	item, err := s.Database.Clusters().Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	return rq.showCluster(status, item)
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// ARM's headers.
+const (
+	headerSystemData            = "X-Ms-Arm-Resource-System-Data"
+	headerIdentityURL           = "X-Ms-Identity-Url"
+	headerHomeTenantID          = "X-Ms-Home-Tenant-Id"
+	headerClientObjectID        = "X-Ms-Client-Object-Id"
+	headerClientRequestID       = "X-Ms-Client-Request-Id"
+	headerReturnClientRequestID = "X-Ms-Return-Client-Request-Id"
+	headerCorrelationID         = "X-Ms-Correlation-Request-Id"
+	headerRequestID             = "X-Ms-Request-Id"
+	headerErrorCode             = "X-Ms-Error-Code"
+	headerAsyncOperation        = "Azure-AsyncOperation"
+)
+
+// request is one request on its way through the stages.
+type request struct {
+	http *http.Request
+	w    *response
+	// query is the parsed query string.
+	query url.Values
+
+	match match
+	// known is set when the API has the path.
+	known bool
+
+	requestID     string
+	correlationID string
+	// The caller, as ARM authenticated it.
+	tenantID string
+	clientID string
+
+	// body is the content of a PUT, PATCH or POST.
+	body       []byte
+	systemData *hub.SystemData
+	// resourceID is the path of the resource as the caller wrote it.
+	resourceID string
+	// version is nil on routes that take none of the provider's.
+	version *versions.Version
+	// subscription is nil on routes outside of subscriptions.
+	subscription *hub.Subscription
+	// operationID is set once an operation was accepted, for the log.
+	operationID string
+	// cause is what the log is told about a failure.
+	cause error
+}
+
+func newRequest(s *Server, w http.ResponseWriter, r *http.Request) *request {
+	rq := &request{http: r, w: &response{ResponseWriter: w}}
+	rq.match, rq.known = find(s.routes, r.Method, r.URL)
+	return rq
+}
+
+// maxHeader bounds the ids that are taken from headers into logs and documents.
+const maxHeader = 256
+
+// identify names the request and its caller.
+func (rq *request) identify() {
+	header := rq.http.Header
+	rq.requestID = uuid.NewString()
+	rq.correlationID = header.Get(headerCorrelationID)
+	if rq.correlationID == "" || len(rq.correlationID) > maxHeader {
+		rq.correlationID = uuid.NewString()
+	}
+	rq.tenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientObjectID)
+	answer := rq.w.Header()
+	answer.Set(headerRequestID, rq.requestID)
+	answer.Set(headerCorrelationID, rq.correlationID)
+	if clientRequestID := header.Get(headerClientRequestID); clientRequestID != "" && len(clientRequestID) <= maxHeader &&
+		strings.EqualFold(header.Get(headerReturnClientRequestID), "true") {
+		answer.Set(headerClientRequestID, clientRequestID)
+	}
+	rq.query, _ = url.ParseQuery(rq.http.URL.RawQuery)
+}
+
+func (rq *request) param(p param) string { return rq.match.params[p] }
+
+// queryValue is a query parameter, whose name ARM compares without regard to case.
+func (rq *request) queryValue(name string) string {
+	if values, ok := rq.query[name]; ok && len(values) > 0 {
+		return values[0]
+	}
+	for key, values := range rq.query {
+		if strings.EqualFold(key, name) && len(values) > 0 {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// writes reports whether the request asks for a change.
+func (rq *request) writes() bool {
+	return rq.http.Method != http.MethodGet
+}
+
+// key is the document of the resource in the path.
+func (rq *request) key() database.Key {
+	return database.Key{SubscriptionID: strings.ToLower(rq.param(subscriptionParam)), ResourceID: rq.resourceID}
+}
+
+// clusterID is the id of the cluster in the path.
+func (rq *request) clusterID() string {
+	return "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + rq.param(resourceGroupParam) + clusters + "/" + rq.param(clusterParam)
+}
+
+// object parses the body.
+func (rq *request) object() (map[string]any, error) {
+	fields, err := wire.ParseObject(rq.body)
+	if err == wire.ErrNotObject {
+		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
+	}
+	if err != nil {
+		return nil, apierror.New(apierror.Invalid, "The request content is not valid: %s.", err)
+	}
+	return fields, nil
+}
+
+// base is where ARM's clients see this API, without a path: taken from Referer, which ARM sets to the URL that its client
+// used, or else from how the request got here.
+func (rq *request) base() *url.URL {
+	if referer := rq.referer(); referer != nil {
+		return &url.URL{Scheme: referer.Scheme, Host: referer.Host}
+	}
+	base := &url.URL{Scheme: "http", Host: rq.http.Host}
+	if rq.http.TLS != nil {
+		base.Scheme = "https"
+	}
+	if proto := rq.http.Header.Get("X-Forwarded-Proto"); proto == "http" || proto == "https" {
+		base.Scheme = proto
+	}
+	if host := rq.http.Header.Get("X-Forwarded-Host"); isHost(host) {
+		base.Host = host
+	}
+	return base
+}
+
+// referer is the URL that the client of ARM used; nil when there is none that can be used.
+func (rq *request) referer() *url.URL {
+	text := rq.http.Header.Get("Referer")
+	if text == "" || len(text) > 8192 {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || !isHost(u.Host) {
+		return nil
+	}
+	return u
+}
+
+func isHost(host string) bool {
+	if host == "" || len(host) > 255 {
+		return false
+	}
+	for i := range len(host) {
+		c := host[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == ':' || c == '[' || c == ']') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+)
+
+// param is a variable part of a path.
+type param int
+
+const (
+	subscriptionParam param = iota
+	resourceGroupParam
+	locationParam
+	clusterParam
+	childParam
+	operationParam
+	otherParam
+	paramCount
+)
+
+var paramNames = map[string]param{
+	"{subscriptionId}": subscriptionParam,
+	"{resourceGroup}":  resourceGroupParam,
+	"{location}":       locationParam,
+	"{cluster}":        clusterParam,
+	"{nodePool}":       childParam,
+	"{externalAuth}":   childParam,
+	"{operationId}":    operationParam,
+	"{version}":        otherParam,
+	"{deployment}":     otherParam,
+}
+
+// versioning is how a route reads the api-version parameter.
+type versioning int
+
+const (
+	// providerVersion takes one of the provider's api-versions.
+	providerVersion versioning = iota
+	// subscriptionVersion takes 2.0, the version of ARM's subscription life cycle.
+	subscriptionVersion
+	// deploymentVersion takes 2020-06-01, the version of ARM's deployments.
+	deploymentVersion
+	// noVersion takes none.
+	noVersion
+)
+
+// route is one row of the API.
+type route struct {
+	method string
+	// pattern is also the route's name in metrics and logs.
+	pattern    string
+	versioning versioning
+	handle     func(s *Server, ctx context.Context, rq *request) error
+
+	// parts are the pattern's segments; params says which of them are variable, -1 for the literal ones.
+	parts  []string
+	params []param
+}
+
+const (
+	provider      = "/providers/" + hub.ProviderNamespace
+	subscription  = "/subscriptions/{subscriptionId}"
+	resourceGroup = subscription + "/resourceGroups/{resourceGroup}"
+	clusters      = provider + "/hcpOpenShiftClusters"
+	cluster       = resourceGroup + clusters + "/{cluster}"
+	nodePool      = cluster + "/nodePools/{nodePool}"
+	externalAuth  = cluster + "/externalAuths/{externalAuth}"
+	locations     = subscription + provider + "/locations/{location}"
+)
+
+// routes is the whole API. What a later release serves is listed too, so that its callers are told so.
+func routes() []*route {
+	all := []*route{
+		{method: http.MethodGet, pattern: cluster, handle: (*Server).getCluster},
+		{method: http.MethodGet, pattern: locations + "/hcpOperationStatuses/{operationId}", handle: (*Server).getOperationStatus},
+		{method: http.MethodGet, pattern: locations + "/hcpOperationResults/{operationId}", handle: (*Server).getOperationResult},
+		{method: http.MethodPut, pattern: cluster, handle: (*Server).putCluster},
+		{method: http.MethodPatch, pattern: cluster, handle: (*Server).patchCluster},
+		{method: http.MethodDelete, pattern: cluster, handle: (*Server).deleteCluster},
+		{method: http.MethodGet, pattern: subscription + clusters, handle: (*Server).listClusters},
+		{method: http.MethodGet, pattern: resourceGroup + clusters, handle: (*Server).listClusters},
+
+		{method: http.MethodGet, pattern: nodePool, handle: (*Server).getNodePool},
+		{method: http.MethodPut, pattern: nodePool, handle: (*Server).putNodePool},
+		{method: http.MethodPatch, pattern: nodePool, handle: (*Server).patchNodePool},
+		{method: http.MethodDelete, pattern: nodePool, handle: (*Server).deleteNodePool},
+		{method: http.MethodGet, pattern: cluster + "/nodePools", handle: (*Server).listNodePools},
+
+		{method: http.MethodGet, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).getSubscription},
+		{method: http.MethodPut, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).putSubscription},
+		{method: http.MethodGet, pattern: provider + "/operations", handle: (*Server).listOperations},
+		{method: http.MethodGet, pattern: "/healthz", versioning: noVersion, handle: (*Server).serveHealth},
+		{method: http.MethodGet, pattern: "/readyz", versioning: noVersion, handle: (*Server).serveHealth},
+
+		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).notServed},
+		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: cluster + "/externalAuths", handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: externalAuth, handle: (*Server).notServed},
+		{method: http.MethodPut, pattern: externalAuth, handle: (*Server).notServed},
+		{method: http.MethodPatch, pattern: externalAuth, handle: (*Server).notServed},
+		{method: http.MethodDelete, pattern: externalAuth, handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).notServed},
+		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
+		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
+	}
+	for _, r := range all {
+		r.parts = strings.Split(r.pattern[1:], "/")
+		for _, part := range r.parts {
+			p, variable := paramNames[part]
+			if !variable {
+				p = -1
+			}
+			r.params = append(r.params, p)
+		}
+	}
+	return all
+}
+
+// match is a path that the API knows.
+type match struct {
+	// route is nil when the path is known but not the method.
+	route *route
+	// allowed are the methods of the path.
+	allowed []string
+	// pattern of the path.
+	pattern string
+	params  [paramCount]string
+}
+
+// maxSegments is more than the longest pattern has.
+const maxSegments = 16
+
+// find matches a path without regard to case; ok is false when the API has no such path. Variable parts are unescaped,
+// and none is empty.
+func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
+	escaped := strings.TrimSuffix(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
+	parts := strings.Split(escaped, "/")
+	if len(parts) > maxSegments {
+		return match{}, false
+	}
+	for i, part := range parts {
+		unescaped, err := url.PathUnescape(part)
+		if err != nil || unescaped == "" {
+			return match{}, false
+		}
+		parts[i] = unescaped
+	}
+	for _, r := range routes {
+		if !r.matches(parts) {
+			continue
+		}
+		found.pattern = r.pattern
+		found.allowed = append(found.allowed, r.method)
+		if r.method != method {
+			continue
+		}
+		found.route = r
+		for i, p := range r.params {
+			if p >= 0 {
+				found.params[p] = parts[i]
+			}
+		}
+		return found, true
+	}
+	slices.Sort(found.allowed)
+	return found, len(found.allowed) > 0
+}
+
+func (r *route) matches(parts []string) bool {
+	if len(parts) != len(r.parts) {
+		return false
+	}
+	for i, part := range parts {
+		if r.params[i] < 0 && !strings.EqualFold(part, r.parts[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,90 @@
+// Package server is the ARM resource provider: the HTTP API of clusters, node pools, operations and subscriptions.
+//
+// A request is matched to a route, goes through the stages (stages.go lists them in order), and is answered by the
+// route's handler. A write is read, decided and committed in one Cosmos DB batch, conditioned on what was read, and run
+// again when another writer was faster; only what is committed is answered with success. Afterwards the change is handed
+// to Cluster Service without waiting. The package never talks to a management cluster, and never logs a body.
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// Dispatcher sends what was committed to Cluster Service, without blocking; see package dispatch.
+type Dispatcher interface {
+	Cluster(document *database.ClusterDocument, deleting bool, correlationID string)
+	NodePool(document *database.NodePoolDocument, deleting bool, correlationID string)
+}
+
+// Config is what a Server needs.
+type Config struct {
+	Database   *database.DB
+	Dispatcher Dispatcher
+	Rules      *validation.Rules
+	SkipTokens *skiptoken.Sealer
+	// Location is the Azure region that the provider serves.
+	Location string
+	// Health serves /healthz and /readyz.
+	Health http.Handler
+	// Healthy is asked for the metric frontend_health.
+	Healthy func(ctx context.Context) bool
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// Server answers ARM. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	Config
+	routes        []*route
+	versions      map[string]*versions.Version
+	stages        []stage
+	subscriptions *subscriptionCache
+	metrics       *metrics
+}
+
+// New makes a Server.
+func New(config Config) *Server {
+	s := &Server{
+		Config:   config,
+		routes:   routes(),
+		versions: versions.All(),
+		stages:   stages(),
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	s.subscriptions = newSubscriptionCache(s.Database, s.Now)
+	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
+	return s
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := s.Now()
+	rq := newRequest(s, w, r)
+	defer s.observe(rq, started)
+	defer s.recoverPanic(rq)
+	rq.identify()
+	ctx := r.Context()
+	for _, stage := range s.stages {
+		if err := stage(s, ctx, rq); err != nil {
+			s.fail(rq, err)
+			return
+		}
+	}
+	if err := rq.match.route.handle(s, ctx, rq); err != nil {
+		s.fail(rq, err)
+	}
+}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// stage is what every request goes through before its handler; an error ends it.
+type stage func(s *Server, ctx context.Context, rq *request) error
+
+// stages is the order. Around all of them stand, outermost first: metrics and the request's log line (observe), recovery
+// from panics, and the naming of the request and its correlation (identify), so that every answer carries its ids and
+// is counted, whatever becomes of it.
+func stages() []stage {
+	return []stage{
+		checkRoute,
+		readBody,
+		checkContentType,
+		readSystemData,
+		checkResourceID,
+		readVersion,
+		readSubscription,
+	}
+}
+
+func checkRoute(_ *Server, _ context.Context, rq *request) error {
+	if !rq.known {
+		return apierror.New(apierror.NotFound, "The requested path could not be found.")
+	}
+	if rq.match.route == nil {
+		rq.w.Header().Set("Allow", strings.Join(rq.match.allowed, ", "))
+		return apierror.New(apierror.MethodNotAllowed, "The method %s is not allowed on this path.", rq.http.Method)
+	}
+	return nil
+}
+
+// maxBody is the largest request content, ARM's own limit.
+const maxBody = 4 << 20
+
+func readBody(_ *Server, _ context.Context, rq *request) error {
+	if !hasBody(rq.http.Method) {
+		return nil
+	}
+	tooLarge := apierror.New(apierror.InvalidResource, "The request content exceeds the limit of %d bytes.", maxBody)
+	if rq.http.ContentLength > maxBody {
+		return tooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
+	var limit *http.MaxBytesError
+	if errors.As(err, &limit) {
+		return tooLarge
+	}
+	if err != nil {
+		return apierror.New(apierror.Invalid, "The request content could not be read.").WithCause(err)
+	}
+	rq.body = body
+	return nil
+}
+
+func hasBody(method string) bool {
+	return method == http.MethodPut || method == http.MethodPatch || method == http.MethodPost
+}
+
+func checkContentType(_ *Server, _ context.Context, rq *request) error {
+	if !hasBody(rq.http.Method) || rq.http.Method == http.MethodPost && len(rq.body) == 0 {
+		return nil
+	}
+	contentType := rq.http.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil || media != "application/json" && !(rq.http.Method == http.MethodPatch && media == "application/merge-patch+json") {
+		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.Show(contentType))
+	}
+	return nil
+}
+
+func readSystemData(_ *Server, _ context.Context, rq *request) error {
+	if rq.http.Method != http.MethodPut && rq.http.Method != http.MethodPatch {
+		return nil
+	}
+	text := rq.http.Header.Get(headerSystemData)
+	if text == "" {
+		return nil
+	}
+	data, err := parseSystemData(text)
+	if err != nil {
+		return apierror.New(apierror.InvalidParameter, "The header is not valid: %s.", err).WithTarget(strings.ToLower(headerSystemData))
+	}
+	rq.systemData = data
+	return nil
+}
+
+// parseSystemData reads the header in which ARM says who makes a change, and when.
+func parseSystemData(text string) (*hub.SystemData, error) {
+	fields, err := wire.ParseObject([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	body := wire.NewBody(fields)
+	data := &hub.SystemData{
+		CreatedBy:          body.String("createdBy", ""),
+		CreatedByType:      body.String("createdByType", ""),
+		CreatedAt:          body.Time("createdAt"),
+		LastModifiedBy:     body.String("lastModifiedBy", ""),
+		LastModifiedByType: body.String("lastModifiedByType", ""),
+		LastModifiedAt:     body.Time("lastModifiedAt"),
+	}
+	if problems := body.Problems(); len(problems) > 0 {
+		return nil, errors.New(problems[0].Field + ": " + problems[0].Message)
+	}
+	return data, nil
+}
+
+func checkResourceID(_ *Server, _ context.Context, rq *request) error {
+	if id := rq.param(subscriptionParam); id != "" && !armid.IsUUID(id) {
+		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.Show(id))
+	}
+	if group := rq.param(resourceGroupParam); group != "" && !armid.IsResourceGroupName(group) {
+		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.Show(group))
+	}
+	if name := rq.param(clusterParam); name != "" {
+		if message := validation.ClusterName(name); message != "" {
+			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.Show(name), message)
+		}
+		rq.resourceID = rq.clusterID()
+	}
+	if name := rq.param(childParam); name != "" {
+		if message := validation.NodePoolName(name); message != "" {
+			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.Show(name), message)
+		}
+		rq.resourceID += "/nodePools/" + name
+	}
+	return nil
+}
+
+// The api-versions of ARM's own protocols.
+const (
+	subscriptionAPIVersion = "2.0"
+	deploymentAPIVersion   = "2020-06-01"
+)
+
+func readVersion(s *Server, _ context.Context, rq *request) error {
+	if rq.match.route.versioning == noVersion {
+		return nil
+	}
+	name := rq.queryValue("api-version")
+	if name == "" {
+		return apierror.New(apierror.InvalidParameter, "An api-version query parameter is required.").WithTarget("api-version")
+	}
+	var ok bool
+	switch rq.match.route.versioning {
+	case subscriptionVersion:
+		ok = name == subscriptionAPIVersion
+	case deploymentVersion:
+		ok = name == deploymentAPIVersion
+	case providerVersion:
+		rq.version, ok = s.versions[strings.ToLower(name)]
+	}
+	if !ok {
+		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.Show(name)).WithTarget("api-version")
+	}
+	return nil
+}
+
+// readSubscription finds how the subscription stands, and whether that allows the request. A write asks the store; a read
+// may take what was known a moment ago.
+func readSubscription(s *Server, ctx context.Context, rq *request) error {
+	id := rq.param(subscriptionParam)
+	if id == "" || rq.match.route.versioning == subscriptionVersion {
+		return nil
+	}
+	var err error
+	if rq.subscription, err = s.subscriptions.get(ctx, id, rq.writes()); err != nil {
+		return err
+	}
+	if rq.subscription == nil {
+		return apierror.New(apierror.InvalidSubscriptionState, "The subscription %s is not registered with %s.", id, hub.ProviderNamespace)
+	}
+	switch state := rq.subscription.State; state {
+	case hub.Registered:
+		return nil
+	case hub.Warned, hub.Suspended:
+		if rq.http.Method == http.MethodGet || rq.http.Method == http.MethodDelete {
+			return nil
+		}
+		return apierror.New(apierror.SubscriptionConflict, "The request is not allowed while the subscription is %s.", state)
+	default:
+		return apierror.New(apierror.InvalidSubscriptionState, "The request is not allowed in the subscription's state %s.", state)
+	}
+}
+
+// stamp is the systemData of a change: of a new resource when stored is nil.
+func (rq *request) stamp(stored *hub.SystemData, now time.Time) *hub.SystemData {
+	stamped := &hub.SystemData{}
+	if rq.systemData != nil {
+		*stamped = *rq.systemData
+	}
+	if stamped.LastModifiedAt == nil {
+		stamped.LastModifiedAt = &now
+	}
+	if stored != nil {
+		stamped.CreatedBy, stamped.CreatedByType, stamped.CreatedAt = stored.CreatedBy, stored.CreatedByType, stored.CreatedAt
+		return stamped
+	}
+	if stamped.CreatedAt == nil {
+		stamped.CreatedAt = stamped.LastModifiedAt
+	}
+	return stamped
+}

@@ -1,0 +1,62 @@
+// Package service is the frontend as a process: its flags, and how its parts are put together and run.
+package service
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options are the frontend's flags.
+type Options struct {
+	Process  process.Options
+	Database database.Options
+	// Listen is the address of the API, mutual TLS, as host:port.
+	Listen string
+	// IdentityDir holds tls.crt, tls.key and ca.crt.
+	IdentityDir string
+	// ClusterServiceAddress is host:port of Cluster Service.
+	ClusterServiceAddress string
+	// Location is the Azure region that is served, as in westus3.
+	Location string
+	// SkipTokenKeyFile holds the keys that seal skip tokens; empty makes one that ends with the process.
+	SkipTokenKeyFile string
+	// ConfigFile holds the region's offer; empty takes the one that is built in.
+	ConfigFile string
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	o.Database.AddFlags(flags)
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the ARM resource provider API, mutual TLS")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
+	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
+	flags.StringVar(&o.Location, "location", "", "Azure `region` that is served, as in westus3")
+	flags.StringVar(&o.SkipTokenKeyFile, "skip-token-key-file", "",
+		"`file` with the keys that seal skip tokens, 32 bytes in base64 on each line, the one to seal with first; empty makes one that ends with the process")
+	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that are offered; empty takes the one that is built in")
+}
+
+// Validate names the first flag that is missing or wrong.
+func (o *Options) Validate() error {
+	for _, required := range []struct{ flag, value string }{
+		{"listen", o.Listen},
+		{"identity-dir", o.IdentityDir},
+		{"cluster-service-address", o.ClusterServiceAddress},
+		{"location", o.Location},
+	} {
+		if required.value == "" {
+			return fmt.Errorf("--%s is required", required.flag)
+		}
+	}
+	for i := range len(o.Location) {
+		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
+			return errors.New("--location: a region is written in lower-case letters and digits, as in westus3")
+		}
+	}
+	return o.Database.Validate()
+}

@@ -1,0 +1,163 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
+const shutdownTimeout = 10 * time.Second
+
+// Run serves until ctx ends, and returns when everything it started has ended.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	offer, err := config.Load(options.ConfigFile)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	tokens, err := sealer(options.SkipTokenKeyFile, p.Log)
+	if err != nil {
+		return err
+	}
+	identity, err := mesh.LoadIdentity(options.IdentityDir)
+	if err != nil {
+		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	db, err := database.Open(ctx, options.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	listener, err := net.Listen("tcp", options.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+
+	schema := &schema{db: db}
+	p.Ready("cosmos-db", schema.ready)
+	// Cluster Service is not a dependency of answering ARM: what it is not told now, the backend tells it later.
+	dispatcher := dispatch.New(clusterservice.NewClient(connection), p.Log, p.Metrics)
+	handler := server.New(server.Config{
+		Database:   db,
+		Dispatcher: dispatcher,
+		Rules:      validation.NewRules(offer, options.Location),
+		SkipTokens: tokens,
+		Location:   options.Location,
+		Health:     p.OpsHandler(),
+		Healthy:    func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
+		Log:        p.Log,
+		Metrics:    p.Metrics,
+	})
+	httpServer := &http.Server{
+		Handler:           handler,
+		TLSConfig:         identity.ServerTLS(mesh.Allowed(mesh.Frontend)...),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       60 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       120 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { dispatcher.Run(workers) })
+	wg.Go(func() { schema.ensure(workers, p.Log) })
+	defer wg.Wait()
+	defer stopWorkers()
+
+	served := make(chan error, 1)
+	go func() { served <- httpServer.ServeTLS(listener, "", "") }()
+	p.Log.Info("serving the ARM resource provider", "address", listener.Addr().String(), "location", options.Location)
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving %s: %w", options.Listen, err)
+	case <-ctx.Done():
+	}
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := httpServer.Shutdown(deadline); err != nil {
+		_ = httpServer.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func sealer(path string, log *slog.Logger) (*skiptoken.Sealer, error) {
+	if path == "" {
+		log.Warn("without --skip-token-key-file, lists cannot be continued after a restart or by another replica")
+		return skiptoken.Random()
+	}
+	tokens, err := skiptoken.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("--skip-token-key-file: %w", err)
+	}
+	return tokens, nil
+}
+
+// schema makes sure that the containers exist, before the process says that it is ready.
+type schema struct {
+	db *database.DB
+
+	mu      sync.Mutex
+	ensured bool
+	err     error
+}
+
+// ensureAfter is how long to wait after a failure.
+const ensureAfter = 500 * time.Millisecond
+
+func (s *schema) ensure(ctx context.Context, log *slog.Logger) {
+	for {
+		err := s.db.EnsureSchema(ctx)
+		s.mu.Lock()
+		s.ensured, s.err = err == nil, err
+		s.mu.Unlock()
+		if err == nil {
+			return
+		}
+		log.Warn("the containers of Cosmos DB are not there yet", "error", err)
+		timer := time.NewTimer(ensureAfter)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+func (s *schema) ready(ctx context.Context) error {
+	s.mu.Lock()
+	ensured, err := s.ensured, s.err
+	s.mu.Unlock()
+	if !ensured {
+		if err == nil {
+			err = errors.New("connecting")
+		}
+		return err
+	}
+	return s.db.Ping(ctx)
+}

@@ -1,0 +1,435 @@
+package validation
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// ClusterChange is a cluster as it is to be.
+type ClusterChange struct {
+	New *hub.Cluster
+	// Old is the stored one; nil when the cluster is to be created.
+	Old          *hub.Cluster
+	Subscription *hub.Subscription
+}
+
+// Cluster finds what is wrong with a change.
+func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
+	found := &report{}
+	r.cluster(found, change.New, change.Subscription)
+	if change.Old == nil {
+		return found.violations()
+	}
+	if len(found.findings) > 0 {
+		stored := &report{}
+		r.cluster(stored, change.Old, change.Subscription)
+		found.ratchet(stored)
+	}
+	steps := &report{}
+	clusterImmutable(immutable{steps}, change.Old, change.New)
+	clusterVersionStep(steps, change)
+	found.replace(steps)
+	return found.violations()
+}
+
+// minClusterVersion is the oldest version that is hosted.
+var minClusterVersion = version{major: 4, minor: 20, patch: -1}
+
+// cluster judges a cluster by itself.
+func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.Subscription) {
+	r.resource(report, &cluster.Resource, clusterExperiments, subscription)
+	p := &cluster.Properties
+	r.clusterVersion(report, &p.Version, subscription)
+
+	if prefix := p.DNS.BaseDomainPrefix; len(prefix) > 15 {
+		report.tooLong("properties.dns.baseDomainPrefix", prefix, 15)
+	} else if !isDNSLabel(prefix) {
+		report.invalid("properties.dns.baseDomainPrefix", prefix,
+			"must consist of lower-case letters, digits and '-', start with a letter and end with a letter or digit")
+	}
+	network(report, &p.Network)
+	authorizedCIDRs(report, p.API.AuthorizedCIDRs)
+	requiredText(report, "properties.api.visibility", string(p.API.Visibility))
+	requiredText(report, "properties.ingress.type", string(p.Ingress.Type))
+	platform(report, cluster)
+	operatorIdentities(report, cluster)
+
+	const autoscaling = "properties.autoscaling."
+	report.between(autoscaling+"maxNodesTotal", p.Autoscaling.MaxNodesTotal, 0, 500)
+	report.between(autoscaling+"maxPodGracePeriodSeconds", p.Autoscaling.MaxPodGracePeriodSeconds, 1, -1)
+	report.between(autoscaling+"maxNodeProvisionTimeSeconds", p.Autoscaling.MaxNodeProvisionTimeSeconds, 1, -1)
+
+	dataEncryption(report, &p.Etcd.DataEncryption)
+	imageDigestMirrors(report, p.ImageDigestMirrors)
+	report.between("properties.nodeDrainTimeoutMinutes", p.NodeDrainTimeoutMinutes, 0, 10080)
+	requiredText(report, "properties.clusterImageRegistry.state", p.ClusterImageRegistry.State)
+	requiredText(report, "properties.cryptoRestrictions", p.CryptoRestrictions)
+}
+
+func requiredText(report *report, field, value string) {
+	if value == "" {
+		report.required(field)
+	}
+}
+
+func (r *Rules) clusterVersion(report *report, v *hub.Version, subscription *hub.Subscription) {
+	const field = "properties.version.id"
+	parsed, ok := parseVersion(v.ID, 2)
+	switch {
+	case v.ID == "":
+		report.required(field)
+	case !ok:
+		report.invalid(field, v.ID, "must be of the form MAJOR.MINOR")
+	case parsed.compare(minClusterVersion) < 0:
+		report.invalid(field, v.ID, "must be at least %s", minClusterVersion)
+	case len(r.offer.ClusterVersions) > 0 && !slices.Contains(r.offer.ClusterVersions, v.ID):
+		report.unsupported(field, v.ID, r.offer.ClusterVersions...)
+	}
+	channelGroup(report, "properties.version.channelGroup", v.ChannelGroup, subscription)
+}
+
+func network(report *report, n *hub.Network) {
+	requiredText(report, "properties.network.networkType", n.NetworkType)
+	report.between("properties.network.hostPrefix", n.HostPrefix, 23, 26)
+	ranges := [...]struct {
+		field, text string
+	}{
+		{"properties.network.machineCidr", n.MachineCIDR},
+		{"properties.network.serviceCidr", n.ServiceCIDR},
+		{"properties.network.podCidr", n.PodCIDR},
+	}
+	var prefixes [len(ranges)]netip.Prefix
+	for i, one := range ranges {
+		if one.text == "" {
+			report.required(one.field)
+			continue
+		}
+		prefix, message := parseCIDR(one.text)
+		if message != "" {
+			report.invalid(one.field, one.text, "%s", message)
+			continue
+		}
+		prefixes[i] = prefix
+		for j := range i {
+			if prefixes[j].IsValid() && prefixes[j].Overlaps(prefix) {
+				name := strings.TrimPrefix(ranges[j].field, "properties.network.")
+				report.invalid(one.field, one.text, "must not overlap with %s %s", name, ranges[j].text)
+			}
+		}
+	}
+}
+
+func authorizedCIDRs(report *report, cidrs []string) {
+	const field = "properties.api.authorizedCidrs"
+	if cidrs == nil {
+		return
+	}
+	if len(cidrs) == 0 {
+		report.invalid(field, "[]", "must have at least one item; leave it out to allow all addresses")
+	}
+	if len(cidrs) > 500 {
+		report.tooMany(field, len(cidrs), 500)
+		return
+	}
+	for i, cidr := range cidrs {
+		if _, message := parseCIDR(cidr); message != "" {
+			report.invalid(fmt.Sprintf("%s[%d]", field, i), cidr, "%s", message)
+		}
+	}
+}
+
+func platform(report *report, cluster *hub.Cluster) {
+	const prefix = "properties.platform."
+	p := &cluster.Properties.Platform
+	if group := p.ManagedResourceGroup; !armid.IsResourceGroupName(group) {
+		report.invalid(prefix+"managedResourceGroup", group,
+			"must be a valid resource group name of at most 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
+	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroup, group) {
+		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
+	}
+	requiredText(report, prefix+"outboundType", p.OutboundType)
+
+	_, subnetOK := resourceRef(report, prefix+"subnetId", p.SubnetID, subnetType, cluster.ID, p.ManagedResourceGroup)
+	_, integrationOK := resourceRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, subnetType, cluster.ID, p.ManagedResourceGroup)
+	if subnetOK && integrationOK {
+		field := prefix + "vnetIntegrationSubnetId"
+		switch {
+		case strings.EqualFold(p.SubnetID, p.VnetIntegrationSubnetID):
+			report.invalid(field, p.VnetIntegrationSubnetID, "must not be the subnet of subnetId")
+		case armid.Parent(p.SubnetID) != armid.Parent(p.VnetIntegrationSubnetID):
+			report.invalid(field, p.VnetIntegrationSubnetID, "must be in the virtual network of subnetId")
+		}
+	}
+	resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
+		cluster.ID, p.ManagedResourceGroup)
+}
+
+// operatorIdentities: every assigned identity is used exactly once, by a control plane operator or by the service; those
+// of the data plane are federated with the customer's cluster and must not be assigned.
+func operatorIdentities(report *report, cluster *hub.Cluster) {
+	const prefix = "properties.platform.operatorsAuthentication.userAssignedIdentities."
+	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
+	ids := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
+
+	type use struct {
+		assigned string
+		count    int
+	}
+	uses := map[string]*use{}
+	if cluster.Identity != nil {
+		for id := range cluster.Identity.UserAssigned {
+			uses[hub.Key(id)] = &use{assigned: id}
+		}
+	}
+	used := func(field, id string) {
+		if _, ok := resourceRef(report, field, id, identityType, cluster.ID, managedGroup); !ok {
+			return
+		}
+		at, assigned := uses[hub.Key(id)]
+		if !assigned {
+			report.invalid(field, id, "identity is not assigned to this resource")
+			return
+		}
+		if at.count++; at.count > 1 {
+			report.invalid(field, id, "identity is used more than once")
+		}
+	}
+	if ids.ControlPlaneOperators == nil {
+		report.required(prefix + "controlPlaneOperators")
+	}
+	for _, operator := range sortedKeys(ids.ControlPlaneOperators) {
+		field := prefix + "controlPlaneOperators[" + operator + "]"
+		if operator == "" {
+			report.invalid(field, operator, "an operator's name must not be empty")
+		}
+		used(field, ids.ControlPlaneOperators[operator])
+	}
+	used(prefix+"serviceManagedIdentity", ids.ServiceManagedIdentity)
+
+	if ids.DataPlaneOperators == nil {
+		report.required(prefix + "dataPlaneOperators")
+	}
+	for operator, id := range ids.DataPlaneOperators {
+		field := prefix + "dataPlaneOperators[" + operator + "]"
+		if operator == "" {
+			report.invalid(field, operator, "an operator's name must not be empty")
+		}
+		if _, ok := resourceRef(report, field, id, identityType, cluster.ID, managedGroup); !ok {
+			continue
+		}
+		if at, assigned := uses[hub.Key(id)]; assigned {
+			report.invalid(field, id, "must not be an identity that is assigned to this resource")
+			at.count++
+		}
+	}
+	for _, at := range uses {
+		if at.count == 0 {
+			report.invalid("identity.userAssignedIdentities["+at.assigned+"]", at.assigned,
+				"identity is assigned to this resource but not used by a control plane operator or the service")
+		}
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// customerManaged is the mode in which the customer holds the key.
+const customerManaged = "CustomerManaged"
+
+func dataEncryption(report *report, encryption *hub.DataEncryption) {
+	const field = "properties.etcd.dataEncryption."
+	managed := encryption.CustomerManaged
+	switch encryption.KeyManagementMode {
+	case "":
+		report.required(field + "keyManagementMode")
+	case customerManaged:
+		if managed == nil {
+			report.required(field + "customerManaged")
+		}
+	default:
+		if managed != nil {
+			report.forbidden(field+"customerManaged", encryption.KeyManagementMode, "must not be given unless keyManagementMode is %s", customerManaged)
+		}
+	}
+	if managed == nil {
+		return
+	}
+	requiredText(report, field+"customerManaged.encryptionType", managed.EncryptionType)
+	const kms = field + "customerManaged.kms"
+	if managed.KMS == nil {
+		report.required(kms)
+		return
+	}
+	report.within(kms+".vaultName", managed.KMS.VaultName, 255)
+	requiredText(report, kms+".visibility", string(managed.KMS.Visibility))
+	report.within(kms+".activeKey.name", managed.KMS.ActiveKey.Name, 255)
+	report.within(kms+".activeKey.version", managed.KMS.ActiveKey.Version, 255)
+}
+
+func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
+	const field = "properties.imageDigestMirrors"
+	if len(mirrors) > 240 {
+		report.tooMany(field, len(mirrors), 240)
+		return
+	}
+	for i, mirror := range mirrors {
+		repository(report, func() string { return fmt.Sprintf("%s[%d].source", field, i) }, mirror.Source)
+		if len(mirror.Mirrors) == 0 {
+			report.required(fmt.Sprintf("%s[%d].mirrors", field, i))
+		}
+		if len(mirror.Mirrors) > 255 {
+			report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255)
+			continue
+		}
+		for j, name := range mirror.Mirrors {
+			repository(report, func() string { return fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j) }, name)
+		}
+	}
+}
+
+func repository(report *report, field func() string, name string) {
+	switch {
+	case name == "":
+		report.required(field())
+	case len(name) > 255:
+		report.tooLong(field(), name, 255)
+	case strings.Contains(name, "://"):
+		report.invalid(field(), name, "must not have a scheme")
+	case !isRepository(name):
+		report.invalid(field(), name, "must be an image repository in lower case, without a tag or digest, as in quay.io/organization/name")
+	}
+}
+
+// clusterExperiments are the experimental tags of a cluster, in lower case, with what says what is wrong with a value.
+var clusterExperiments = map[string]func(string) string{
+	experimentalPrefix + "cluster.single-replica":                        isBoolean,
+	experimentalPrefix + "cluster.size-override":                         isGiven,
+	experimentalPrefix + "cluster.control-plane-operator-image-override": isGiven,
+	experimentalPrefix + "cluster.control-plane-exact-version":           isExactVersion,
+	experimentalPrefix + "cluster.max-creation-duration":                 isDuration,
+	experimentalPrefix + "cluster.max-deletion-duration":                 isDuration,
+}
+
+func isBoolean(value string) string {
+	if value != "true" && value != "false" {
+		return "must be true or false"
+	}
+	return ""
+}
+
+func isGiven(value string) string {
+	if value == "" {
+		return "must not be empty"
+	}
+	return ""
+}
+
+func isExactVersion(value string) string {
+	if _, ok := parseVersion(value, 3); !ok {
+		return "must be of the form MAJOR.MINOR.PATCH"
+	}
+	return ""
+}
+
+func isDuration(value string) string {
+	if d, err := time.ParseDuration(value); err != nil || d <= 0 {
+		return "must be a duration greater than zero, as in 90m"
+	}
+	return ""
+}
+
+func clusterImmutable(i immutable, old, now *hub.Cluster) {
+	i.value("location", normalLocation(old.Location) == normalLocation(now.Location), now.Location)
+	o, n := &old.Properties, &now.Properties
+	i.text("properties.dns.baseDomainPrefix", o.DNS.BaseDomainPrefix, n.DNS.BaseDomainPrefix)
+	i.text("properties.network.networkType", o.Network.NetworkType, n.Network.NetworkType)
+	i.text("properties.network.podCidr", o.Network.PodCIDR, n.Network.PodCIDR)
+	i.text("properties.network.serviceCidr", o.Network.ServiceCIDR, n.Network.ServiceCIDR)
+	i.text("properties.network.machineCidr", o.Network.MachineCIDR, n.Network.MachineCIDR)
+	i.value("properties.network.hostPrefix", o.Network.HostPrefix == n.Network.HostPrefix, n.Network.HostPrefix)
+	i.text("properties.api.visibility", string(o.API.Visibility), string(n.API.Visibility))
+	i.text("properties.ingress.type", string(o.Ingress.Type), string(n.Ingress.Type))
+	i.text("properties.clusterImageRegistry.state", o.ClusterImageRegistry.State, n.ClusterImageRegistry.State)
+	i.text("properties.cryptoRestrictions", o.CryptoRestrictions, n.CryptoRestrictions)
+
+	const platform = "properties.platform."
+	i.id(platform+"managedResourceGroup", o.Platform.ManagedResourceGroup, n.Platform.ManagedResourceGroup)
+	i.id(platform+"subnetId", o.Platform.SubnetID, n.Platform.SubnetID)
+	i.id(platform+"vnetIntegrationSubnetId", o.Platform.VnetIntegrationSubnetID, n.Platform.VnetIntegrationSubnetID)
+	i.text(platform+"outboundType", o.Platform.OutboundType, n.Platform.OutboundType)
+	i.id(platform+"networkSecurityGroupId", o.Platform.NetworkSecurityGroupID, n.Platform.NetworkSecurityGroupID)
+	const identities = platform + "operatorsAuthentication.userAssignedIdentities."
+	oldIDs, newIDs := &o.Platform.OperatorsAuthentication.UserAssignedIdentities, &n.Platform.OperatorsAuthentication.UserAssignedIdentities
+	i.ids(identities+"controlPlaneOperators", oldIDs.ControlPlaneOperators, newIDs.ControlPlaneOperators)
+	i.ids(identities+"dataPlaneOperators", oldIDs.DataPlaneOperators, newIDs.DataPlaneOperators)
+	i.id(identities+"serviceManagedIdentity", oldIDs.ServiceManagedIdentity, newIDs.ServiceManagedIdentity)
+
+	const encryption = "properties.etcd.dataEncryption."
+	oldEtcd, newEtcd := &o.Etcd.DataEncryption, &n.Etcd.DataEncryption
+	i.text(encryption+"keyManagementMode", oldEtcd.KeyManagementMode, newEtcd.KeyManagementMode)
+	if oldEtcd.CustomerManaged == nil || newEtcd.CustomerManaged == nil {
+		return
+	}
+	i.text(encryption+"customerManaged.encryptionType", oldEtcd.CustomerManaged.EncryptionType, newEtcd.CustomerManaged.EncryptionType)
+	oldKMS, newKMS := oldEtcd.CustomerManaged.KMS, newEtcd.CustomerManaged.KMS
+	if oldKMS == nil || newKMS == nil {
+		return
+	}
+	const kms = encryption + "customerManaged.kms."
+	i.text(kms+"vaultName", oldKMS.VaultName, newKMS.VaultName)
+	i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
+	i.text(kms+"activeKey.name", oldKMS.ActiveKey.Name, newKMS.ActiveKey.Name)
+}
+
+// keyRotationVersion is the first control plane that can change its key's version.
+var keyRotationVersion = version{major: 4, minor: 22, patch: -1}
+
+// clusterVersionStep: a cluster goes up one minor at a time and never down.
+func clusterVersionStep(report *report, change ClusterChange) {
+	const field = "properties.version.id"
+	id := change.New.Properties.Version.ID
+	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 2)
+	now, nowOK := parseVersion(id, 2)
+	if !oldOK || !nowOK {
+		return
+	}
+	switch {
+	case now == old:
+	case now.compare(old) < 0:
+		report.invalid(field, id, "must not be lower than the current version %s", old)
+	case now.major == old.major && now.minor > old.minor+1:
+		report.invalid(field, id, "must be at most one minor version above the current version %s", old)
+	case now.major == old.major:
+	case now.ordinal() != old.ordinal()+1 || old.minor < firstMinorOf5-1:
+		report.invalid(field, id, "must be at most one minor version above the current version %s", old)
+	case !change.Subscription.HasFeature(ExperimentalFeature):
+		report.forbidden(field, id, "a new major version needs the feature %s registered on the subscription", ExperimentalFeature)
+	}
+
+	oldKey, newKey := keyVersion(change.Old), keyVersion(change.New)
+	if oldKey != "" && newKey != "" && oldKey != newKey && old.compare(keyRotationVersion) < 0 {
+		report.forbidden("properties.etcd.dataEncryption.customerManaged.kms.activeKey.version", newKey,
+			"the key can be rotated only on a control plane of version %s or later", keyRotationVersion)
+	}
+}
+
+func keyVersion(cluster *hub.Cluster) string {
+	managed := cluster.Properties.Etcd.DataEncryption.CustomerManaged
+	if managed == nil || managed.KMS == nil {
+		return ""
+	}
+	return managed.KMS.ActiveKey.Version
+}

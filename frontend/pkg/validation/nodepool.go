@@ -1,0 +1,247 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// NodePoolChange is a node pool as it is to be.
+type NodePoolChange struct {
+	New *hub.NodePool
+	// Old is the stored one; nil when the pool is to be created.
+	Old *hub.NodePool
+	// Cluster is the one that it belongs to, ActiveVersions what its control plane runs.
+	Cluster        *hub.Cluster
+	ActiveVersions []string
+	Subscription   *hub.Subscription
+}
+
+// NodePool finds what is wrong with a change.
+func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
+	found := &report{}
+	r.nodePool(found, change.New, change)
+	if change.Old == nil {
+		return found.violations()
+	}
+	if len(found.findings) > 0 {
+		stored := &report{}
+		r.nodePool(stored, change.Old, change)
+		found.ratchet(stored)
+	}
+	steps := &report{}
+	nodePoolImmutable(immutable{steps}, change.Old, change.New)
+	nodePoolVersionStep(steps, change)
+	found.replace(steps)
+	return found.violations()
+}
+
+// maxNodes is the most nodes of a pool that is not in one zone.
+const maxNodes = 200
+
+func (r *Rules) nodePool(report *report, pool *hub.NodePool, change NodePoolChange) {
+	r.resource(report, &pool.Resource, nodePoolExperiments, change.Subscription)
+	if pool.Location != "" && normalLocation(pool.Location) != normalLocation(change.Cluster.Location) &&
+		normalLocation(pool.Location) == normalLocation(r.location) {
+		report.invalid("location", pool.Location, "must be the location of the cluster: %s", change.Cluster.Location)
+	}
+	p := &pool.Properties
+	nodePoolVersion(report, &p.Version, change)
+	channelGroup(report, "properties.version.channelGroup", p.Version.ChannelGroup, change.Subscription)
+	r.nodePoolPlatform(report, pool, change.Cluster)
+
+	most := int32(maxNodes)
+	if p.Platform.AvailabilityZone != "" {
+		most = -1
+	}
+	report.between("properties.replicas", p.Replicas, 0, most)
+	if scaling := p.AutoScaling; scaling != nil {
+		if p.Replicas != 0 {
+			report.invalid("properties.replicas", p.Replicas, "must not be given together with autoScaling")
+		}
+		report.between("properties.autoScaling.min", scaling.Min, 0, maxNodes)
+		report.between("properties.autoScaling.max", scaling.Max, 0, maxNodes)
+		if scaling.Min > scaling.Max {
+			report.invalid("properties.autoScaling.min", scaling.Min, "must be less than or equal to max %d", scaling.Max)
+		}
+	}
+	labels(report, p.Labels)
+	taints(report, p.Taints)
+	if timeout := p.NodeDrainTimeoutMinutes; timeout != nil {
+		report.between("properties.nodeDrainTimeoutMinutes", *timeout, 0, 10080)
+	}
+}
+
+func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hub.Cluster) {
+	const field = "properties.platform."
+	p := &pool.Properties.Platform
+	switch {
+	case p.VMSize == "":
+		report.required(field + "vmSize")
+	case !r.vmSizes[strings.ToLower(p.VMSize)]:
+		report.invalid(field+"vmSize", p.VMSize, "is not a virtual machine size that %s offers", r.location)
+	}
+	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
+	if _, ok := resourceRef(report, field+"subnetId", p.SubnetID, subnetType, pool.ID, managedGroup); ok &&
+		armid.Parent(p.SubnetID) != armid.Parent(cluster.Properties.Platform.SubnetID) {
+		report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
+	}
+	if p.AvailabilityZone != "" && !slices.Contains(r.offer.AvailabilityZones, p.AvailabilityZone) {
+		report.unsupported(field+"availabilityZone", p.AvailabilityZone, r.offer.AvailabilityZones...)
+	}
+	disk := &p.OSDisk
+	most := int32(4095)
+	if disk.DiskType == "Ephemeral" {
+		most = 2040
+		if !pool.Properties.AutoRepair {
+			report.invalid("properties.autoRepair", false, "must be true when diskType is Ephemeral")
+		}
+	}
+	report.between(field+"osDisk.sizeGiB", disk.SizeGiB, 64, most)
+	requiredText(report, field+"osDisk.diskStorageAccountType", disk.DiskStorageAccountType)
+	requiredText(report, field+"osDisk.diskType", disk.DiskType)
+	if disk.EncryptionSetID != "" {
+		resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", pool.ID, managedGroup)
+	}
+}
+
+// minNodePoolVersion is the oldest version that nodes may run.
+var minNodePoolVersion = version{major: 4, minor: 20, patch: 8}
+
+// maxSkew is how many minors nodes may be behind their control plane, and how many an upgrade may move.
+const maxSkew = 2
+
+func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
+	const field = "properties.version.id"
+	if v.ID == "" {
+		// The control plane's, until the pool is told otherwise.
+		return
+	}
+	parsed, ok := parseVersion(v.ID, 3)
+	if !ok {
+		report.invalid(field, v.ID, "must be of the form MAJOR.MINOR.PATCH")
+		return
+	}
+	if parsed.compare(minNodePoolVersion) < 0 {
+		report.invalid(field, v.ID, "must be at least %s", minNodePoolVersion)
+		return
+	}
+	controlPlane, ok := controlPlaneVersion(change)
+	if !ok {
+		return
+	}
+	if parsed.compare(controlPlane) > 0 {
+		report.invalid(field, v.ID, "must not be higher than the control plane's version %s", controlPlane)
+		return
+	}
+	if controlPlane.ordinal()-parsed.ordinal() > maxSkew {
+		report.invalid(field, v.ID, "must be within %d minor versions of the control plane's version %s", maxSkew, controlPlane)
+	}
+}
+
+// controlPlaneVersion is the lowest version that the control plane runs, or, before it runs any, what the cluster is to be.
+func controlPlaneVersion(change NodePoolChange) (version, bool) {
+	var lowest version
+	found := false
+	for _, text := range change.ActiveVersions {
+		if v, ok := parseVersion(text, 3); ok && (!found || v.compare(lowest) < 0) {
+			lowest, found = v, true
+		}
+	}
+	if found {
+		return lowest, true
+	}
+	return parseVersion(change.Cluster.Properties.Version.ID, 2)
+}
+
+func nodePoolVersionStep(report *report, change NodePoolChange) {
+	const field = "properties.version.id"
+	id := change.New.Properties.Version.ID
+	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 3)
+	now, nowOK := parseVersion(id, 3)
+	if !oldOK || !nowOK {
+		return
+	}
+	if now.compare(old) < 0 {
+		report.invalid(field, id, "must not be lower than the current version %s", old)
+	}
+	if now.ordinal()-old.ordinal() > maxSkew {
+		report.invalid(field, id, "must be at most %d minor versions above the current version %s", maxSkew, old)
+	}
+}
+
+// The labels that decide a machine's role, which are the service's own.
+var (
+	forbiddenLabels = []string{"node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
+	roleLabels      = []string{"machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type"}
+	forbiddenRoles  = []string{"infra", "master"}
+)
+
+func labels(report *report, labels []hub.Label) {
+	seen := make(map[string]bool, len(labels))
+	for i, label := range labels {
+		field := func(name string) string { return fmt.Sprintf("properties.labels[%d].%s", i, name) }
+		switch {
+		case label.Key == "":
+			report.required(field("key"))
+		case !isQualifiedName(label.Key):
+			report.invalid(field("key"), label.Key, "%s", qualifiedNameMessage)
+		case slices.Contains(forbiddenLabels, label.Key):
+			report.forbidden(field("key"), label.Key, "label %s is reserved", label.Key)
+		case slices.Contains(roleLabels, label.Key) && slices.Contains(forbiddenRoles, label.Value):
+			report.forbidden(field("value"), label.Value, "label %s must not be %s", label.Key, label.Value)
+		case seen[label.Key]:
+			report.duplicate(field("key"), label.Key)
+		}
+		seen[label.Key] = true
+		if !isLabelValue(label.Value) {
+			report.invalid(field("value"), label.Value, "%s", labelValueMessage)
+		}
+	}
+}
+
+func taints(report *report, taints []hub.Taint) {
+	seen := make(map[[2]string]bool, len(taints))
+	for i, taint := range taints {
+		field := func(name string) string { return fmt.Sprintf("properties.taints[%d].%s", i, name) }
+		switch {
+		case taint.Key == "":
+			report.required(field("key"))
+		case len(taint.Key) > 316:
+			report.tooLong(field("key"), taint.Key, 316)
+		case !isQualifiedName(taint.Key):
+			report.invalid(field("key"), taint.Key, "%s", qualifiedNameMessage)
+		case seen[[2]string{taint.Key, taint.Effect}]:
+			report.duplicate(fmt.Sprintf("properties.taints[%d]", i), taint.Key+":"+taint.Effect)
+		}
+		seen[[2]string{taint.Key, taint.Effect}] = true
+		if !isLabelValue(taint.Value) {
+			report.invalid(field("value"), taint.Value, "%s", labelValueMessage)
+		}
+		requiredText(report, field("effect"), taint.Effect)
+	}
+}
+
+// nodePoolExperiments are the experimental tags of a node pool.
+var nodePoolExperiments = map[string]func(string) string{
+	experimentalPrefix + "nodepool.max-creation-duration": isDuration,
+}
+
+func nodePoolImmutable(i immutable, old, now *hub.NodePool) {
+	i.value("location", normalLocation(old.Location) == normalLocation(now.Location), now.Location)
+	const field = "properties.platform."
+	o, n := &old.Properties.Platform, &now.Properties.Platform
+	i.id(field+"subnetId", o.SubnetID, n.SubnetID)
+	i.id(field+"vmSize", o.VMSize, n.VMSize)
+	i.value(field+"enableEncryptionAtHost", o.EnableEncryptionAtHost == n.EnableEncryptionAtHost, n.EnableEncryptionAtHost)
+	i.text(field+"availabilityZone", o.AvailabilityZone, n.AvailabilityZone)
+	i.value(field+"osDisk.sizeGiB", o.OSDisk.SizeGiB == n.OSDisk.SizeGiB, n.OSDisk.SizeGiB)
+	i.text(field+"osDisk.diskStorageAccountType", o.OSDisk.DiskStorageAccountType, n.OSDisk.DiskStorageAccountType)
+	i.id(field+"osDisk.encryptionSetId", o.OSDisk.EncryptionSetID, n.OSDisk.EncryptionSetID)
+	i.text(field+"osDisk.diskType", o.OSDisk.DiskType, n.OSDisk.DiskType)
+	i.value("properties.autoRepair", old.Properties.AutoRepair == now.Properties.AutoRepair, now.Properties.AutoRepair)
+}

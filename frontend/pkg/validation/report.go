@@ -1,0 +1,123 @@
+// Package validation holds the rules that a cluster and a node pool must keep, other than those that only the store can
+// decide. It looks at hub resources and finds everything that is wrong at once, in Kubernetes' wording, with the field's
+// path as the caller wrote it.
+//
+// A rule is ratcheting: what the stored resource already violates may stay as it is, so that a new rule never locks an
+// existing cluster out of its updates. Create-only fields and version steps are judged against the stored resource. The
+// package reads no store and no clock; the same code can judge a deployment before it is sent.
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// finding is one violation and the value that caused it, which tells whether it is an old one.
+type finding struct {
+	apierror.Violation
+	value string
+}
+
+// report collects findings.
+type report struct {
+	findings []finding
+}
+
+func (r *report) add(field, value, message string) {
+	r.findings = append(r.findings, finding{apierror.Violation{Field: field, Message: message}, value})
+}
+
+func (r *report) invalid(field string, value any, format string, args ...any) {
+	shown := wire.Show(value)
+	r.add(field, shown, fmt.Sprintf("Invalid value: %s: %s", shown, fmt.Sprintf(format, args...)))
+}
+
+func (r *report) required(field string) {
+	r.add(field, "", "Required value")
+}
+
+func (r *report) forbidden(field string, value any, format string, args ...any) {
+	r.add(field, wire.Show(value), "Forbidden: "+fmt.Sprintf(format, args...))
+}
+
+func (r *report) unsupported(field, value string, supported ...string) {
+	r.add(field, value, wire.Unsupported(value, supported))
+}
+
+func (r *report) tooMany(field string, count, most int) {
+	r.add(field, fmt.Sprint(count), fmt.Sprintf("Too many: %d: must have at most %d items", count, most))
+}
+
+func (r *report) tooLong(field, value string, most int) {
+	r.add(field, value, fmt.Sprintf("Too long: may not be more than %d bytes", most))
+}
+
+func (r *report) duplicate(field, value string) {
+	r.add(field, value, "Duplicate value: "+wire.Show(value))
+}
+
+// between requires least <= value <= most; most < 0 is no bound.
+func (r *report) between(field string, value, least, most int32) {
+	if value < least {
+		r.invalid(field, value, "must be greater than or equal to %d", least)
+	}
+	if most >= 0 && value > most {
+		r.invalid(field, value, "must be less than or equal to %d", most)
+	}
+}
+
+// within limits the length of a text that must be there.
+func (r *report) within(field, value string, most int) {
+	if value == "" {
+		r.required(field)
+	}
+	if len(value) > most {
+		r.tooLong(field, value, most)
+	}
+}
+
+// ratchet drops what old has found as well, for the same value.
+func (r *report) ratchet(old *report) {
+	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool { return slices.Contains(old.findings, f) })
+}
+
+// replace drops what was found at the fields of other, and adds the findings of other: they say more.
+func (r *report) replace(other *report) {
+	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
+		return slices.ContainsFunc(other.findings, func(o finding) bool { return Covers(o.Field, f.Field) })
+	})
+	r.findings = append(r.findings, other.findings...)
+}
+
+// violations are the findings in order of field.
+func (r *report) violations() []apierror.Violation {
+	if len(r.findings) == 0 {
+		return nil
+	}
+	violations := make([]apierror.Violation, len(r.findings))
+	for i, f := range r.findings {
+		violations[i] = f.Violation
+	}
+	Sort(violations)
+	return slices.Compact(violations)
+}
+
+// Sort orders violations by field, as they are shown.
+func Sort(violations []apierror.Violation) {
+	slices.SortStableFunc(violations, func(a, b apierror.Violation) int {
+		if order := strings.Compare(a.Field, b.Field); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Message, b.Message)
+	})
+}
+
+// Covers reports whether field is outer or lies within it.
+func Covers(outer, field string) bool {
+	rest, ok := strings.CutPrefix(field, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

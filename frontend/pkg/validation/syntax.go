@@ -1,0 +1,167 @@
+package validation
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+func isLetter(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// isResourceName reports whether name starts with a letter, ends with a letter or digit, and has only those and hyphens.
+func isResourceName(name string) bool {
+	if name == "" || !isLetter(name[0]) || !isAlphanumeric(name[len(name)-1]) {
+		return false
+	}
+	for i := range len(name) {
+		if !isAlphanumeric(name[i]) && name[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// The longest names.
+const (
+	maxClusterName  = 54
+	maxNodePoolName = 15
+)
+
+// ClusterName says what is wrong with a cluster's name; empty when nothing is.
+func ClusterName(name string) string {
+	return resourceName(name, maxClusterName)
+}
+
+// NodePoolName says what is wrong with a node pool's name; empty when nothing is.
+func NodePoolName(name string) string {
+	return resourceName(name, maxNodePoolName)
+}
+
+func resourceName(name string, most int) string {
+	switch {
+	case len(name) > most:
+		return "must be no more than " + strconv.Itoa(most) + " characters"
+	case !isResourceName(name):
+		return "must consist of letters, digits and '-', start with a letter and end with a letter or digit"
+	}
+	return ""
+}
+
+// isDNSLabel reports whether name is lower-case letters, digits and hyphens, starts with a letter, and does not end with a hyphen.
+func isDNSLabel(name string) bool {
+	return isResourceName(name) && name == strings.ToLower(name)
+}
+
+// labelMessages say what is wrong with the syntax of a label or taint.
+const (
+	qualifiedNameMessage = "must consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric " +
+		"character, be no more than 63 characters, and may have a DNS subdomain prefix and '/'"
+	labelValueMessage = "must be empty or consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric " +
+		"character, and be no more than 63 characters"
+)
+
+// isQualifiedName reports whether text is a Kubernetes qualified name: [DNS subdomain/]name.
+func isQualifiedName(text string) bool {
+	prefix, name, found := strings.Cut(text, "/")
+	if !found {
+		prefix, name = "", text
+	}
+	if found && !isSubdomain(prefix) {
+		return false
+	}
+	return name != "" && isLabelValue(name)
+}
+
+// isLabelValue reports whether text is a Kubernetes label value.
+func isLabelValue(text string) bool {
+	if text == "" {
+		return true
+	}
+	if len(text) > 63 || !isAlphanumeric(text[0]) || !isAlphanumeric(text[len(text)-1]) {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; !isAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// isSubdomain reports whether text is an RFC 1123 subdomain.
+func isSubdomain(text string) bool {
+	if text == "" || len(text) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(text, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			if c := label[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isRepository reports whether text names an image repository without a scheme, tag or digest: host[:port][/path…], in
+// lower case.
+func isRepository(text string) bool {
+	host, path, hasPath := strings.Cut(text, "/")
+	name, port, hasPort := strings.Cut(host, ":")
+	if !isSubdomain(name) || hasPort && !isPort(port) {
+		return false
+	}
+	if !hasPath {
+		return true
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" || !isLowerAlphanumeric(part[0]) || !isLowerAlphanumeric(part[len(part)-1]) {
+			return false
+		}
+		for i := range len(part) {
+			if c := part[i]; !isLowerAlphanumeric(c) && c != '-' && c != '_' && c != '.' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isLowerAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+}
+
+func isPort(text string) bool {
+	if text == "" || len(text) > 5 {
+		return false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// parseCIDR reads an IPv4 CIDR in canonical form; the message says what is wrong.
+func parseCIDR(text string) (prefix netip.Prefix, message string) {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, "must be a valid IPv4 CIDR, as in 10.0.0.0/16"
+	case !prefix.Addr().Is4():
+		return netip.Prefix{}, "must be an IPv4 CIDR"
+	case prefix.Masked().String() != text:
+		return netip.Prefix{}, "must be in canonical form: " + prefix.Masked().String()
+	}
+	return prefix, ""
+}

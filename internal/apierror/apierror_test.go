@@ -1,0 +1,93 @@
+package apierror
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestEveryKindHasItsCodes(t *testing.T) {
+	for kind := Internal; kind <= Unavailable; kind++ {
+		if kind.ARMCode() == "" || kind.HTTPStatus() < 400 || kind.GRPCCode() == codes.OK {
+			t.Errorf("kind %d has no row in the table", kind)
+		}
+	}
+	if len(table) != int(Unavailable)+1 {
+		t.Errorf("the table has %d rows for %d kinds", len(table), Unavailable+1)
+	}
+}
+
+func TestErrorsSurviveGRPC(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		sent   error
+		want   *Error
+	}{
+		"Violations": {
+			reason: "every wrong field reaches the caller",
+			sent:   InvalidFields([]Violation{{"spec.name", "Required value"}, {"spec.size", "Invalid value: 7"}}),
+			want: &Error{Kind: Invalid, Message: "Required value", Target: "spec.name",
+				Violations: []Violation{{"spec.name", "Required value"}, {"spec.size", "Invalid value: 7"}}},
+		},
+		"Reason": {
+			reason: "programs branch on reasons, not on texts",
+			sent:   New(FailedPrecondition, "The uid was deleted.").WithReason("UID_DELETED"),
+			want:   &Error{Kind: FailedPrecondition, Message: "The uid was deleted.", Reason: "UID_DELETED"},
+		},
+		"RetryAfter": {
+			reason: "a server that knows when to come back says so",
+			sent:   New(Unavailable, "PostgreSQL is not reachable.").WithRetryAfter(2 * time.Second),
+			want:   &Error{Kind: Unavailable, Message: "PostgreSQL is not reachable.", RetryAfter: 2 * time.Second},
+		},
+		"Internal": {
+			reason: "the text of an internal error stays inside",
+			sent:   fmt.Errorf("dialing: %w", errors.New("password=hunter2")),
+			want:   &Error{Kind: Internal, Message: "Internal server error."},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := As(FromGRPC(ToGRPC(c.sent, "test.hcpmesh")))
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Error{}, "Cause")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+func TestForeignGRPCErrors(t *testing.T) {
+	cases := map[codes.Code]Kind{
+		codes.DeadlineExceeded: Unavailable,
+		codes.AlreadyExists:    Conflict,
+		codes.Unknown:          Internal,
+		codes.DataLoss:         Internal,
+	}
+	for code, want := range cases {
+		if got := KindOf(FromGRPC(status.Error(code, "x"))); got != want {
+			t.Errorf("%s became kind %d, want %d", code, got, want)
+		}
+	}
+	if ToGRPC(nil, "") != nil || FromGRPC(nil) != nil || As(nil) != nil || InvalidFields(nil) != nil {
+		t.Error("nil did not stay nil")
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	cases := map[string]error{
+		"properties.dns: Required value (and 1 more)": InvalidFields([]Violation{{"properties.dns", "Required value"}, {"name", "x"}}),
+		"Gone.: why":  New(NotFound, "Gone.").WithCause(errors.New("why")),
+		"f: Bad 3.":   New(Invalid, "Bad %d.", 3).WithTarget("f"),
+		"Just words.": New(Conflict, "Just words."),
+	}
+	for want, err := range cases {
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err.Error(), want)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// childVariable makes the test binary play one of the programs below.
+const childVariable = "HCPMESH_PROCESS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childVariable) {
+	case "serve":
+		Run("child", Options{OpsListen: "127.0.0.1:0", LogLevel: "info"}, func(ctx context.Context, _ *Process) error {
+			os.Stdout.WriteString("running\n")
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	case "fail":
+		Run("child", Options{LogLevel: "info"}, func(context.Context, *Process) error { return errors.New("no luck") })
+	case "parse":
+		flags := flag.NewFlagSet("child", flag.ExitOnError)
+		listen := flags.String("listen", "", "`address`")
+		_ = listen
+		Parse(flags, os.Args[1:], func() error { return Required(flags, "listen") })
+		os.Exit(0)
+	case "parent":
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), childVariable+"=orphan")
+		child.Stdout = os.Stdout
+		if err := child.Start(); err != nil {
+			os.Exit(1)
+		}
+		_ = child.Wait()
+		os.Exit(0)
+	case "orphan":
+		Run("child", Options{LogLevel: "info", DieWithParent: true}, func(ctx context.Context, _ *Process) error {
+			os.Stdout.WriteString("running\n")
+			<-ctx.Done()
+			return nil
+		})
+	}
+	os.Exit(m.Run())
+}
+
+func child(t *testing.T, role string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(os.Args[0], arguments...)
+	command.Env = append(os.Environ(), childVariable+"="+role)
+	return command
+}
+
+// awaitRunning reads the line that says that the child's work has begun.
+func awaitRunning(t *testing.T, stdout io.Reader) {
+	t.Helper()
+	line := make([]byte, len("running\n"))
+	if _, err := io.ReadFull(stdout, line); err != nil || string(line) != "running\n" {
+		t.Fatalf("the child did not start: %q, %v", line, err)
+	}
+}
+
+func TestSIGTERMEndsAProcessWithoutError(t *testing.T) {
+	command := child(t, "serve")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, stdout)
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("asked to stop, it exited with %v", err)
+	}
+}
+
+func TestAFailureIsLoggedAndExitsWithOne(t *testing.T) {
+	command := child(t, "fail")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("exited with %v", err)
+	}
+	var line map[string]any
+	if err := json.Unmarshal(stderr.Bytes(), &line); err != nil || line["error"] != "no luck" || line["process"] != "child" {
+		t.Errorf("the log does not say why: %q", stderr.String())
+	}
+}
+
+func TestBadFlagsAreNamed(t *testing.T) {
+	cases := map[string]struct {
+		arguments []string
+		names     string
+	}{
+		"Unknown":  {[]string{"--listen", "x", "--lisen", "y"}, "lisen"},
+		"Missing":  {nil, "--listen is required"},
+		"LeftOver": {[]string{"--listen", "x", "serve"}, `"serve"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			command := child(t, "parse", c.arguments...)
+			output, err := command.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(output), c.names) {
+				t.Errorf("%v: %s", err, output)
+			}
+		})
+	}
+}
+
+func TestAChildDiesWithItsKilledParent(t *testing.T) {
+	command := child(t, "parent")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, stdout)
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The grandchild holds the other end of the pipe: end of file means that it is gone.
+	if _, err := io.ReadAll(stdout); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait()
+}
+
+func TestReadiness(t *testing.T) {
+	p := New("test", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(p.OpsHandler())
+	defer server.Close()
+	readyz := func() (int, Readiness) {
+		response, err := http.Get(server.URL + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var body Readiness
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, body
+	}
+
+	p.Ready("postgres", func(context.Context) error { return errors.New("connection refused") })
+	p.Ready("maestro", func(context.Context) error { return nil })
+	status, body := readyz()
+	want := Readiness{NotReady: map[string]string{"postgres": "connection refused"}, Dependencies: []string{"maestro", "postgres"}}
+	if diff := cmp.Diff(want, body); status != http.StatusServiceUnavailable || diff != "" {
+		t.Errorf("status %d, body (-want +got):\n%s", status, diff)
+	}
+
+	p.Ready("postgres", func(context.Context) error { return nil })
+	status, body = readyz()
+	if status != http.StatusOK || !body.Ready {
+		t.Errorf("status %d, body %+v", status, body)
+	}
+}
+
+func TestAHangingDependencyIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New("test", slog.New(slog.DiscardHandler))
+		p.Ready("cosmos", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if got := p.CheckReadiness(t.Context()); got.Ready || got.NotReady["cosmos"] == "" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestATakenOpsAddressNamesTheFlag(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = runUntilSignal("test", Options{OpsListen: listener.Addr().String(), LogLevel: "info"}, func(context.Context, *Process) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "--ops-listen") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,300 @@
+package test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePrefix = "github.com/hcpmesh/hcpmesh/"
+
+// goFile is a Go source file of the repository.
+type goFile struct {
+	// path is relative to the repository's root, with slashes.
+	path    string
+	syntax  *ast.File
+	files   *token.FileSet
+	imports []string
+}
+
+func (f goFile) dir() string     { return path.Dir(f.path) }
+func (f goFile) test() bool      { return strings.HasSuffix(f.path, "_test.go") }
+func (f goFile) generated() bool { return ast.IsGenerated(f.syntax) }
+func (f goFile) under(d string) bool {
+	return f.path == d || strings.HasPrefix(f.path, d+"/")
+}
+
+// line says where a node stands, for error messages.
+func (f goFile) line(node ast.Node) string {
+	return f.path + ":" + strconv.Itoa(f.files.Position(node.Pos()).Line)
+}
+
+// root is the repository's root: the folder with go.work.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.work above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// walk calls visit with every file of the repository that is not ignored, by its path relative to the root.
+func walk(t *testing.T, visit func(path string)) {
+	t.Helper()
+	top := root(t)
+	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		if entry.IsDir() && name != top && (base == ".git" || base == ".build" || base == ".region" || base == "node_modules") {
+			return filepath.SkipDir
+		}
+		if entry.Type().IsRegular() {
+			relative, err := filepath.Rel(top, name)
+			if err != nil {
+				return err
+			}
+			visit(filepath.ToSlash(relative))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	walk(t, func(name string) {
+		if path.Ext(name) != ".go" || strings.Contains(name, "/testdata/") {
+			return
+		}
+		set := token.NewFileSet()
+		syntax, err := parser.ParseFile(set, filepath.Join(root(t), filepath.FromSlash(name)), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := goFile{path: name, syntax: syntax, files: set}
+		for _, spec := range syntax.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.imports = append(file.imports, imported)
+		}
+		files = append(files, file)
+	})
+	if len(files) < 50 {
+		t.Fatalf("found only %d Go files: the walk is broken", len(files))
+	}
+	return files
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	documented, packages := map[string]bool{}, map[string]bool{}
+	for _, file := range goFiles(t) {
+		if file.test() {
+			continue
+		}
+		packages[file.dir()] = true
+		if file.generated() || (file.syntax.Doc != nil && strings.TrimSpace(file.syntax.Doc.Text()) != "") {
+			documented[file.dir()] = true
+		}
+	}
+	for dir := range packages {
+		if !documented[dir] {
+			t.Errorf("%s: the package has no doc comment", dir)
+		}
+	}
+}
+
+func TestPackagesAreNamedForWhatTheyHold(t *testing.T) {
+	forbidden := map[string]bool{"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "types": true, "misc": true, "models": true, "base": true}
+	for _, file := range goFiles(t) {
+		if forbidden[file.syntax.Name.Name] || forbidden[path.Base(file.dir())] {
+			t.Errorf("%s: a package called %s holds no one idea", file.path, file.syntax.Name.Name)
+		}
+	}
+}
+
+func TestNothingRunsAtImport(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if file.generated() {
+			continue
+		}
+		for _, declaration := range file.syntax.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil && function.Name.Name == "init" {
+				t.Errorf("%s: func init: what a type needs is passed to its constructor", file.line(function))
+			}
+		}
+	}
+}
+
+func TestNothingSleepsInTests(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if !file.test() {
+			continue
+		}
+		usesSynctest := false
+		for _, imported := range file.imports {
+			usesSynctest = usesSynctest || imported == "testing/synctest"
+		}
+		if usesSynctest { // there a sleep moves virtual time and is exact
+			continue
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			call, ok := node.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if name, ok := call.X.(*ast.Ident); ok && name.Name == "time" && call.Sel.Name == "Sleep" {
+				t.Errorf("%s: time.Sleep in a test: wait for a condition, with a deadline", file.line(call))
+			}
+			return true
+		})
+	}
+}
+
+// services are the folders whose packages no other service may import.
+var services = []string{"frontend", "backend", "cluster-service", "maestro", "hypershift", "admin", "monitor", "gateway", "maintenance"}
+
+func TestImportsFollowTheHouse(t *testing.T) {
+	for _, file := range goFiles(t) {
+		for _, imported := range file.imports {
+			if complaint := importComplaint(file, imported); complaint != "" {
+				t.Errorf("%s imports %s: %s", file.path, imported, complaint)
+			}
+		}
+	}
+}
+
+// importComplaint says which rule of the house an import breaks; empty when none.
+func importComplaint(file goFile, imported string) string {
+	switch {
+	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("tooling/cosmos-emulator"):
+		return "only internal/database speaks to Cosmos DB"
+	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
+		return "only cluster-service and maestro speak to PostgreSQL"
+	case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime") && !file.under("hypershift") && !file.under("maestro/agent") && !file.under("test") && !file.test():
+		return "only hypershift and maestro/agent hold a management cluster's client"
+	}
+	ours, isOurs := strings.CutPrefix(imported, modulePrefix)
+	if !isOurs {
+		return ""
+	}
+	if file.under("api") && !strings.HasPrefix(ours, "api/") {
+		return "api imports nothing of ours"
+	}
+	if strings.HasPrefix(ours, "api/") || strings.HasPrefix(ours, "internal/") {
+		return ""
+	}
+	if file.test() && strings.HasPrefix(ours, "tooling/") && strings.Contains(ours, "-emulator/") {
+		return "" // a test may run what the local region puts in Azure's place
+	}
+	if file.under("internal") {
+		return "internal imports only api"
+	}
+	for _, service := range services {
+		if strings.HasPrefix(ours, service+"/") && !file.under(service) && !(file.under("test") && file.test()) {
+			return "no service imports another's packages"
+		}
+		if file.under(service) && !strings.HasPrefix(ours, service+"/") {
+			return "a service imports only api, internal and itself"
+		}
+	}
+	if strings.Contains(ours, "/cmd/") {
+		return "commands are not imported"
+	}
+	return ""
+}
+
+var moduleRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+/\S+|go\.\S+) (v\S+)$`)
+
+// TestModulesAgreeOnPins checks direct requirements: with one go.work, two pins of one module would silently resolve to
+// the higher.
+func TestModulesAgreeOnPins(t *testing.T) {
+	pins := map[string]map[string][]string{}
+	walk(t, func(name string) {
+		if path.Base(name) != "go.mod" || strings.HasPrefix(name, "tooling/third-party/") || strings.HasPrefix(name, "tooling/tools/") {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range moduleRequirement.FindAllStringSubmatch(string(text), -1) {
+			module, version := match[1], match[2]
+			if strings.HasPrefix(module, modulePrefix) {
+				continue
+			}
+			if pins[module] == nil {
+				pins[module] = map[string][]string{}
+			}
+			pins[module][version] = append(pins[module][version], name)
+		}
+	})
+	for module, versions := range pins {
+		if len(versions) > 1 {
+			t.Errorf("%s is pinned to different versions: %v", module, versions)
+		}
+	}
+}
+
+var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+
+func TestLinksInDocumentsResolve(t *testing.T) {
+	walk(t, func(name string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range markdownLink.FindAllStringSubmatch(string(text), -1) {
+			target := match[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(path.Join(path.Dir(name), target)))); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, target)
+			}
+		}
+	})
+}
+
+func TestEveryModuleHasAReadme(t *testing.T) {
+	var missing []string
+	walk(t, func(name string) {
+		if path.Base(name) != "go.mod" || strings.HasPrefix(name, "tooling/third-party/") || strings.HasPrefix(name, "tooling/tools/") {
+			return
+		}
+		if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(path.Dir(name)), "README.md")); err != nil {
+			missing = append(missing, path.Dir(name))
+		}
+	})
+	sort.Strings(missing)
+	if len(missing) > 0 {
+		t.Errorf("without a README: %v", missing)
+	}
+}
