@@ -32,7 +32,9 @@ type Endpoints struct {
 	ClusterService string `json:"clusterService"`
 	Frontend       string `json:"frontend"`
 	MQTT           string `json:"mqtt"`
-	Etcd           string `json:"etcd"`
+	// MQTTFaults and Cosmos take injected faults if the region was configured so.
+	MQTTFaults string `json:"mqttFaults"`
+	Etcd       string `json:"etcd"`
 	// DatabaseURLFiles hold the URLs of the databases, by their names.
 	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
 	// Identities are the folders of the SPIFFE identities, by workload.
@@ -52,11 +54,12 @@ func (r *Region) Endpoints() Endpoints {
 		Kubeconfigs:     map[string]string{},
 		Cosmos:          "https://" + r.address(cosmosPort),
 		CosmosKeyFile:   r.cosmosKeyFile(),
-		MaestroREST:     "http://" + r.address(maestroRESTPort),
+		MaestroREST:     "https://" + r.address(maestroRESTPort),
 		MaestroGRPC:     r.address(maestroGRPCPort),
 		ClusterService:  r.address(clusterServicePort),
 		Frontend:        r.address(frontendPort),
 		MQTT:            r.address(mqttPort),
+		MQTTFaults:      "http://" + r.address(mqttFaults),
 		Etcd:            "http://" + r.address(etcdPort),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),

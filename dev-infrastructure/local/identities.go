@@ -65,7 +65,10 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
-	if err := r.makeCosmosKey(); err != nil {
+	if err := makeKey(r.cosmosKeyFile(), 64); err != nil { // as long as Azure's
+		return err
+	}
+	if err := makeKey(r.skipTokenKeyFile(), 32); err != nil {
 		return err
 	}
 	return r.makeCredentials()
@@ -74,13 +77,17 @@ func (r *Region) issueIdentities() error {
 // cosmosKeyFile holds the Cosmos DB account's key in base64.
 func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
 
-func (r *Region) makeCosmosKey() error {
-	if _, err := os.Stat(r.cosmosKeyFile()); err == nil {
+// skipTokenKeyFile holds the key that the frontend seals skip tokens with, so that they outlive it.
+func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
+
+// makeKey writes size random bytes in base64, unless the file is there.
+func makeKey(path string, size int) error {
+	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	key := make([]byte, 64) // as long as Azure's
-	_, _ = rand.Read(key)   // never fails
-	return replaceFile(r.cosmosKeyFile(), []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // never fails
+	return replaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }
 
 // Credentials are how a client of ARM gets its tokens: OAuth 2.0's client credentials at the front door.

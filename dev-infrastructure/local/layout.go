@@ -30,6 +30,7 @@ const (
 	backendOps           service = 14
 	cosmosOps            service = 15
 	mqttOps              service = 16
+	mqttFaults           service = 17
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -85,6 +85,88 @@ func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 	return spec
 }
 
+func (r *Region) eventGridEmulator() supervisor.Spec {
+	spec := r.ours("eventgrid-emulator", "eventgrid-emulator", mqttOps,
+		"--listen="+r.address(mqttPort),
+		"--identity-dir="+r.identityDir("eventgrid-emulator"),
+	)
+	spec.Ports["mqtt"] = r.port(mqttPort)
+	if r.config.Faults {
+		spec.Args = append(spec.Args, "--enable-faults", "--faults-listen="+r.address(mqttFaults))
+		spec.Ports["faults"] = r.port(mqttFaults)
+	}
+	return spec
+}
+
+func (r *Region) maestroServer() supervisor.Spec {
+	identity := r.identityDir("maestro-server")
+	spec := r.ours("maestro-server", "maestro-server", maestroServerOps,
+		"--listen-grpc="+r.address(maestroGRPCPort),
+		"--listen-rest="+r.address(maestroRESTPort),
+		"--identity-dir="+identity,
+		"--database-url-file="+r.databaseURLFile(MaestroDatabase),
+		"--mqtt-address="+r.address(mqttPort),
+		"--mqtt-identity-dir="+identity,
+	)
+	spec.Needs = []string{"postgres", "eventgrid-emulator"}
+	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
+	spec.Settle = r.registerConsumers
+	return spec
+}
+
+func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
+	spec := r.ours(m.name+"-maestro-agent", "maestro-agent", management(m.index, maestroAgentOps),
+		"--kubeconfig="+m.kubeconfig("maestro-agent"),
+		"--consumer-name="+m.name,
+		"--mqtt-address="+r.address(mqttPort),
+		"--mqtt-identity-dir="+r.identityDir(m.name+"-maestro-agent"),
+		"--install-crds="+r.thirdParty("crds", "work"),
+	)
+	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
+	return spec
+}
+
+func (r *Region) clusterService() supervisor.Spec {
+	spec := r.ours("cluster-service", "cluster-service", clusterServiceOps,
+		"--listen="+r.address(clusterServicePort),
+		"--identity-dir="+r.identityDir("cluster-service"),
+		"--database-url-file="+r.databaseURLFile(ClusterServiceDatabase),
+		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
+		"--maestro-grpc-address="+r.address(maestroGRPCPort),
+		"--shards-file="+r.shardsFile(),
+		"--region="+r.config.Location,
+		// Hosted API servers are on loopback, where no DNS name leads.
+		"--api-url-source=endpoint",
+	)
+	spec.Prepare = r.writeShards
+	spec.Needs = []string{"postgres", "maestro-server"}
+	spec.Ports["grpc"] = r.port(clusterServicePort)
+	return spec
+}
+
+func (r *Region) backend() supervisor.Spec {
+	spec := r.ours("backend", "backend", backendOps, append(r.cosmosFlags(),
+		"--identity-dir="+r.identityDir("backend"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--replica=local",
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	return spec
+}
+
+func (r *Region) frontend() supervisor.Spec {
+	spec := r.ours("frontend", "frontend", frontendOps, append(r.cosmosFlags(),
+		"--listen="+r.address(frontendPort),
+		"--identity-dir="+r.identityDir("frontend"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--location="+r.config.Location,
+		"--skip-token-key-file="+r.skipTokenKeyFile(),
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	spec.Ports["https"] = r.port(frontendPort)
+	return spec
+}
+
 func (r *Region) armFrontDoor() supervisor.Spec {
 	spec := r.ours("arm-frontdoor", "arm-frontdoor", frontDoorOps,
 		"--listen="+r.address(frontDoorPort),
@@ -134,6 +216,9 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("cosmos-emulator", "the Cosmos DB emulator's metrics", cosmosOps)
 	add("eventgrid-emulator", "the Event Grid emulator", mqttPort)
 	add("eventgrid-emulator", "the Event Grid emulator's metrics", mqttOps)
+	if r.config.Faults {
+		add("eventgrid-emulator", "the Event Grid emulator's faults", mqttFaults)
+	}
 	add("postgres", "PostgreSQL", postgresPort)
 	add("etcd", "etcd's clients", etcdPort)
 	add("etcd", "etcd's peers", etcdPeerPort)
