@@ -164,6 +164,14 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 		u.log.Error("work cannot be decoded; it stays unconfirmed", "error", err)
 		return
 	}
+	if !work.DeletionTimestamp.IsZero() {
+		// The codec leaves the manifests of a deletion out. An agent that was restarted knows them from nowhere else.
+		var bundle workpayload.ManifestBundle
+		if err := evt.DataAs(&bundle); err == nil {
+			work.Spec.Workload.Manifests = bundle.Manifests
+			work.Spec.DeleteOption = bundle.DeleteOption
+		}
+	}
 	if work.Namespace != u.consumer {
 		u.log.Error("work for another consumer dropped", "consumer", work.Namespace)
 		return

@@ -130,8 +130,8 @@ func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevent
 	}
 	evt.SetExtension(types.ExtensionWorkMeta, metadata)
 	body := r.Spec
-	if action == Delete {
-		// A deletion names what to delete; its manifests would only make it large.
+	if len(body) == 0 {
+		// Of what was deleted long ago only the id is known.
 		body = json.RawMessage(`{"manifests":[]}`)
 	}
 	if err := evt.SetData(cloudevents.ApplicationJSON, []byte(body)); err != nil {
