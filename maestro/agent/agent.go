@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -53,8 +54,9 @@ type Options struct {
 	Workers int
 	// MaxFeedbackBytes bounds one feedback value; 0 means 400 KiB, which fits a message.
 	MaxFeedbackBytes int32
-	// StatusPoll is how often objects that are not watched are looked at; 0 means 5 minutes.
+	// StatusPoll is how often objects that are not watched are looked at; 0 means 10 minutes.
 	StatusPoll time.Duration
+	Registry   prometheus.Registerer
 	Log        *slog.Logger
 }
 
@@ -76,6 +78,9 @@ func (o *Options) complete() error {
 	if o.MaxFeedbackBytes <= 0 {
 		o.MaxFeedbackBytes = 400 << 10
 	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
 	if o.StatusPoll <= 0 {
 		o.StatusPoll = statusPoll
 	}
@@ -85,8 +90,12 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// rawFeedback turns on the feedback of whole objects (`@`). The gate is a global of the work agent's library.
-var rawFeedback = sync.OnceValue(func() error {
+// resyncInterval is how often a work is applied again although nothing has changed, plus up to half as much.
+const resyncInterval = 10 * time.Minute
+
+// globals sets what the work agent's library keeps globally: it turns on the feedback of whole objects (`@`).
+var globals = sync.OnceValue(func() error {
+	manifestcontroller.ResyncInterval = resyncInterval
 	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
 		return err
 	}
@@ -105,8 +114,8 @@ func New(o Options) (*Agent, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := rawFeedback(); err != nil {
-		return nil, fmt.Errorf("turn on raw feedback: %w", err)
+	if err := globals(); err != nil {
+		return nil, fmt.Errorf("prepare the work agent's library: %w", err)
 	}
 	u := newUplink(o.Consumer, o.SourceID, o.Consumer+"-agent", o.Log)
 	u.link = mqttlink.New(mqttlink.Options{
@@ -117,6 +126,12 @@ func New(o Options) (*Agent, error) {
 		Up:        u.up,
 		Log:       o.Log,
 	})
+	gauge := func(name, help string, value func() float64) {
+		o.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "maestro_agent", Name: name, Help: help}, value))
+	}
+	gauge("works", "Works the agent has.", func() float64 { return float64(len(u.works.held())) })
+	gauge("reports_waiting", "Reports not sent yet.", func() float64 { return float64(u.reports.Len()) })
+	gauge("connects", "Connections to the broker since the start.", func() float64 { return float64(u.link.Connects()) })
 	return &Agent{o: o, uplink: u}, nil
 }
 
@@ -228,9 +243,10 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		return err != nil, nil
 	}
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: dynamicClient, mapper: mapper}
+	apply := manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
+		appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator)
 	runners := []runner{
-		{controller: manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
-			appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator), around: inTurn(ifAlive)},
+		{controller: apply, around: applying(inTurn(ifAlive), lister, apply.SyncContext().Queue)},
 		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
 			around: inTurn(ifThere)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
@@ -240,7 +256,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })
 	start(func(ctx context.Context) { works.Informer().Run(ctx.Done()) })
 	for _, r := range runners {
-		r.workers, r.log = a.o.Workers, a.o.Log
+		r.workers, r.log, r.backoff = a.o.Workers, a.o.Log, newBackoff()
 		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
 		start(r.run)
 	}

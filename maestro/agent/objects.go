@@ -227,4 +227,4 @@ func key(namespace, name string) string {
 }
 
 // statusPoll is how often objects that are not watched are looked at.
-const statusPoll = 5 * time.Minute
+const statusPoll = 10 * time.Minute

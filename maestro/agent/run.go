@@ -4,10 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	worklisters "open-cluster-management.io/api/client/work/listers/work/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
@@ -21,7 +24,14 @@ type runner struct {
 	synced     []cache.InformerSynced
 	// around decides about a sync; nil just syncs.
 	around func(ctx context.Context, key string, sync func() error) error
-	log    *slog.Logger
+	// backoff is the pause before a sync that failed is tried again.
+	backoff workqueue.TypedRateLimiter[string]
+	log     *slog.Logger
+}
+
+// newBackoff pauses up to a minute: whatever was the matter, an hour of it must not cost a quarter of one more.
+func newBackoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Minute)
 }
 
 // run works until the context ends, and returns once every worker has.
@@ -61,13 +71,13 @@ func (r runner) process(ctx context.Context, key string) {
 	}
 	switch {
 	case err == nil:
-		queue.Forget(key)
+		r.backoff.Forget(key)
 	case ctx.Err() != nil:
 	default:
 		if !apierrors.IsConflict(err) {
 			r.log.Warn("sync failed; trying again", "controller", r.controller.Name(), "key", key, "error", err)
 		}
-		queue.AddRateLimited(key)
+		queue.AddAfter(key, r.backoff.When(key))
 	}
 }
 
@@ -131,4 +141,22 @@ func (l freshLister) List(selector labels.Selector) ([]*workv1.ManifestWork, err
 		}
 	}
 	return found, nil
+}
+
+// applying tries a work whose manifests were not all applied again, with growing pauses. The work agent leaves some
+// failures, as server-side apply conflicts, to its next resync.
+func applying(around func(context.Context, string, func() error) error, lister freshLister, queue func() workqueue.TypedRateLimitingInterface[string]) func(context.Context, string, func() error) error {
+	pauses := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 2*time.Minute)
+	return func(ctx context.Context, name string, sync func() error) error {
+		if err := around(ctx, name, sync); err != nil {
+			return err
+		}
+		work, err := lister.Get(name)
+		if err == nil && work.DeletionTimestamp.IsZero() && meta.IsStatusConditionFalse(work.Status.Conditions, workv1.WorkApplied) {
+			queue().AddAfter(name, pauses.When(name))
+			return nil
+		}
+		pauses.Forget(name)
+		return nil
+	}
 }

@@ -91,6 +91,31 @@ func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
 	agent.until("spec.update_request", poison.ID, 1)
 }
 
+// A message that the broker cuts the connection at, for a reason of its own, is put off after a few tries.
+func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	r.broker.Poison("arsenic")
+	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
+	cs.must("create", poison)
+	cs.must("create", healthy)
+	st := cs.until(poison.ID, "reported as not delivered", func(st statusEvent) bool {
+		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
+	})
+	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "NotDeliverable" {
+		t.Errorf("reason %s", c.Reason)
+	}
+	agent.until("spec.create_request", healthy.ID, 1)
+	// Once the broker takes it, it is delivered.
+	r.broker.Poison("")
+	agent.until("spec.create_request", poison.ID, 1)
+}
+
 // insert stores a resource and its delivery without the checks and the waking of a publish.
 func (r *region) insert(s *maestroServer, b bundle) {
 	r.t.Helper()

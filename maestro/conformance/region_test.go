@@ -14,15 +14,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
@@ -42,6 +45,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	// The work agent's library logs through klog, which knows only one place for the whole process.
 	if os.Getenv("MAESTRO_TEST_LOG") == "" {
 		klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -109,6 +113,7 @@ type region struct {
 	brokerAt  string
 	log       *slog.Logger
 	tune      func(*server.Config)
+	servers   []*server.Server
 }
 
 // newRegion makes a database and a broker. Servers and agents are started by the test.
@@ -239,6 +244,7 @@ func (r *region) startServerUnready() *maestroServer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.servers = append(r.servers, s)
 	return &maestroServer{process: r.run("server", s.Run), server: s, grpc: config.GRPC.Addr().String(), rest: config.REST.Addr().String()}
 }
 
@@ -297,6 +303,14 @@ func (r *region) consumer(s *maestroServer) string {
 	if status := r.call(s, "POST", "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
 		r.t.Fatalf("register consumer %s: %d", name, status)
 	}
+	eventually(r.t, 20*time.Second, "consumer "+name+" is served", func() error {
+		for _, server := range r.servers {
+			if slices.Contains(server.Dispatcher().Serving(), name) {
+				return nil
+			}
+		}
+		return errNotYet
+	})
 	return name
 }
 

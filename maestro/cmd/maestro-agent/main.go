@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -38,7 +39,7 @@ func main() {
 	flags.StringVar(&o.crds, "install-crds", "", "`folder` of CRDs to install at start; empty installs none")
 	flags.IntVar(&o.workers, "workers", 16, "workers per controller")
 	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", 400<<10, "the largest feedback value, in bytes")
-	flags.DurationVar(&o.statusPoll, "status-poll", 5*time.Minute, "how often objects without feedback rules, which are not watched, are looked at")
+	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "how often objects without feedback rules, which are not watched, are looked at")
 	process.Parse(flags, os.Args[1:], func() error {
 		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir")
 	})
@@ -46,8 +47,8 @@ func main() {
 }
 
 func (o *options) run(ctx context.Context, p *process.Process) error {
-	// The work agent's library logs through klog.
-	klog.SetSlogLogger(p.Log)
+	// The work agent's library logs through klog, each apply as information.
+	klog.SetSlogLogger(slog.New(demoted{p.Log.Handler()}))
 	cluster, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
@@ -58,7 +59,8 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	a, err := agent.New(agent.Options{
 		Consumer: o.consumer, SourceID: o.sourceID, MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, Cluster: cluster,
-		CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll, Log: p.Log,
+		CRDDir: o.crds, Workers: o.workers, MaxFeedbackBytes: int32(o.maxFeedback), StatusPoll: o.statusPoll,
+		Registry: p.Metrics, Log: p.Log,
 	})
 	if err != nil {
 		return err
@@ -66,4 +68,29 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	p.Ready("mqtt", a.Ready)
 	p.Ready("cluster", a.Working)
 	return a.Run(ctx)
+}
+
+// demoted takes what a library calls information for what it is here: detail.
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {
+	return d.Handler.Enabled(ctx, demote(level))
+}
+
+func (d demoted) Handle(ctx context.Context, record slog.Record) error {
+	record.Level = demote(record.Level)
+	return d.Handler.Handle(ctx, record)
+}
+
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }
+
+func demote(level slog.Level) slog.Level {
+	if level < slog.LevelWarn {
+		return min(level, slog.LevelDebug)
+	}
+	return level
 }

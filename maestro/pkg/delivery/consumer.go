@@ -27,8 +27,8 @@ const (
 	statusBatch = 128
 	// hashesPerResync keeps a status resync well under the size limit.
 	hashesPerResync = 1500
-	// poisonAttempts is how often one delivery may end the connection before it is held to be the reason.
-	poisonAttempts = 3
+	// poisonAttempts is how often one delivery may end a connection that had worked before it is held to be the reason.
+	poisonAttempts = 6
 )
 
 // consumer is one consumer's two loops.
@@ -43,8 +43,10 @@ type consumer struct {
 	inbox  chan *cloudevents.Event
 	// wantStatuses asks for a status resync before anything else is sent.
 	wantStatuses atomic.Bool
-	// breaks counts the times a delivery was being sent when the connection broke, by its position.
-	breaks map[int64]int
+	// breaks counts the times a resource was being sent when a connection broke that had worked for the consumer before;
+	// healthy is the number of the connection that worked last. Only the sending loop touches them.
+	breaks  map[string]int
+	healthy int64
 	// parts is a list of what the agent holds that comes in several events; only the inbox loop touches it.
 	parts struct {
 		id   string
@@ -58,7 +60,7 @@ func newConsumer(name string, d *Dispatcher) *consumer {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &consumer{
 		name: name, d: d, log: d.o.Log.With("consumer", name), cancel: cancel,
-		work: make(chan struct{}, 1), inbox: make(chan *cloudevents.Event, inboxLimit), breaks: map[int64]int{},
+		work: make(chan struct{}, 1), inbox: make(chan *cloudevents.Event, inboxLimit), breaks: map[string]int{},
 	}
 	c.wantStatuses.Store(true)
 	c.ended.Add(2)
@@ -219,30 +221,49 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 	if err != nil {
 		return c.park(ctx, delivery, "NotEncodable", err.Error())
 	}
+	connection := c.d.o.Link.Connects()
 	err = c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), evt)
 	switch {
 	case err == nil:
+		c.healthy = connection
 		c.d.metrics.sent.WithLabelValues(string(action)).Inc()
-		delete(c.breaks, delivery.Position)
+		delete(c.breaks, r.ID)
 		return nil
 	case errors.Is(err, mqttlink.ErrTooLarge):
 		return c.park(ctx, delivery, "TooLarge", err.Error())
 	case errors.Is(err, mqttlink.ErrDown) || ctx.Err() != nil:
 		return err
 	}
-	if len(c.breaks) > sendBatch {
-		clear(c.breaks)
-	}
-	c.breaks[delivery.Position]++
-	if c.breaks[delivery.Position] >= poisonAttempts {
-		delete(c.breaks, delivery.Position)
-		return c.park(ctx, delivery, "NotDeliverable", fmt.Sprintf("sending failed %d times in a row: %v", poisonAttempts, err))
-	}
-	return fmt.Errorf("send resource %s: %w", r.ID, err)
+	return c.suspect(ctx, delivery, connection, err)
 }
 
-// park puts a delivery aside so that those behind it go on, and tells the source.
+// suspect asks whether a delivery that failed is itself the reason. The broker being away, slow or restarting is not: only
+// when the connection worked, and broke at this delivery, again and again, is the delivery put off so that those behind
+// it go on.
+func (c *consumer) suspect(ctx context.Context, delivery *store.Delivery, connection int64, err error) error {
+	r := delivery.Resource
+	if broken := c.d.o.Link.Ready(ctx) != nil || c.d.o.Link.Connects() != connection; broken && c.healthy == connection {
+		if len(c.breaks) > sendBatch {
+			clear(c.breaks)
+		}
+		c.breaks[r.ID]++
+	}
+	if c.breaks[r.ID] < poisonAttempts {
+		return fmt.Errorf("send resource %s: %w", r.ID, err)
+	}
+	// Next time once is enough.
+	c.breaks[r.ID] = poisonAttempts - 1
+	return c.putAside(ctx, delivery, "NotDeliverable", fmt.Sprintf("the connection broke %d times at it: %v", poisonAttempts, err), c.d.o.MaxResend)
+}
+
+// park puts a delivery aside until its resource changes.
 func (c *consumer) park(ctx context.Context, delivery *store.Delivery, reason, message string) error {
+	return c.putAside(ctx, delivery, reason, message, 0)
+}
+
+// putAside makes room for the deliveries behind one that cannot be sent, and tells the source. It is tried again after
+// the pause; without one, only when the resource changes.
+func (c *consumer) putAside(ctx context.Context, delivery *store.Delivery, reason, message string, pause time.Duration) error {
 	r := delivery.Resource
 	status, err := event.ServerStatus(r, c.d.o.SourceID, metav1.Condition{
 		Type: "Delivered", Status: metav1.ConditionFalse, Reason: reason, Message: message,
@@ -250,7 +271,7 @@ func (c *consumer) park(ctx context.Context, delivery *store.Delivery, reason, m
 	if err != nil {
 		return err
 	}
-	if err := c.d.o.Store.Park(ctx, delivery, reason+": "+message, status); err != nil {
+	if err := c.d.o.Store.Park(ctx, delivery, reason+": "+message, pause, status); err != nil {
 		return err
 	}
 	c.d.metrics.parked.Inc()
@@ -280,9 +301,11 @@ func (c *consumer) publishStatusResync(ctx context.Context, hashes []payload.Res
 		if err != nil {
 			return err
 		}
+		connection := c.d.o.Link.Connects()
 		if err := c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), evt); err != nil {
 			return fmt.Errorf("ask for statuses: %w", err)
 		}
+		c.healthy = connection
 		hashes = hashes[n:]
 	}
 	return nil

@@ -24,6 +24,8 @@ import (
 type Publisher interface {
 	Publish(ctx context.Context, topic string, evt *cloudevents.Event) error
 	Ready(ctx context.Context) error
+	// Connects counts the connections so far.
+	Connects() int64
 }
 
 // Options of a dispatcher.

@@ -67,6 +67,8 @@ type Link struct {
 
 	mu     sync.RWMutex
 	client *paho.Client
+	// alive ends with the connection of the client.
+	alive context.Context
 
 	connects atomic.Int64
 	lastErr  atomic.Pointer[error]
@@ -196,15 +198,17 @@ func (l *Link) connection(parent context.Context) error {
 		}
 	}
 
+	alive, dead := context.WithCancel(ctx)
+	defer dead()
+	l.connects.Add(1)
 	l.mu.Lock()
-	l.client = client
+	l.client, l.alive = client, alive
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.client = nil
 		l.mu.Unlock()
 	}()
-	l.connects.Add(1)
 	l.o.Log.Info("MQTT link up", "broker", l.o.Address, "client", l.o.ClientID)
 	if l.o.Up != nil {
 		l.o.Up(ctx)
@@ -278,11 +282,15 @@ func (l *Link) Publish(ctx context.Context, topic string, evt *cloudevents.Event
 		return fmt.Errorf("%w: %d bytes with its properties, at most %d", ErrTooLarge, size, MaxMessageBytes)
 	}
 	l.mu.RLock()
-	client := l.client
+	client, alive := l.client, l.alive
 	l.mu.RUnlock()
 	if client == nil {
 		return ErrDown
 	}
+	// An acknowledgement that was not there when the connection broke never comes.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(alive, cancel)()
 	answer, err := client.Publish(ctx, msg)
 	if err == nil {
 		return nil

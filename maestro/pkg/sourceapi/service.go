@@ -74,42 +74,50 @@ func (s *Service) Register(server *grpc.Server) { pbv1.RegisterCloudEventService
 
 // Publish takes a request of a source in and answers once it is committed.
 func (s *Service) Publish(ctx context.Context, request *pbv1.PublishRequest) (*emptypb.Empty, error) {
+	err := s.publish(ctx, request)
+	if fault := (*resource.Error)(nil); err != nil && !errors.As(err, &fault) && ctx.Err() == nil {
+		s.o.Log.Error("publish failed", "event", request.GetEvent().GetId(), "type", request.GetEvent().GetType(), "error", err)
+	}
+	return &emptypb.Empty{}, Status(err)
+}
+
+func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) error {
 	if request.GetEvent() == nil {
-		return nil, Status(resource.Errorf(resource.Malformed, "the request carries no event"))
+		return resource.Errorf(resource.Malformed, "the request carries no event")
 	}
 	evt, err := binding.ToEvent(ctx, protocol.NewMessage(request.Event))
 	if err != nil {
-		return nil, Status(resource.Errorf(resource.Malformed, "the event cannot be read: %v", err))
+		return resource.Errorf(resource.Malformed, "the event cannot be read: %v", err)
 	}
 	if err := evt.Validate(); err != nil {
-		return nil, Status(resource.Errorf(resource.Malformed, "the event is not valid: %v", err))
+		return resource.Errorf(resource.Malformed, "the event is not valid: %v", err)
 	}
 	action, err := event.ActionOf(evt)
 	if err != nil {
-		return nil, Status(err)
+		return err
 	}
 	if action == event.StatusResync {
 		hashes, err := event.DecodeStatusResync(evt)
 		if err == nil {
 			err = s.resync(ctx, evt.Source(), hashes)
 		}
-		return &emptypb.Empty{}, Status(err)
+		return err
 	}
 	if action != event.Create && action != event.Update && action != event.Delete {
-		return nil, Status(resource.Errorf(resource.Malformed, "sources do not publish events of type %s", evt.Type()))
+		return resource.Errorf(resource.Malformed, "sources do not publish events of type %s", evt.Type())
 	}
 	r, err := event.DecodeSpec(evt, action)
 	if err != nil {
-		return nil, Status(err)
+		return err
 	}
 	version, err := s.apply(ctx, action, r)
 	if err != nil {
-		return nil, Status(err)
+		return err
 	}
 	if version > 0 {
 		_ = grpc.SetHeader(ctx, metadata.Pairs(VersionHeader, strconv.FormatInt(version, 10)))
 	}
-	return &emptypb.Empty{}, nil
+	return nil
 }
 
 func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Resource) (version int64, err error) {

@@ -76,8 +76,9 @@ func (s *Store) Sent(ctx context.Context, sent []*Delivery, delay func(attempts 
 	return wrap(err, "note %d deliveries as sent", len(sent))
 }
 
-// Park takes a delivery out of circulation until its resource changes, and writes the status that tells the source why.
-func (s *Store) Park(ctx context.Context, d *Delivery, why string, status *resource.Status) error {
+// Park takes a delivery out of circulation, for a pause or, without one, until its resource changes; and writes the
+// status that tells the source why.
+func (s *Store) Park(ctx context.Context, d *Delivery, why string, pause time.Duration, status *resource.Status) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `update resources set status_version = $2, status_agent = $3, status_epoch = null, status_sequence = 0,
 				status_hash = $4, status_body = $5, status_revision = nextval('status_revision'), status_xid = pg_current_xact_id()
@@ -85,7 +86,12 @@ func (s *Store) Park(ctx context.Context, d *Delivery, why string, status *resou
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, `update deliveries set parked = $3 where resource_id = $1 and position = $2`, d.Resource.ID, d.Position, why)
+		if pause > 0 {
+			_, err = tx.Exec(ctx, `update deliveries set due_at = now() + $3::interval, attempts = attempts + 1, position = nextval('delivery_order') where resource_id = $1 and position = $2`,
+				d.Resource.ID, d.Position, pause)
+		} else {
+			_, err = tx.Exec(ctx, `update deliveries set parked = $3 where resource_id = $1 and position = $2`, d.Resource.ID, d.Position, why)
+		}
 		return err
 	})
 	return wrap(err, "park the delivery of resource %s", d.Resource.ID)

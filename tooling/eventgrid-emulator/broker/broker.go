@@ -8,6 +8,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -140,6 +141,12 @@ func (b *Broker) Drop(name string) int {
 	return dropped
 }
 
+// Poison makes the broker cut the connection of whoever publishes a message whose payload contains the text, as a broker
+// does that cannot take a message. An empty text ends that.
+func (b *Broker) Poison(text string) {
+	b.hook.poison.Store(&text)
+}
+
 // Connected lists the names of the clients that have a connection.
 func (b *Broker) Connected() []string {
 	var names []string
@@ -176,6 +183,7 @@ type rules struct {
 	sessions    *mqtt.Clients
 	refused     atomic.Int64
 	overflowed  atomic.Int64
+	poison      atomic.Pointer[string]
 }
 
 func (*rules) ID() string { return "event-grid-rules" }
@@ -222,7 +230,11 @@ func (r *rules) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 }
 
 // OnPublish refuses retained messages, which the engine would pass on without retaining them.
-func (r *rules) OnPublish(_ *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+func (r *rules) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	if text := r.poison.Load(); text != nil && *text != "" && bytes.Contains(pk.Payload, []byte(*text)) {
+		cl.Stop(errors.New("cut by fault injection"))
+		return pk, packets.ErrRejectPacket
+	}
 	if pk.FixedHeader.Retain {
 		r.refused.Add(1)
 		return pk, packets.ErrRetainNotSupported

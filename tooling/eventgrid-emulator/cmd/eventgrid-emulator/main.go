@@ -92,7 +92,8 @@ func register(metrics *prometheus.Registry, b *broker.Broker) {
 	gauge("overflowed", "Sessions ended because their queue was full.", func(s broker.Stats) int64 { return s.Overflowed })
 }
 
-// serveFaults serves POST /faults/drop?client=NAME, which cuts a client's connections, or everybody's without a name.
+// serveFaults serves POST /faults/drop?client=NAME, which cuts a client's connections, or everybody's without a name; and
+// POST /faults/poison?text=TEXT, which cuts whoever publishes a message that contains the text, until it is empty.
 func serveFaults(address string, b *broker.Broker, p *process.Process) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -103,6 +104,10 @@ func serveFaults(address string, b *broker.Broker, p *process.Process) (stop fun
 		n := b.Drop(r.URL.Query().Get("client"))
 		p.Log.Warn("connections dropped by fault injection", "client", r.URL.Query().Get("client"), "count", n)
 		fmt.Fprintf(w, "%d\n", n)
+	})
+	mux.HandleFunc("POST /faults/poison", func(w http.ResponseWriter, r *http.Request) {
+		b.Poison(r.URL.Query().Get("text"))
+		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	done := make(chan struct{})
