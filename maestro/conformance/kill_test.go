@@ -86,6 +86,11 @@ func (p *program) kill() {
 	_ = p.command.Wait()
 }
 
+// migrated says whether the database can be used.
+func (s *maestroServer) migrated(r *region) bool {
+	return r.call(s, "GET", "/consumers?size=0", nil, nil) == 200
+}
+
 // TestServerIsKilled kills the server again and again while a source publishes and the agent reports. Whatever was
 // answered with success ends applied, at its newest version, once; and is deleted in the end.
 func TestServerIsKilled(t *testing.T) {
@@ -93,9 +98,14 @@ func TestServerIsKilled(t *testing.T) {
 	p := r.buildServer()
 	s := p.start()
 	defer func() { p.kill() }()
-	registration := r.startServer() // only registers the consumer, and leaves
-	consumer := r.consumer(registration)
-	registration.stop()
+	var consumer string
+	eventually(t, 30*time.Second, "the server program takes a registration", func() error {
+		if s.migrated(r) {
+			consumer = r.register(s)
+			return nil
+		}
+		return errNotYet
+	})
 	r.startAgent(consumer)
 
 	var mu sync.Mutex

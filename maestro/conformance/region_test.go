@@ -296,13 +296,10 @@ func (r *region) call(s *maestroServer, method, path string, body, into any) int
 	return response.StatusCode
 }
 
-// consumer registers a consumer under a name that no other test uses.
+// consumer registers a consumer and waits until a server serves it.
 func (r *region) consumer(s *maestroServer) string {
 	r.t.Helper()
-	name := unique("mgmt")
-	if status := r.call(s, "POST", "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
-		r.t.Fatalf("register consumer %s: %d", name, status)
-	}
+	name := r.register(s)
 	eventually(r.t, 20*time.Second, "consumer "+name+" is served", func() error {
 		for _, server := range r.servers {
 			if slices.Contains(server.Dispatcher().Serving(), name) {
@@ -311,6 +308,16 @@ func (r *region) consumer(s *maestroServer) string {
 		}
 		return errNotYet
 	})
+	return name
+}
+
+// register registers a consumer under a name that no other test uses.
+func (r *region) register(s *maestroServer) string {
+	r.t.Helper()
+	name := unique("mgmt")
+	if status := r.call(s, "POST", "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
+		r.t.Fatalf("register consumer %s: %d", name, status)
+	}
 	return name
 }
 
