@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -300,7 +301,7 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	}
 	if o.err != nil {
 		w.Attempts++
-		w.Error = o.err.Error()
+		w.Error = clip(o.err.Error())
 		w.RetryTime = now.Add(backoff(w.Attempts))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
 		return
@@ -315,6 +316,16 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	w.Version = o.version
 	// Zero is at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
+}
+
+// maxError bounds an error that is stored and shown.
+const maxError = 1024
+
+func clip(s string) string {
+	if len(s) > maxError {
+		s = s[:maxError]
+	}
+	return strings.ToValidUTF8(s, "")
 }
 
 func backoff(attempt int32) time.Duration {
