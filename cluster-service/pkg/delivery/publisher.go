@@ -35,8 +35,10 @@ const (
 	scanLimit    = 200
 	firstRetry   = 200 * time.Millisecond
 	lastRetry    = 30 * time.Second
-	// confirmInterval is how long an acknowledged deletion may take before it is asked for again.
-	confirmInterval = time.Minute
+	// An acknowledged deletion that is not confirmed is asked for again: soon at first, for then it is rather the
+	// confirmation that was lost, and every lastConfirm in the end.
+	firstConfirm = 5 * time.Second
+	lastConfirm  = time.Minute
 )
 
 // PublisherOptions are what a publisher works with.
@@ -309,7 +311,7 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
-		w.RetryTime = now.Add(confirmInterval)
+		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
 		return
 	}
 	w.Published = max(w.Published, o.desired)
