@@ -32,14 +32,14 @@ const subscription = "00000000-0000-0000-0000-0000000000aa"
 
 // region is a Cosmos DB, a Cluster Service and what a frontend does to them.
 type region struct {
-	t          *testing.T
+	t          testing.TB
 	db         *database.DB
 	cosmos     *databasetest.Server
 	fleet      *fleet
 	connection *grpc.ClientConn
 }
 
-func newRegion(t *testing.T) *region {
+func newRegion(t testing.TB) *region {
 	t.Helper()
 	db, cosmos := databasetest.New(t)
 	fleet, connection := newFleet(t)
@@ -59,14 +59,18 @@ func (r *region) start(replica string) (stop func()) {
 	db := r.cosmos.Open(r.t)
 	go func() {
 		defer close(done)
-		_ = backend.Work(ctx, process.New("backend", log), db, r.connection, backend.Options{
-			Replica: replica, Workers: 8, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-			Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
-		})
+		_ = r.work(ctx, log, db, r.connection, replica)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	r.t.Cleanup(stop)
 	return stop
+}
+
+func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
+	return backend.Work(ctx, process.New("backend", log), db, connection, backend.Options{
+		Replica: replica, Workers: 8, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+	})
 }
 
 func clusterKey(sub, name string) database.Key {

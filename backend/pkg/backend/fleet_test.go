@@ -40,9 +40,11 @@ type fleet struct {
 	// calls counts Apply and Delete calls by uid, effects those that changed anything.
 	calls, effects map[string]int
 	stop           chan struct{}
+	// dial makes one more connection.
+	dial func(options ...grpc.DialOption) *grpc.ClientConn
 }
 
-func newFleet(t *testing.T) (*fleet, *grpc.ClientConn) {
+func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	t.Helper()
 	f := &fleet{
 		revision: 100, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
@@ -57,11 +59,15 @@ func newFleet(t *testing.T) (*fleet, *grpc.ClientConn) {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	connection, err := grpc.NewClient("passthrough:///fleet", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
+	f.dial = func(options ...grpc.DialOption) *grpc.ClientConn {
+		connection, err := grpc.NewClient("passthrough:///fleet", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return connection
 	}
+	connection := f.dial()
 	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
