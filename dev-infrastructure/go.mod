@@ -1,3 +1,20 @@
 module github.com/hcpmesh/hcpmesh/dev-infrastructure
 
 go 1.26.0
+
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/hcpmesh/hcpmesh/internal v0.0.0
+	golang.org/x/sys v0.49.0
+	sigs.k8s.io/yaml v1.6.0
+)
+
+require (
+	go.yaml.in/yaml/v2 v2.4.4 // indirect
+	go.yaml.in/yaml/v3 v3.0.4 // indirect
+)
+
+replace (
+	github.com/hcpmesh/hcpmesh/api => ../api
+	github.com/hcpmesh/hcpmesh/internal => ../internal
+)

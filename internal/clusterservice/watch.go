@@ -2,6 +2,7 @@ package clusterservice
 
 import (
 	"context"
+	"slices"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -53,10 +54,7 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	if _, err := c.listNodePools(ctx, handle); err != nil {
-		return 0, err
-	}
-	return revision, nil
+	return revision, c.listNodePools(ctx, handle)
 }
 
 func (c *Client) listClusters(ctx context.Context, handle func(Report) error) (revision int64, err error) {
@@ -81,20 +79,20 @@ func (c *Client) listClusters(ctx context.Context, handle func(Report) error) (r
 	}
 }
 
-func (c *Client) listNodePools(ctx context.Context, handle func(Report) error) (revision int64, err error) {
+func (c *Client) listNodePools(ctx context.Context, handle func(Report) error) error {
 	request := &clusterservicev1.ListNodePoolsRequest{PageSize: listPage, Phases: phases[clusterservicev1.NodePoolPhase](clusterservicev1.NodePoolPhase_name)}
 	for {
 		page, err := c.rpc.ListNodePools(ctx, request)
 		if err != nil {
-			return 0, apierror.FromGRPC(err)
+			return apierror.FromGRPC(err)
 		}
 		for _, pool := range page.GetNodePools() {
 			if err := handle(NodePoolReport(pool)); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		if page.GetNextPageToken() == "" {
-			return page.GetRevision(), nil
+			return nil
 		}
 		request.PageToken = page.GetNextPageToken()
 	}
@@ -108,5 +106,6 @@ func phases[P ~int32](names map[int32]string) []P {
 			all = append(all, P(number))
 		}
 	}
+	slices.Sort(all)
 	return all
 }

@@ -62,8 +62,8 @@ func Create[T any](b *Batch, c *Collection[T], key Key, value T) *Item[T] {
 // Replace adds the item's Value, on the condition that nobody has written the document since it was read. An unchanged
 // Value is a way to make the rest of the batch depend on that.
 func Replace[T any](b *Batch, item *Item[T]) {
-	if item.ETag == "" || item.Removed != nil {
-		b.fail(fmt.Errorf("replacing the %s %s, which was not read or is removed", item.collection.kind, item.Key.lower()))
+	if item.collection == nil || item.ETag == "" || item.Removed != nil {
+		b.fail(fmt.Errorf("replacing the document %s, which was not read or is removed", item.Key.lower()))
 		return
 	}
 	b.add(newWrite(replace, item))
@@ -72,8 +72,8 @@ func Replace[T any](b *Batch, item *Item[T]) {
 // Remove adds the removal of the document, on the same condition: it becomes a tombstone, which Cosmos DB expires after
 // TombstoneTTL.
 func Remove[T any](b *Batch, item *Item[T]) {
-	if item.ETag == "" || item.Removed != nil {
-		b.fail(fmt.Errorf("removing the %s %s, which was not read or is removed", item.collection.kind, item.Key.lower()))
+	if item.collection == nil || item.ETag == "" || item.Removed != nil {
+		b.fail(fmt.Errorf("removing the document %s, which was not read or is removed", item.Key.lower()))
 		return
 	}
 	tombstone := *item

@@ -1,0 +1,80 @@
+package backend
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options are the flags of the backend.
+type Options struct {
+	Process  process.Options
+	Database database.Options
+	// ClusterServiceAddress is host:port, IdentityDir the folder of this process's SPIFFE identity.
+	ClusterServiceAddress string
+	IdentityDir           string
+	// Replica names this process among those that share the work.
+	Replica string
+	// Workers is how many resources are worked on at once.
+	Workers int
+	Timing  lifecycle.Timing
+	// FeedBusy and FeedIdle bound how often the change feed is asked; Resync is the safety net's period.
+	FeedBusy, FeedIdle time.Duration
+	Resync             time.Duration
+	// LeaseDuration is after what silence another replica takes over.
+	LeaseDuration time.Duration
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	o.Database.AddFlags(flags)
+	host, _ := os.Hostname()
+	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
+	flags.StringVar(&o.Replica, "replica", host, "`name` of this replica; one that starts again under its name takes its work back at once")
+	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources worked on at once, 1 to 256")
+	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "how long the frontend has to send a request to Cluster Service before the backend does")
+	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "how often the progress of one resource is written at most")
+	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", time.Hour, "after what time a create or update fails")
+	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", 12*time.Hour, "after what time a delete fails")
+	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "how soon the change feed is asked again while it has changes")
+	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "how long the change feed is left alone at most")
+	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often all that is under way is looked at as a safety net")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "after what silence of a replica another takes over its work")
+}
+
+// Validate names the first flag that is missing or wrong.
+func (o *Options) Validate() error {
+	if err := o.Database.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.ClusterServiceAddress == "":
+		return errors.New("--cluster-service-address is required")
+	case o.IdentityDir == "":
+		return errors.New("--identity-dir is required")
+	case o.Replica == "":
+		return errors.New("--replica is required: this machine's name is not known")
+	case o.Workers < 1 || o.Workers > 256:
+		return fmt.Errorf("--workers: %d is not 1 to 256", o.Workers)
+	}
+	for name, value := range map[string]time.Duration{
+		"fast-path-grace": o.Timing.Grace, "progress-interval": o.Timing.Coalesce, "create-deadline": o.Timing.CreateDeadline,
+		"delete-deadline": o.Timing.DeleteDeadline, "feed-busy-interval": o.FeedBusy, "feed-idle-interval": o.FeedIdle, "resync": o.Resync,
+	} {
+		if value <= 0 {
+			return fmt.Errorf("--%s: %s is not more than 0", name, value)
+		}
+	}
+	if o.LeaseDuration < time.Second {
+		return fmt.Errorf("--lease-duration: %s is less than 1s", o.LeaseDuration)
+	}
+	return nil
+}

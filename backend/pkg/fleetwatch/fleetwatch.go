@@ -1,0 +1,221 @@
+// Package fleetwatch follows Cluster Service's watch and puts every report of an owned group into the inbox. How far
+// each group has been dealt with is kept with its lease, so that whoever holds the group next goes on from there, and
+// nothing is missed however a replica ends.
+package fleetwatch
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+)
+
+// noteEvery is how often the revisions are handed to the leases, which save them in their own time.
+const noteEvery = 500 * time.Millisecond
+
+// Follower follows the watch for the groups that this replica has.
+type Follower struct {
+	clusterService *clusterservice.Client
+	owner          *partition.Owner
+	inbox          *inbox.Inbox
+	log            *slog.Logger
+
+	// gained wakes a stream that stands beyond what a new group needs.
+	gained chan struct{}
+
+	mu sync.Mutex
+	// joined maps the groups that the stream serves to the revision up to which they had been sent everything when it
+	// began.
+	joined map[partition.Group]int64
+}
+
+// New makes a Follower.
+func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, log *slog.Logger) *Follower {
+	return &Follower{
+		clusterService: clusterService, owner: owner, inbox: in, log: log,
+		gained: make(chan struct{}, 1), joined: map[partition.Group]int64{},
+	}
+}
+
+// Gained begins with a group that this replica has got.
+func (f *Follower) Gained(partition.Group) {
+	select {
+	case f.gained <- struct{}{}:
+	default:
+	}
+}
+
+// Lost ends with a group.
+func (f *Follower) Lost(group partition.Group) {
+	f.mu.Lock()
+	delete(f.joined, group)
+	f.mu.Unlock()
+	f.inbox.Drop(group)
+}
+
+// Run follows until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.noteRevisions(ctx) })
+	defer wg.Wait()
+	pause := 50 * time.Millisecond
+	for ctx.Err() == nil {
+		started := time.Now()
+		err := f.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil || time.Since(started) > 10*time.Second {
+			pause = 50 * time.Millisecond
+		}
+		if err == nil {
+			continue
+		}
+		f.log.WarnContext(ctx, "following Cluster Service", "error", err)
+		sleep(ctx, pause/2+rand.N(pause))
+		pause = min(2*pause, 2*time.Second)
+	}
+}
+
+// stream runs one stream for the groups there are now, until it breaks or a group joins that needs an earlier one.
+func (f *Follower) stream(ctx context.Context) error {
+	after, ok := f.begin()
+	if !ok {
+		select {
+		case <-ctx.Done():
+		case <-f.gained:
+			// Groups come one after the other: one stream for those of a moment.
+			sleep(ctx, 20*time.Millisecond)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { f.restartForNew(ctx, cancel) })
+	defer wg.Wait()
+	defer cancel()
+	err := f.clusterService.Watch(ctx, after, func(change clusterservice.Change) error {
+		if change.Report != nil && f.isJoined(inbox.ResourceOf(change.Report.ResourceID).Group()) {
+			f.inbox.Report(change.Report)
+		}
+		f.inbox.Sent(change.Revision)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if apierror.As(err).Reason == clusterservice.ReasonRevisionCompacted {
+		return f.listAnew(ctx)
+	}
+	return err
+}
+
+// begin joins the owned groups and returns the earliest revision that one of them needs.
+func (f *Follower) begin() (after int64, ok bool) {
+	_, sent := f.inbox.Revisions()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for group, stored := range f.owner.Revisions() {
+		before, joined := f.joined[group]
+		if joined {
+			stored = max(before, sent)
+		}
+		f.joined[group] = stored
+		if !ok || stored < after {
+			after, ok = stored, true
+		}
+	}
+	if ok {
+		f.inbox.Restart(after)
+	}
+	return after, ok
+}
+
+func (f *Follower) isJoined(group partition.Group) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, joined := f.joined[group]
+	return joined
+}
+
+// restartForNew ends the stream when a group was got that it does not serve yet.
+func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.gained:
+		}
+		for group := range f.owner.Revisions() {
+			if !f.isJoined(group) {
+				sleep(ctx, 20*time.Millisecond)
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+// listAnew is for when Cluster Service no longer keeps the changes that were missed.
+func (f *Follower) listAnew(ctx context.Context) error {
+	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are no longer kept")
+	revision, err := f.clusterService.List(ctx, func(report clusterservice.Report) error {
+		if f.isJoined(inbox.ResourceOf(report.ResourceID).Group()) {
+			f.inbox.Report(&report)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	for group := range f.joined {
+		f.joined[group] = revision
+	}
+	f.mu.Unlock()
+	f.inbox.Restart(revision)
+	return nil
+}
+
+func (f *Follower) noteRevisions(ctx context.Context) {
+	ticker := time.NewTicker(noteEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			f.note()
+			return
+		case <-ticker.C:
+			f.note()
+		}
+	}
+}
+
+// note hands the revisions to the leases.
+func (f *Follower) note() {
+	behind, sent := f.inbox.Revisions()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for group, began := range f.joined {
+		revision := max(began, sent)
+		if first, ok := behind[group]; ok {
+			revision = min(revision, first)
+		}
+		f.owner.SetRevision(group, revision)
+	}
+}
+
+func sleep(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

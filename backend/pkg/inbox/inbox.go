@@ -1,0 +1,265 @@
+// Package inbox holds what the backend has heard and not yet dealt with: for each resource the newest report of Cluster
+// Service and the operations that are under way, and the queue of resources that somebody must look at.
+//
+// It is memory only. What it loses in a crash comes again: operations by listing them, reports by watching again from
+// the revision up to which everything has been dealt with, which the inbox computes. It holds resources only while
+// something is under way with them, so its size is bounded by that.
+package inbox
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// Resource names a cluster or node pool, by its ARM id in lower case.
+type Resource string
+
+// ResourceOf is the name of the resource with that ARM id.
+func ResourceOf(resourceID string) Resource { return Resource(strings.ToLower(resourceID)) }
+
+// Kind is the kind of the resource's document; empty for an id that is neither a cluster's nor a node pool's.
+func (r Resource) Kind() database.Kind {
+	parts := strings.Split(string(r), "/")
+	switch {
+	case len(parts) == 9 && parts[7] == "hcpopenshiftclusters":
+		return database.ClusterKind
+	case len(parts) == 11 && parts[7] == "hcpopenshiftclusters" && parts[9] == "nodepools":
+		return database.NodePoolKind
+	}
+	return ""
+}
+
+// Group is the group of the resource's subscription.
+func (r Resource) Group() partition.Group {
+	parts := strings.SplitN(string(r), "/", 4)
+	if len(parts) < 3 {
+		return 0
+	}
+	return partition.Of(parts[2])
+}
+
+// Back-off of a resource whose turn ended with an error.
+const (
+	firstRetry = 20 * time.Millisecond
+	mostRetry  = 5 * time.Second
+)
+
+// Inbox is safe for concurrent use.
+type Inbox struct {
+	queue workqueue.TypedRateLimitingInterface[Resource]
+
+	mu      sync.Mutex
+	entries map[Resource]*entry
+	// sent is the revision up to which Cluster Service has sent everything.
+	sent int64
+}
+
+type entry struct {
+	// report is the newest; unhandled is the revision of the oldest that has not been dealt with, 0 for none, and
+	// waiting since when that is so.
+	report    *clusterservice.Report
+	unhandled int64
+	waiting   time.Time
+	// operations that are not known to be terminal, by id.
+	operations map[string]database.Key
+	refresh    bool
+}
+
+// New makes an empty inbox.
+func New() *Inbox {
+	return &Inbox{
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[Resource](firstRetry, mostRetry)),
+		entries: map[Resource]*entry{},
+	}
+}
+
+func (i *Inbox) at(r Resource) *entry {
+	e := i.entries[r]
+	if e == nil {
+		e = &entry{operations: map[string]database.Key{}}
+		i.entries[r] = e
+	}
+	return e
+}
+
+// Operation notes an operation that is under way, and queues its resource.
+func (i *Inbox) Operation(r Resource, id string, key database.Key) {
+	i.mu.Lock()
+	i.at(r).operations[id] = key
+	i.mu.Unlock()
+	i.queue.Add(r)
+}
+
+// Report notes a report of the watch, and queues its resource. An older one than is known only counts as unhandled.
+func (i *Inbox) Report(report *clusterservice.Report) {
+	r := ResourceOf(report.ResourceID)
+	i.mu.Lock()
+	e := i.at(r)
+	if e.report == nil || e.report.Revision < report.Revision {
+		e.report = report
+	}
+	if e.unhandled == 0 {
+		e.unhandled, e.waiting = report.Revision, time.Now()
+	}
+	i.mu.Unlock()
+	i.queue.Add(r)
+}
+
+// Answer notes a report that Cluster Service gave as an answer, if it is news.
+func (i *Inbox) Answer(r Resource, report *clusterservice.Report) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	e := i.at(r)
+	if e.report == nil || e.report.Revision < report.Revision {
+		e.report = report
+	}
+	if e.waiting.IsZero() {
+		e.waiting = time.Now()
+	}
+}
+
+// Refresh has the report of a resource asked for again: the safety net under the watch.
+func (i *Inbox) Refresh(r Resource) {
+	i.mu.Lock()
+	i.at(r).refresh = true
+	i.mu.Unlock()
+	i.queue.Add(r)
+}
+
+// Letter is what there is to know of a resource when its turn comes.
+type Letter struct {
+	// Report is the newest, nil when none has been heard since the resource was last settled; it may have been dealt with.
+	Report *clusterservice.Report
+	// Waiting is since when there is a report that has not been dealt with; zero when there is none.
+	Waiting time.Time
+	// Operations that are not known to be terminal, by id.
+	Operations map[string]database.Key
+	// Refresh asks for the report to be read again.
+	Refresh bool
+}
+
+// Open returns what there is to know of a resource.
+func (i *Inbox) Open(r Resource) Letter {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	e := i.entries[r]
+	if e == nil {
+		return Letter{}
+	}
+	letter := Letter{Report: e.report, Waiting: e.waiting, Operations: maps.Clone(e.operations), Refresh: e.refresh}
+	e.refresh = false
+	return letter
+}
+
+// Handled notes that everything up to a revision has been dealt with for a resource.
+func (i *Inbox) Handled(r Resource, revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	e := i.entries[r]
+	if e == nil || e.report == nil || e.report.Revision > revision {
+		// A newer one came meanwhile: it, and with it the resource, is still to be dealt with.
+		if e != nil && e.unhandled != 0 && e.report != nil {
+			e.unhandled, e.waiting = min(revision+1, e.report.Revision), time.Now()
+		}
+		return
+	}
+	e.unhandled, e.waiting = 0, time.Time{}
+	i.forget(r, e)
+}
+
+// Finished notes that an operation is terminal.
+func (i *Inbox) Finished(r Resource, id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.entries[r]; e != nil {
+		delete(e.operations, id)
+		i.forget(r, e)
+	}
+}
+
+// forget lets go of a resource with which nothing is under way. As long as an operation is, the newest report is kept:
+// it says whether Cluster Service has the operation's generation.
+func (i *Inbox) forget(r Resource, e *entry) {
+	if e.unhandled == 0 && len(e.operations) == 0 && !e.refresh {
+		delete(i.entries, r)
+	}
+}
+
+// Drop forgets everything of a group that this replica has lost.
+func (i *Inbox) Drop(group partition.Group) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.DeleteFunc(i.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
+}
+
+// Sent notes up to which revision Cluster Service has sent everything.
+func (i *Inbox) Sent(revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sent = max(i.sent, revision)
+}
+
+// Restart notes that the watch begins again after revision, perhaps an earlier one.
+func (i *Inbox) Restart(revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sent = revision
+}
+
+// Revisions are up to where each group has been dealt with; groups that are not in the result are up to the other
+// result.
+func (i *Inbox) Revisions() (behind map[partition.Group]int64, others int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	behind = map[partition.Group]int64{}
+	for r, e := range i.entries {
+		if e.unhandled == 0 {
+			continue
+		}
+		group := r.Group()
+		if before, ok := behind[group]; !ok || e.unhandled-1 < before {
+			behind[group] = e.unhandled - 1
+		}
+	}
+	return behind, i.sent
+}
+
+// Len is how many resources something is under way with, and Queued how many wait for their turn now.
+func (i *Inbox) Len() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.entries)
+}
+
+// Queued is how many resources wait for their turn now.
+func (i *Inbox) Queued() int { return i.queue.Len() }
+
+// Next waits for the next resource; done is to be called when its turn is over. It returns false after Close.
+func (i *Inbox) Next() (r Resource, done func(), ok bool) {
+	r, shutdown := i.queue.Get()
+	if shutdown {
+		return "", nil, false
+	}
+	return r, func() { i.queue.Done(r) }, true
+}
+
+// Again queues a resource after a pause, Retry after a pause that grows with every call until Settled.
+func (i *Inbox) Again(r Resource, after time.Duration) { i.queue.AddAfter(r, after) }
+
+// Retry queues a resource after a pause that grows with every call until Settled.
+func (i *Inbox) Retry(r Resource) { i.queue.AddRateLimited(r) }
+
+// Settled ends the growing of pauses.
+func (i *Inbox) Settled(r Resource) { i.queue.Forget(r) }
+
+// Close ends the queue: Next returns false.
+func (i *Inbox) Close() { i.queue.ShutDown() }

@@ -1,0 +1,401 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// callTimeout bounds one call of Cluster Service, turnTimeout the whole turn of a resource.
+const (
+	callTimeout = 10 * time.Second
+	turnTimeout = time.Minute
+)
+
+// missingGrace is how old an operation must be before the absence of its resource is believed.
+const missingGrace = 30 * time.Second
+
+// Controller gives each resource in the inbox its turn. A resource never has two turns at once.
+type Controller struct {
+	db             *database.DB
+	clusterService *clusterservice.Client
+	inbox          *inbox.Inbox
+	owns           func(partition.Group) bool
+	timing         Timing
+	log            *slog.Logger
+	metrics        *Metrics
+
+	clusters  *kind[database.ClusterDocument]
+	nodePools *kind[database.NodePoolDocument]
+
+	mu sync.Mutex
+	// cascaded holds the clusters being deleted whose node pools have been told so, by uid.
+	cascaded map[inbox.Resource]string
+}
+
+// New makes a Controller of the resources whose groups are owned.
+func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, log *slog.Logger) *Controller {
+	c := &Controller{
+		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics,
+		cascaded: map[inbox.Resource]string{},
+	}
+	c.clusters, c.nodePools = clusterKind(c), nodePoolKind(c)
+	return c
+}
+
+// Run works with that many resources at once until ctx ends.
+func (c *Controller) Run(ctx context.Context, workers int) {
+	stop := context.AfterFunc(ctx, c.inbox.Close)
+	defer stop()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				resource, done, ok := c.inbox.Next()
+				if !ok {
+					return
+				}
+				c.turn(ctx, resource)
+				done()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
+	if ctx.Err() != nil || !c.owns(r.Group()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	started := time.Now()
+	var err error
+	switch r.Kind() {
+	case database.ClusterKind:
+		err = c.clusters.reconcile(ctx, r)
+	case database.NodePoolKind:
+		err = c.nodePools.reconcile(ctx, r)
+	default:
+		err = c.unknown(ctx, r)
+	}
+	c.metrics.turn(time.Since(started), err)
+	if err == nil {
+		c.inbox.Settled(r)
+		return
+	}
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		c.log.WarnContext(ctx, "will try again", "resourceId", string(r), "error", err)
+	}
+	c.inbox.Retry(r)
+}
+
+// unknown deals with news of a resource type that this release does not know: the release that does will, when it
+// starts.
+func (c *Controller) unknown(ctx context.Context, r inbox.Resource) error {
+	letter := c.inbox.Open(r)
+	c.log.WarnContext(ctx, "news of an unknown type of resource", "resourceId", string(r))
+	for id := range letter.Operations {
+		c.inbox.Finished(r, id)
+	}
+	if letter.Report != nil {
+		c.inbox.Handled(r, letter.Report.Revision)
+	}
+	return nil
+}
+
+// view is what both kinds of documents have in common.
+type view struct {
+	uid        string
+	generation int64
+	state      *hub.ProvisioningState
+	operation  *string
+	fleet      *database.FleetState
+}
+
+// kind is what differs between clusters and node pools.
+type kind[D any] struct {
+	*Controller
+	collection *database.Collection[D]
+	view       func(document *D) view
+	// observe takes over the status of a report and says whether the customer can see a difference.
+	observe func(document *D, report *clusterservice.Report) bool
+	apply   func(ctx context.Context, document *D) (clusterservice.Report, error)
+	remove  func(ctx context.Context, document *D) (clusterservice.Report, error)
+	get     func(ctx context.Context, uid string) (clusterservice.Report, error)
+	// doom tells what hangs on a resource that it is being deleted with it; it may be nil.
+	doom func(ctx context.Context, item *database.Item[D]) error
+	// purge removes the resource with what hangs on it, and ends the operation, which may be nil, in the same transaction.
+	purge func(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument]) error
+}
+
+// mostSteps bounds a turn: the answer of a request is news that is decided on at once.
+const mostSteps = 4
+
+func (k *kind[D]) reconcile(ctx context.Context, r inbox.Resource) error {
+	for range mostSteps {
+		again := false
+		err := database.Retry(ctx, func(ctx context.Context) error {
+			var err error
+			again, err = k.step(ctx, r)
+			return err
+		})
+		if err != nil || !again {
+			return err
+		}
+	}
+	return errors.New("the answers of Cluster Service do not show what it was asked")
+}
+
+// step reads, decides and does one thing. It reports whether the next should follow at once.
+func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err error) {
+	key, err := database.ResourceKey(string(r))
+	if err != nil {
+		return false, err
+	}
+	// The letter is opened before the resource is read: an operation in it is then in the resource, or over.
+	letter := k.inbox.Open(r)
+	item, err := k.collection.Find(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	if item == nil || item.Removed != nil {
+		return false, k.gone(ctx, r, letter)
+	}
+	v := k.view(&item.Value)
+	if err := k.settleOthers(ctx, r, letter, item, v); err != nil {
+		return false, err
+	}
+	operation, err := k.activeOperation(ctx, key, v)
+	if err != nil {
+		return false, err
+	}
+	report, err := k.reportOf(ctx, r, letter, v, operation)
+	if err != nil {
+		return false, err
+	}
+	s := situation{
+		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet,
+		report: report, waiting: letter.Waiting,
+	}
+	if operation != nil {
+		s.operation = &operation.Value
+	}
+	if report != nil {
+		if report.Generation > v.generation {
+			return false, fmt.Errorf("generation %d of %s is in Cluster Service, but only %d in the store", report.Generation, r, v.generation)
+		}
+		s.news = k.observe(&item.Value, report)
+	}
+	return k.do(ctx, r, item, operation, letter, report, decide(s))
+}
+
+// gone deals with news of a resource that does not exist, or no more.
+func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Letter) error {
+	for id, key := range letter.Operations {
+		if err := k.settle(ctx, r, id, key, nil); err != nil {
+			return err
+		}
+	}
+	k.handled(r, letter)
+	return nil
+}
+
+func (c *Controller) handled(r inbox.Resource, letter inbox.Letter) {
+	if letter.Report != nil {
+		c.inbox.Handled(r, letter.Report.Revision)
+	}
+}
+
+// settleOthers ends the operations that another has superseded.
+func (k *kind[D]) settleOthers(ctx context.Context, r inbox.Resource, letter inbox.Letter, item *database.Item[D], v view) error {
+	for id, key := range letter.Operations {
+		if id == *v.operation {
+			continue
+		}
+		// The resource is written again unchanged: if what was read of it is out of date, the commit fails.
+		guard := func(batch *database.Batch) { database.Replace(batch, item) }
+		if err := k.settle(ctx, r, id, key, guard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) settle(ctx context.Context, r inbox.Resource, id string, key database.Key, guard func(*database.Batch)) error {
+	operation, err := c.db.Operations().Find(ctx, key)
+	if err != nil {
+		return err
+	}
+	if operation == nil || operation.Removed != nil || operation.Value.Status.Terminal() {
+		c.inbox.Finished(r, id)
+		return nil
+	}
+	now := time.Now().UTC()
+	if guard == nil && now.Sub(operation.Value.StartTime) < missingGrace && operation.Value.Request != database.DeleteRequest {
+		c.inbox.Again(r, missingGrace)
+		return nil
+	}
+	switch {
+	case guard == nil && operation.Value.Request == database.DeleteRequest:
+		end(&operation.Value, hub.Succeeded, nil, now)
+	default:
+		end(&operation.Value, hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The operation was superseded by another."}, now)
+	}
+	batch := c.db.NewBatch(key.SubscriptionID)
+	database.Replace(batch, operation)
+	if guard != nil {
+		guard(batch)
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return err
+	}
+	c.ended(ctx, r, operation)
+	return nil
+}
+
+// activeOperation reads the operation that the resource is waiting for; nil when there is none.
+func (k *kind[D]) activeOperation(ctx context.Context, key database.Key, v view) (*database.Item[database.OperationDocument], error) {
+	if *v.operation == "" {
+		return nil, nil
+	}
+	operation, err := k.db.Operations().Find(ctx, database.OperationKey(key.SubscriptionID, "-", *v.operation))
+	if err != nil {
+		return nil, err
+	}
+	if operation == nil || operation.Removed != nil || operation.Value.Status.Terminal() {
+		return nil, nil
+	}
+	return operation, nil
+}
+
+// reportOf is the newest report of the incarnation, asked for anew when the safety net says so.
+func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.Letter, v view, operation *database.Item[database.OperationDocument]) (*clusterservice.Report, error) {
+	if letter.Refresh && operation != nil {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		report, err := k.get(ctx, v.uid)
+		switch {
+		case err == nil:
+			k.inbox.Answer(r, &report)
+			if letter.Report == nil || letter.Report.Revision < report.Revision {
+				letter.Report = &report
+			}
+		case apierror.KindOf(err) != apierror.NotFound:
+			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
+		}
+	}
+	if letter.Report == nil || letter.Report.UID != v.uid || letter.Report.Revision < v.fleet.Revision {
+		return nil, nil
+	}
+	return letter.Report, nil
+}
+
+func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], letter inbox.Letter, report *clusterservice.Report, d decision) (again bool, err error) {
+	if d.after > 0 {
+		k.inbox.Again(r, d.after)
+	}
+	if operation != nil && operation.Value.Request == database.DeleteRequest && k.doom != nil {
+		if err := k.doom(ctx, item); err != nil {
+			return false, err
+		}
+	}
+	switch d.action {
+	case collect:
+		return false, nil
+	case apply:
+		return k.send(ctx, r, item, operation, k.apply)
+	case remove:
+		return k.send(ctx, r, item, operation, k.remove)
+	case record, finish:
+		if err := k.write(ctx, item, operation, report, d); err != nil {
+			return false, err
+		}
+	case purge:
+		if operation != nil {
+			end(&operation.Value, d.status, d.failure, time.Now().UTC())
+		}
+		if err := k.purge(ctx, item, operation); err != nil {
+			return false, err
+		}
+	}
+	if operation != nil && operation.Value.Status.Terminal() {
+		k.ended(ctx, r, operation)
+	}
+	k.handled(r, letter)
+	return false, nil
+}
+
+// send asks Cluster Service, and takes its answer as news. A refusal for good ends the operation.
+func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], call func(ctx context.Context, document *D) (clusterservice.Report, error)) (again bool, err error) {
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	k.metrics.Sent.Inc()
+	report, err := call(callCtx, &item.Value)
+	if err == nil {
+		k.inbox.Answer(r, &report)
+		return true, nil
+	}
+	failure := refusal(err)
+	if failure == nil {
+		return false, fmt.Errorf("sending operation %s to Cluster Service: %w", operation.Value.OperationID, err)
+	}
+	if err := k.write(ctx, item, operation, nil, decision{action: finish, state: hub.Failed, status: hub.Failed, failure: failure}); err != nil {
+		return false, err
+	}
+	k.ended(ctx, r, operation)
+	return false, nil
+}
+
+// write stores the resource and its operation together.
+func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument], report *clusterservice.Report, d decision) error {
+	v := k.view(&item.Value)
+	*v.state = d.state
+	if report != nil {
+		*v.fleet = database.FleetState{
+			Revision:           report.Revision,
+			AcceptedGeneration: max(v.fleet.AcceptedGeneration, report.Generation),
+			ObservedGeneration: max(v.fleet.ObservedGeneration, report.Observed),
+			Phase:              report.Phase,
+		}
+	}
+	batch := k.db.NewBatch(item.Key.SubscriptionID)
+	now := time.Now().UTC()
+	switch {
+	case d.action == finish:
+		*v.operation = ""
+		end(&operation.Value, d.status, d.failure, now)
+		database.Replace(batch, operation)
+	case operation != nil && operation.Value.Status != d.status:
+		operation.Value.Status, operation.Value.LastTransitionTime = d.status, now
+		database.Replace(batch, operation)
+	}
+	database.Replace(batch, item)
+	return batch.Commit(ctx)
+}
+
+// ended says so, once for each operation that this replica has ended.
+func (c *Controller) ended(ctx context.Context, r inbox.Resource, operation *database.Item[database.OperationDocument]) {
+	o := &operation.Value
+	c.inbox.Finished(r, o.OperationID)
+	took := time.Since(o.StartTime)
+	c.metrics.ended(o, took)
+	attrs := []any{
+		"resourceId", o.ResourceID, "operationId", o.OperationID, "correlationId", o.CorrelationID,
+		"request", string(o.Request), "status", string(o.Status), "took", took.Round(time.Millisecond).String(),
+	}
+	if o.Error != nil {
+		attrs = append(attrs, "code", o.Error.Code, "message", o.Error.Message)
+	}
+	c.log.InfoContext(ctx, "operation ended", attrs...)
+}

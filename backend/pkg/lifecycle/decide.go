@@ -1,0 +1,237 @@
+// Package lifecycle brings every accepted operation on a cluster or node pool to its end. Whenever there is news of a
+// resource it reads the resource and its operation, decides what is next, and does that: send the desired state or the
+// deletion to Cluster Service (idempotent, and the frontend has usually done so already), write what has become of it,
+// finish the operation together with its resource in one transaction, or remove the resource with everything that
+// hangs on it.
+//
+// Deciding (decide.go) is pure and knows both kinds; doing (controller.go) is the same for both but for the few
+// functions in cluster.go and nodepool.go. Every step may be repeated and may be the last before a crash: what is next
+// follows from the stored documents and Cluster Service's reports alone.
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// Timing is when things are done; the zero value of each means its default.
+type Timing struct {
+	// Grace is how long the frontend has to send an accepted request to Cluster Service itself; 0 means 500 ms.
+	Grace time.Duration
+	// Coalesce is how long news that ends no operation is collected before it is written; 0 means 1 s.
+	Coalesce time.Duration
+	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means 60 minutes and 12 hours. An update has
+	// the deadline of a create.
+	CreateDeadline, DeleteDeadline time.Duration
+}
+
+func (t Timing) complete() Timing {
+	for value, fallback := range map[*time.Duration]time.Duration{
+		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: time.Hour, &t.DeleteDeadline: 12 * time.Hour,
+	} {
+		if *value == 0 {
+			*value = fallback
+		}
+	}
+	return t
+}
+
+// action is what is next for a resource.
+type action int
+
+const (
+	// wait for news; what was heard needs no write.
+	wait action = iota
+	// collect news a while longer, then decide again; it is not dealt with yet.
+	collect
+	// apply and remove send the desired state, or the deletion, to Cluster Service.
+	apply
+	remove
+	// record writes the resource's status, and the operation if it has moved.
+	record
+	// finish writes the resource and its operation, which becomes terminal.
+	finish
+	// purge removes the resource and all that hangs on it; its operation becomes terminal.
+	purge
+)
+
+// situation is all that a decision is made of.
+type situation struct {
+	now    time.Time
+	timing Timing
+
+	generation int64
+	state      hub.ProvisioningState
+	fleet      database.FleetState
+	// operation that is to make the state terminal; nil when none is.
+	operation *database.OperationDocument
+	// report of this incarnation, nil when none is known. news is set when it changes what the customer can see, and
+	// waiting is since when a report has not been dealt with.
+	report  *clusterservice.Report
+	news    bool
+	waiting time.Time
+}
+
+// decision is what to do. state and status are the resource's and the operation's next; failure goes with Failed and
+// Canceled. after, if positive, is when to look again.
+type decision struct {
+	action  action
+	state   hub.ProvisioningState
+	status  hub.ProvisioningState
+	failure *database.OperationError
+	after   time.Duration
+}
+
+func decide(s situation) decision {
+	if s.report != nil && s.report.Phase == clusterservice.PhaseDeleted {
+		return decidePurge(s)
+	}
+	switch {
+	case s.operation == nil:
+		return s.progress(s.state, "")
+	case s.operation.Request == database.DeleteRequest:
+		return decideDelete(s)
+	}
+	return decideApply(s)
+}
+
+// decidePurge: Cluster Service has nothing left of the incarnation but a tombstone, whoever asked for that.
+func decidePurge(s situation) decision {
+	d := decision{action: purge, status: hub.Succeeded}
+	if s.operation != nil && s.operation.Request != database.DeleteRequest {
+		d.status, d.failure = hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The resource was deleted before the operation was complete."}
+	}
+	return d
+}
+
+func decideDelete(s situation) decision {
+	accepted := s.fleet.Phase == clusterservice.PhaseDeleting || s.report != nil && (s.report.Deleting || s.report.Phase == clusterservice.PhaseDeleting)
+	if !accepted {
+		return s.send(remove)
+	}
+	if left := s.left(s.timing.DeleteDeadline); left <= 0 {
+		return s.overdue()
+	}
+	return s.progress(hub.Deleting, hub.Deleting)
+}
+
+func decideApply(s situation) decision {
+	target := s.operation.Generation
+	current := s.report != nil && s.report.Generation >= target
+	switch {
+	case s.report != nil && s.report.Deleting:
+		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
+	case !current && s.fleet.AcceptedGeneration < target:
+		return s.send(apply)
+	case current && s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= target:
+		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}
+	case current && s.report.Phase == clusterservice.PhaseFailed:
+		return s.fail(failureOf(s.report))
+	case s.left(s.timing.CreateDeadline) <= 0:
+		return s.overdue()
+	}
+	moving := hub.Provisioning
+	if s.operation.Request == database.UpdateRequest {
+		moving = hub.Updating
+	}
+	return s.progress(moving, moving)
+}
+
+// send leaves the frontend its time first.
+func (s situation) send(what action) decision {
+	if early := s.operation.StartTime.Add(s.timing.Grace).Sub(s.now); early > 0 {
+		return decision{action: collect, after: min(early, s.timing.Grace)}
+	}
+	return decision{action: what}
+}
+
+// progress writes what the customer can see, at most once in the time of collecting.
+func (s situation) progress(state, status hub.ProvisioningState) decision {
+	d := decision{action: wait, state: state, status: status}
+	if s.operation != nil {
+		d.after = max(s.left(s.deadline()), 0)
+	}
+	moved := s.report != nil && (s.state != state || s.operation != nil && s.operation.Status != status)
+	if s.report == nil || !s.news && !moved {
+		return d
+	}
+	if early := s.waiting.Add(s.timing.Coalesce).Sub(s.now); !s.waiting.IsZero() && early > 0 {
+		return decision{action: collect, after: early}
+	}
+	d.action = record
+	return d
+}
+
+func (s situation) fail(failure database.OperationError) decision {
+	return decision{action: finish, state: hub.Failed, status: hub.Failed, failure: &failure}
+}
+
+func (s situation) overdue() decision {
+	return s.fail(database.OperationError{
+		Code:    "DeadlineExceeded",
+		Message: "The operation was not complete within " + s.deadline().String() + ".",
+	})
+}
+
+func (s situation) deadline() time.Duration {
+	if s.operation.Request == database.DeleteRequest {
+		return s.timing.DeleteDeadline
+	}
+	return s.timing.CreateDeadline
+}
+
+// left of the operation's time.
+func (s situation) left(deadline time.Duration) time.Duration {
+	return s.operation.StartTime.Add(deadline).Sub(s.now)
+}
+
+// failureOf says why Cluster Service gave up: the condition that says so, in its own words.
+func failureOf(report *clusterservice.Report) database.OperationError {
+	failure := database.OperationError{Code: "ProvisioningFailed", Message: "The resource could not be brought to the requested state."}
+	for _, wanted := range []struct{ kind, status string }{{"Failed", "True"}, {"Degraded", "True"}, {"Available", "False"}} {
+		for _, condition := range report.Conditions {
+			if condition.Type != wanted.kind || condition.Status != wanted.status || condition.Message == "" {
+				continue
+			}
+			failure.Message = condition.Message
+			if condition.Reason != "" {
+				failure.Code = condition.Reason
+			}
+			return failure
+		}
+	}
+	return failure
+}
+
+// refusal is how an operation ends whose request Cluster Service refuses for good; nil when the request should be sent
+// again.
+func refusal(err error) *database.OperationError {
+	e := apierror.As(err)
+	switch e.Kind {
+	case apierror.Invalid:
+	case apierror.FailedPrecondition:
+		switch e.Reason {
+		case clusterservice.ReasonUIDDeleted, clusterservice.ReasonClusterDeleting:
+		default:
+			// RESOURCE_ID_IN_USE ends when the earlier incarnation is gone, CLUSTER_UNKNOWN when the cluster was sent.
+			return nil
+		}
+	default:
+		return nil
+	}
+	failure := &database.OperationError{Code: e.Kind.ARMCode(), Message: e.Message, Target: e.Target}
+	for _, violation := range e.Violations {
+		failure.Details = append(failure.Details, database.OperationError{Code: e.Kind.ARMCode(), Message: violation.Message, Target: violation.Field})
+	}
+	return failure
+}
+
+// end makes an operation terminal.
+func end(operation *database.OperationDocument, status hub.ProvisioningState, failure *database.OperationError, now time.Time) {
+	operation.Status, operation.Error = status, failure
+	operation.LastTransitionTime, operation.EndTime = now, &now
+}

@@ -1,0 +1,48 @@
+package lifecycle
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
+	return &kind[database.NodePoolDocument]{
+		Controller: c,
+		collection: c.db.NodePools(),
+		view:       nodePoolView,
+		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
+			changed := !reflect.DeepEqual(d.Status, *report.NodePool)
+			d.Status = *report.NodePool
+			return changed
+		},
+		apply: func(ctx context.Context, d *database.NodePoolDocument) (clusterservice.Report, error) {
+			answer, err := c.clusterService.ApplyNodePool(ctx, d)
+			return clusterservice.NodePoolReport(answer), err
+		},
+		remove: func(ctx context.Context, d *database.NodePoolDocument) (clusterservice.Report, error) {
+			answer, err := c.clusterService.DeleteNodePool(ctx, d)
+			return clusterservice.NodePoolReport(answer), err
+		},
+		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
+			answer, err := c.clusterService.GetNodePool(ctx, uid)
+			return clusterservice.NodePoolReport(answer), err
+		},
+		purge: c.purgeNodePool,
+	}
+}
+
+func nodePoolView(d *database.NodePoolDocument) view {
+	return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+}
+
+func (c *Controller) purgeNodePool(ctx context.Context, item *database.Item[database.NodePoolDocument], operation *database.Item[database.OperationDocument]) error {
+	batch := c.db.NewBatch(item.Key.SubscriptionID)
+	if operation != nil {
+		database.Replace(batch, operation)
+	}
+	database.Remove(batch, item)
+	return batch.Commit(ctx)
+}

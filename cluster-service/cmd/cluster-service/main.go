@@ -1,0 +1,22 @@
+// Command cluster-service is the fleet orchestrator: a gRPC API on PostgreSQL that places clusters on management clusters
+// and drives them there through Maestro. Flags are described by --help; the README of the folder tells the rest.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+func main() {
+	var options app.Options
+	flags := flag.NewFlagSet("cluster-service", flag.ExitOnError)
+	options.AddFlags(flags)
+	process.Parse(flags, os.Args[1:], func() error { return options.Validate(flags) })
+	process.Run("cluster-service", options.Process, func(ctx context.Context, p *process.Process) error {
+		return app.Run(ctx, p, &options)
+	})
+}

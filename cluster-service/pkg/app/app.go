@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+const (
+	// ringSize is how many changes are kept in memory for watchers.
+	ringSize       = 4096
+	databaseRetry  = 500 * time.Millisecond
+	shutdownPeriod = 5 * time.Second
+)
+
+// Run runs Cluster Service until ctx is over.
+func Run(ctx context.Context, p *process.Process, o *Options) error {
+	in, err := o.read()
+	if err != nil {
+		return err
+	}
+	var hub *watch.Hub
+	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Wake: func() { hub.Wake() }})
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	hub = watch.NewHub(database, ringSize)
+
+	transport := credentials.NewTLS(in.identity.ClientTLS(mesh.MaestroServer))
+	if o.MaestroPlain {
+		transport = nil
+	}
+	client, err := maestro.NewClient(o.Maestro, fleet.Source, transport)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	p.Ready("maestro", client.Ready)
+	migrated := make(chan struct{})
+	p.Ready("postgresql", func(ctx context.Context) error {
+		select {
+		case <-migrated:
+			return database.Ping(ctx)
+		default:
+			return errors.New("the schema is not up to date yet")
+		}
+	})
+
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer listener.Close()
+	if err := prepare(ctx, database, in.shards); err != nil {
+		return err
+	}
+	close(migrated)
+
+	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: in.releases, Keeper: in.keeper,
+		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Metrics: p.Metrics})
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	group.Go(func() { cancel(system.Run(ctx)) })
+	return serve(ctx, listener, in.identity, system.API)
+}
+
+// prepare brings the database up to date, for as long as it takes the database to be there.
+func prepare(ctx context.Context, database *store.Store, shards []config.Shard) error {
+	for said := false; ; {
+		err := database.Migrate(ctx)
+		if err == nil {
+			err = database.ConfigureShards(ctx, shards)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !store.IsUnavailable(err) {
+			return fmt.Errorf("preparing the database: %w", err)
+		}
+		if !said {
+			slog.Warn("waiting for the database", "error", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(databaseRetry):
+		}
+	}
+}
+
+func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service) error {
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}))
+	csv1.RegisterClusterServiceServer(server, api)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		// Watches do not end by themselves.
+		timer := time.AfterFunc(shutdownPeriod, server.Stop)
+		defer timer.Stop()
+		server.GracefulStop()
+	}()
+	slog.Info("serving the API", "address", listener.Addr().String())
+	err := server.Serve(listener)
+	if ctx.Err() == nil {
+		return fmt.Errorf("serving the API: %w", err)
+	}
+	<-stopped
+	return context.Cause(ctx)
+}

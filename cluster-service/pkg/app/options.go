@@ -1,0 +1,144 @@
+// Package app puts Cluster Service together: it reads the options of the process, connects the parts and runs them until
+// it is told to stop. PostgreSQL or Maestro being away, at the start or later, is waited for and said by /readyz; only
+// wrong options end the process.
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// Options are the flags of the process.
+type Options struct {
+	Process process.Options
+
+	Listen         string
+	IdentityDir    string
+	DatabaseURL    string // file
+	MaxConnections int
+	SecretsKey     string // file
+	Maestro        string
+	MaestroPlain   bool
+	ShardsFile     string
+	ConfigFile     string
+	ReleaseCatalog string
+	Environment    string
+	Region         string
+	BaseDomain     string
+	IssuerBase     string
+	APIURLSource   string
+	SigningKeys    int
+	Publishers     int
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.Process.AddFlags(flags)
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.DatabaseURL, "database-url-file", "", "`file` that holds the URL of the PostgreSQL database")
+	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
+	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with 32 bytes in base64 under which secrets are sealed in the database; made when missing in environment local")
+	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
+	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
+	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
+	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` of the region's configuration; empty takes the defaults")
+	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the releases; empty takes the built-in catalogue")
+	flags.StringVar(&o.Environment, "environment", render.LocalEnvironment, "name of the environment, part of namespaces, at most 10 characters")
+	flags.StringVar(&o.Region, "region", "local", "name of the Azure region")
+	flags.StringVar(&o.BaseDomain, "base-domain", "", "DNS zone of the clusters; empty takes <region>.hcpmesh.test")
+	flags.StringVar(&o.IssuerBase, "oidc-issuer-base", "", "https URL under which the clusters' token issuers stand; empty takes https://oidc.<base domain>")
+	flags.StringVar(&o.APIURLSource, "api-url-source", "dns", "dns: API URLs name the cluster's DNS name; endpoint: the endpoint that its HostedCluster reports")
+	flags.IntVar(&o.SigningKeys, "signing-keys-ahead", 16, "service account signing keys to make ahead of need")
+	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
+}
+
+var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
+
+// Validate checks the flags.
+func (o *Options) Validate(flags *flag.FlagSet) error {
+	if err := process.Required(flags, "listen", "identity-dir", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
+		return err
+	}
+	if o.BaseDomain == "" {
+		o.BaseDomain = o.Region + ".hcpmesh.test"
+	}
+	if o.IssuerBase == "" {
+		o.IssuerBase = "https://oidc." + o.BaseDomain
+	}
+	issuer, err := url.Parse(o.IssuerBase)
+	switch {
+	case !environmentName.MatchString(o.Environment):
+		return fmt.Errorf("--environment: %q is not 1 to 10 lower-case letters and digits", o.Environment)
+	case err != nil || issuer.Scheme != "https" || issuer.Host == "":
+		return fmt.Errorf("--oidc-issuer-base: %q is not an https URL", o.IssuerBase)
+	case o.APIURLSource != "dns" && o.APIURLSource != "endpoint":
+		return fmt.Errorf("--api-url-source: %q is neither dns nor endpoint", o.APIURLSource)
+	case o.MaxConnections < 2:
+		return errors.New("--database-connections: at least 2 are needed")
+	case o.Publishers < 1:
+		return errors.New("--publishers: at least 1 is needed")
+	case o.SigningKeys < 0:
+		return errors.New("--signing-keys-ahead: must not be negative")
+	}
+	return nil
+}
+
+// inputs are what the files hold that the options name.
+type inputs struct {
+	databaseURL string
+	identity    *mesh.Identity
+	keeper      *secret.Keeper
+	shards      []config.Shard
+	releases    *release.Catalog
+	renderer    *render.Renderer
+}
+
+func (o *Options) read() (*inputs, error) {
+	text, err := os.ReadFile(o.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("--database-url-file: %w", err)
+	}
+	in := &inputs{databaseURL: strings.TrimSpace(string(text))}
+	if in.identity, err = mesh.LoadIdentity(o.IdentityDir); err != nil {
+		return nil, err
+	}
+	if in.keeper, err = secret.OpenKeyFile(o.SecretsKey, o.Environment == render.LocalEnvironment); err != nil {
+		return nil, err
+	}
+	if in.shards, err = config.LoadShards(o.ShardsFile); err != nil {
+		return nil, err
+	}
+	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
+		return nil, err
+	}
+	settings, err := config.Load(o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	if settings.PullSecretFile == "" && o.Environment != render.LocalEnvironment {
+		return nil, errors.New("pullSecretFile is required outside environment local")
+	}
+	pullSecret, err := settings.PullSecret()
+	if err != nil {
+		return nil, err
+	}
+	in.renderer = &render.Renderer{
+		Region:      fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint"},
+		Environment: o.Environment, Config: settings, PullSecret: pullSecret, Open: in.keeper.Open,
+	}
+	return in, nil
+}

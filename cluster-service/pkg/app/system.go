@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+)
+
+const (
+	// tombstoneLife is how long a late request of the layers above can still reach us: ARM operations live 7 days.
+	tombstoneLife = 7 * 24 * time.Hour
+	purgeInterval = time.Hour
+)
+
+// SystemOptions are what a Cluster Service is made of, its database being prepared.
+type SystemOptions struct {
+	Store       *store.Store
+	Hub         *watch.Hub
+	Maestro     *maestro.Client
+	Renderer    *render.Renderer
+	Releases    *release.Catalog
+	Keeper      *secret.Keeper
+	SigningKeys int
+	Publishers  int
+	Metrics     prometheus.Registerer
+	// Sweep is how often orphans are looked for; 0 means the default.
+	Sweep time.Duration
+}
+
+// System is a Cluster Service without its listener.
+type System struct {
+	API *service.Service
+
+	store     *store.Store
+	hub       *watch.Hub
+	publisher *delivery.Publisher
+	placer    *delivery.Placer
+	receiver  *delivery.Receiver
+	keys      *secret.SigningKeys
+}
+
+// NewSystem connects the parts.
+func NewSystem(o SystemOptions) *System {
+	metrics := delivery.NewMetrics(o.Metrics)
+	s := &System{store: o.Store, hub: o.Hub, keys: secret.NewSigningKeys(o.SigningKeys)}
+	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Workers: o.Publishers, Metrics: metrics})
+	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
+	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
+		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
+	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
+		Publish: s.publisher.Publish, Freed: s.placer.Freed})
+	return s
+}
+
+// Run runs the parts until ctx is over or one cannot go on.
+func (s *System) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
+		s.placer.Run, s.receiver.Run, s.purge} {
+		group.Go(func() { part(ctx) })
+	}
+	group.Go(func() {
+		if err := s.keys.Run(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// purge removes old tombstones.
+func (s *System) purge(ctx context.Context) {
+	ticker := time.NewTicker(purgeInterval)
+	defer ticker.Stop()
+	for {
+		if err := s.store.Purge(ctx, s.store.Now().Add(-tombstoneLife)); err != nil && ctx.Err() == nil {
+			slog.Warn("removing old tombstones failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

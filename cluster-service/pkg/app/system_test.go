@@ -1,0 +1,302 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+)
+
+var databases *postgrestest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
+
+const deadline = 60 * time.Second
+
+// region is a Maestro with its management clusters, and a database; Cluster Services come and go.
+type region struct {
+	t        *testing.T
+	url      string
+	maestro  *maestrotest.Server
+	releases *release.Catalog
+	shards   []config.Shard
+}
+
+func newRegion(t *testing.T, shards ...config.Shard) *region {
+	t.Helper()
+	if len(shards) == 0 {
+		shards = []config.Shard{{Name: "mgmt-1", Capacity: 100}, {Name: "mgmt-2", Capacity: 100}}
+	}
+	var consumers []string
+	for _, s := range shards {
+		consumers = append(consumers, s.Name)
+	}
+	server, err := maestrotest.Start(consumers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases, err := release.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards}
+	t.Cleanup(server.Stop)
+	return r
+}
+
+// versions maps images to versions.
+func (r *region) versions() map[string]string {
+	versions := map[string]string{}
+	for _, version := range []string{"4.20.8", "4.20.16", "4.21.4", "4.22.2"} {
+		found, ok := r.releases.Exact(version)
+		if !ok {
+			r.t.Fatalf("the catalogue has no %s", version)
+		}
+		versions[found.Image] = version
+	}
+	return versions
+}
+
+// play runs the management clusters for the rest of the test.
+func (r *region) play() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { r.maestro.Play(ctx, maestrotest.HyperShift(r.versions())) })
+	r.t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+// instance is a running Cluster Service.
+type instance struct {
+	csv1.ClusterServiceClient
+	stop func()
+}
+
+// start runs a Cluster Service. Faults of the database's transactions come from fault, which may be nil.
+func (r *region) start(fault func(point string) error) *instance {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var hub *watch.Hub
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func() { hub.Wake() }, Fault: fault})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := database.Migrate(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := database.ConfigureShards(ctx, r.shards); err != nil {
+		r.t.Fatal(err)
+	}
+	hub = watch.NewHub(database, 64)
+	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	keeper, err := secret.NewKeeper(make([]byte, 32))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
+		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
+	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: r.releases, Keeper: keeper,
+		SigningKeys: 2, Publishers: 4, Metrics: prometheus.NewRegistry(), Sweep: time.Second})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csv1.RegisterClusterServiceServer(server, system.API)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() { _ = system.Run(ctx) })
+	group.Go(func() { _ = server.Serve(listener) })
+	stop := sync.OnceFunc(func() {
+		cancel()
+		server.Stop()
+		group.Wait()
+		_ = conn.Close()
+		_ = client.Close()
+		database.Close()
+	})
+	r.t.Cleanup(stop)
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop}
+}
+
+func clusterSpec(name string) *csv1.ClusterSpec {
+	const scope = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Network/"
+	return &csv1.ClusterSpec{
+		Name: name, Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408",
+		Version: &csv1.Version{Id: "4.21", ChannelGroup: "stable"},
+		Network: &csv1.Network{NetworkType: "OVNKubernetes", PodCidr: "10.128.0.0/14", ServiceCidr: "172.30.0.0/16", MachineCidr: "10.0.0.0/16", HostPrefix: 23},
+		Api:     &csv1.Api{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}, ImageRegistryEnabled: true,
+		Platform: &csv1.Platform{SubscriptionId: "11111111-1111-1111-1111-111111111111", ResourceGroup: "cust-rg", ManagedResourceGroup: "managed-" + name,
+			SubnetId: scope + "virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: scope + "networkSecurityGroups/nsg", OutboundType: "LoadBalancer"},
+	}
+}
+
+func resourceID(name string) string {
+	return "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
+
+func applyRequest(name string, generation int64) *csv1.ApplyClusterRequest {
+	return &csv1.ApplyClusterRequest{Uid: uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String(), ResourceId: resourceID(name), Generation: generation, Spec: clusterSpec(name)}
+}
+
+func poolRequest(cluster *csv1.ApplyClusterRequest, name string, replicas int32) *csv1.ApplyNodePoolRequest {
+	return &csv1.ApplyNodePoolRequest{Uid: uuid.NewSHA1(uuid.NameSpaceOID, []byte(cluster.Uid+name)).String(), ClusterUid: cluster.Uid, Generation: 1,
+		ResourceId: cluster.ResourceId + "/nodePools/" + name,
+		Spec: &csv1.NodePoolSpec{Name: name, Size: &csv1.NodePoolSpec_Replicas{Replicas: replicas}, AutoRepair: true,
+			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}}}
+}
+
+// awaitCluster watches until a cluster is as wanted.
+func (i *instance) awaitCluster(t *testing.T, uid string, wanted func(*csv1.Cluster) bool) *csv1.Cluster {
+	t.Helper()
+	var last *csv1.Cluster
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if c := r.GetCluster(); c.GetUid() == uid {
+			last = c
+			return wanted(c)
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func (i *instance) awaitPool(t *testing.T, uid string, wanted func(*csv1.NodePool) bool) *csv1.NodePool {
+	t.Helper()
+	var last *csv1.NodePool
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if p := r.GetNodePool(); p.GetUid() == uid {
+			last = p
+			return wanted(p)
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func (i *instance) watchUntil(t *testing.T, done func(*csv1.WatchResponse) bool, last func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	stream, err := i.Watch(ctx, &csv1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("watching: %v; last state: %s", err, last())
+		}
+		if done(response) {
+			return
+		}
+	}
+}
+
+func clusterReady(generation int64) func(*csv1.Cluster) bool {
+	return func(c *csv1.Cluster) bool {
+		return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_READY && c.GetStatus().GetObservedGeneration() == generation
+	}
+}
+
+func clusterDeleted(c *csv1.Cluster) bool {
+	return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_DELETED
+}
+
+func TestClusterLife(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+
+	request := applyRequest("my-cluster", 1)
+	created, err := service.ApplyCluster(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING || created.GetStatus().GetProvisionShard() == "" {
+		t.Errorf("a new cluster is %v, want it placed and installing", created.GetStatus())
+	}
+	pool := poolRequest(request, "np1", 3)
+	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+	if got, want := ready.GetStatus().GetApiUrl(), "https://127.0.0.1:16443"; got != want {
+		t.Errorf("API URL %q, want %q", got, want)
+	}
+	if got := ready.GetStatus().GetActiveVersions(); !slices.Equal(got, []string{"4.21.4"}) {
+		t.Errorf("active versions %v", got)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY && p.GetStatus().GetReplicas() == 3 && p.GetStatus().GetVersion() == "4.21.4"
+	})
+
+	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(2))
+	pool.Generation, pool.Spec.Size = 2, &csv1.NodePoolSpec_Replicas{Replicas: 5}
+	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5
+	})
+
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterDeleted)
+	if held := r.maestro.Resources(); len(held) > 0 {
+		t.Errorf("Maestro still holds %v", held)
+	}
+	shards, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards.GetProvisionShards() {
+		if shard.GetClusters() != 0 {
+			t.Errorf("shard %s holds %d clusters", shard.GetName(), shard.GetClusters())
+		}
+	}
+	history := r.maestro.History()
+	at := func(what string) int {
+		return slices.IndexFunc(history, func(h string) bool { return strings.HasPrefix(h, what) })
+	}
+	id := ready.GetStatus().GetClusterId()
+	if at("create "+id+"-00-namespaces") > at("create "+id+"\x00") && at("delete "+id+"-np1") > at("delete "+id) || at("delete "+id+"-00-namespaces") < at("gone "+id+"-np1") {
+		t.Errorf("order of actions: %v", history)
+	}
+}
+
+var errCrash = errors.New("crash")

@@ -1,0 +1,150 @@
+// Package config reads what a region tells its Cluster Service: the Azure side of every cluster (Config) and the provision
+// shards (Shards). Both files are YAML and strict: an unknown field is refused by its name. Neither holds a secret; the
+// pull secret is a file of its own, named here.
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Config is the configuration file.
+type Config struct {
+	Azure Azure `json:"azure"`
+	// PullSecretFile is a file in the format of a Docker configuration; empty renders one without registries, which only
+	// the environment `local` may.
+	PullSecretFile string `json:"pullSecretFile"`
+	// ImageContentSources are added to every cluster's, before the customer's own.
+	ImageContentSources []ImageContentSource `json:"imageContentSources"`
+	Etcd                Etcd                 `json:"etcd"`
+	// InternalAPICIDRs may always reach a cluster's API, whatever the customer allows.
+	InternalAPICIDRs []string `json:"internalAPICIDRs"`
+	// ServingCertificates has the API server's serving certificate come from Key Vault.
+	ServingCertificates *ServingCertificates `json:"servingCertificates"`
+}
+
+// Azure is the cloud that the region is in.
+type Azure struct {
+	Cloud string `json:"cloud"`
+	// TenantID is the tenant of the service's own vaults.
+	TenantID string `json:"tenantID"`
+	// IdentitiesVault holds the credentials of the control planes' identities.
+	IdentitiesVault string `json:"identitiesVault"`
+}
+
+// ImageContentSource redirects pulls.
+type ImageContentSource struct {
+	Source  string   `json:"source"`
+	Mirrors []string `json:"mirrors"`
+}
+
+// Etcd is the hosted control planes' storage.
+type Etcd struct {
+	StorageClass string `json:"storageClass"`
+	Size         string `json:"size"`
+}
+
+// ServingCertificates says where the certificates of the hosted API servers are.
+type ServingCertificates struct {
+	Vault string `json:"vault"`
+	// ClientID is of the identity that may read them.
+	ClientID string `json:"clientID"`
+	TenantID string `json:"tenantID"`
+}
+
+// Default is the configuration of a local region.
+func Default() *Config {
+	return &Config{
+		Azure: Azure{Cloud: "AzurePublicCloud", TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408", IdentitiesVault: "hcpmesh-identities"},
+		Etcd:  Etcd{StorageClass: "managed-csi", Size: "8Gi"},
+	}
+}
+
+// Load reads a file over the defaults; an empty path means the defaults.
+func Load(path string) (*Config, error) {
+	c := Default()
+	if path == "" {
+		return c, nil
+	}
+	if err := readStrict(path, c); err != nil {
+		return nil, err
+	}
+	var missing []error
+	for name, value := range map[string]string{"azure.cloud": c.Azure.Cloud, "azure.tenantID": c.Azure.TenantID,
+		"azure.identitiesVault": c.Azure.IdentitiesVault, "etcd.storageClass": c.Etcd.StorageClass, "etcd.size": c.Etcd.Size} {
+		if value == "" {
+			missing = append(missing, fmt.Errorf("%s: %s is required", path, name))
+		}
+	}
+	return c, errors.Join(missing...)
+}
+
+// PullSecret reads the pull secret's file.
+func (c *Config) PullSecret() ([]byte, error) {
+	if c.PullSecretFile == "" {
+		return []byte(`{"auths":{}}`), nil
+	}
+	text, err := os.ReadFile(c.PullSecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the pull secret: %w", err)
+	}
+	var check struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	// The parser's error would quote the secret.
+	if json.Unmarshal(text, &check) != nil || check.Auths == nil {
+		return nil, fmt.Errorf("the pull secret %s is not a Docker configuration with auths", c.PullSecretFile)
+	}
+	return text, nil
+}
+
+// Shard is a provision shard as the configuration declares it.
+type Shard struct {
+	// Name of the management cluster, which is also its Maestro consumer's.
+	Name     string `json:"name"`
+	Capacity int32  `json:"capacity"`
+}
+
+var shardName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// LoadShards reads the provision shards.
+func LoadShards(path string) ([]Shard, error) {
+	var file struct {
+		ProvisionShards []Shard `json:"provisionShards"`
+	}
+	if err := readStrict(path, &file); err != nil {
+		return nil, err
+	}
+	if len(file.ProvisionShards) == 0 {
+		return nil, fmt.Errorf("%s: provisionShards is required", path)
+	}
+	seen := map[string]bool{}
+	for i, s := range file.ProvisionShards {
+		switch {
+		case !shardName.MatchString(s.Name):
+			return nil, fmt.Errorf("%s: provisionShards[%d].name: %q is not lower-case letters, digits and hyphens", path, i, s.Name)
+		case seen[s.Name]:
+			return nil, fmt.Errorf("%s: provisionShards[%d].name: %q appears twice", path, i, s.Name)
+		case s.Capacity < 0:
+			return nil, fmt.Errorf("%s: provisionShards[%d].capacity: %d is negative", path, i, s.Capacity)
+		}
+		seen[s.Name] = true
+	}
+	return file.ProvisionShards, nil
+}
+
+func readStrict(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+// Package delivery moves works between the database and Maestro. Publisher brings every work that is due to Maestro:
+// creations, updates and deletions, from durable state, again and again until they are acknowledged. Receiver takes the
+// statuses that Maestro reports and has the state machine decide on them. Both hold nothing that a crash could lose: a
+// work is due because its row says so, and a status that was missed is asked for again after every subscription.
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+// Maestro is what is needed of a Maestro client to publish.
+type Maestro interface {
+	Create(ctx context.Context, b *maestro.Bundle) (int64, error)
+	Update(ctx context.Context, b *maestro.Bundle) (int64, error)
+	Delete(ctx context.Context, b *maestro.Bundle) error
+}
+
+const (
+	// queueSize bounds the clusters that wait in memory; those beyond are found in the database when their lease is over.
+	queueSize = 4096
+	// scanInterval is how often the database is asked for due works when nothing else prompts it: those of other replicas
+	// that died, and retries.
+	scanInterval = 2 * time.Second
+	scanLimit    = 200
+	firstRetry   = 200 * time.Millisecond
+	lastRetry    = 30 * time.Second
+	// confirmInterval is how long an acknowledged deletion may take before it is asked for again.
+	confirmInterval = time.Minute
+)
+
+// PublisherOptions are what a publisher works with.
+type PublisherOptions struct {
+	Store    *store.Store
+	Renderer *render.Renderer
+	Maestro  Maestro
+	// Workers is how many clusters are published at once.
+	Workers int
+	Metrics *Metrics
+}
+
+// Publisher publishes due works.
+type Publisher struct {
+	PublisherOptions
+	queue chan string
+	// sooner tells the scan of a retry that is due before it would look.
+	sooner chan time.Duration
+
+	mu sync.Mutex
+	// waiting has the clusters that are in the queue, once each; busy those that are being published.
+	waiting, busy map[string]bool
+}
+
+// NewPublisher makes a publisher; Run runs it.
+func NewPublisher(o PublisherOptions) *Publisher {
+	return &Publisher{PublisherOptions: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
+		waiting: map[string]bool{}, busy: map[string]bool{}}
+}
+
+// Publish has the due works of clusters published soon. The caller holds their lease. It does not block: what does not fit
+// is found in the database when the lease is over.
+func (p *Publisher) Publish(clusterUIDs []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, uid := range clusterUIDs {
+		if p.waiting[uid] {
+			continue
+		}
+		select {
+		case p.queue <- uid:
+			p.waiting[uid] = true
+		default:
+			p.Metrics.overflows.Inc()
+		}
+	}
+}
+
+// Run publishes until ctx is over.
+func (p *Publisher) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for range p.Workers {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case uid := <-p.queue:
+					p.serve(ctx, uid)
+				}
+			}
+		})
+	}
+	group.Go(func() { p.scan(ctx) })
+	group.Wait()
+}
+
+// serve publishes one cluster, unless another worker is at it, who then does it once more.
+func (p *Publisher) serve(ctx context.Context, uid string) {
+	p.mu.Lock()
+	if p.busy[uid] {
+		// Stays marked as waiting: the other worker puts it back into the queue.
+		p.mu.Unlock()
+		return
+	}
+	delete(p.waiting, uid)
+	p.busy[uid] = true
+	p.mu.Unlock()
+
+	if err := p.publish(ctx, uid); err != nil && ctx.Err() == nil {
+		slog.Warn("publishing was interrupted", "cluster_uid", uid, "error", err)
+	}
+
+	p.mu.Lock()
+	delete(p.busy, uid)
+	again := p.waiting[uid]
+	delete(p.waiting, uid)
+	p.mu.Unlock()
+	if again {
+		p.Publish([]string{uid})
+	}
+}
+
+func (p *Publisher) scan(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case delay := <-p.sooner:
+			timer.Reset(delay)
+			continue
+		case <-timer.C:
+			timer.Reset(scanInterval)
+		}
+		due, err := p.Store.TakeDue(ctx, scanLimit)
+		if err != nil {
+			if ctx.Err() == nil {
+				slog.Warn("looking for due works failed", "error", err)
+			}
+			continue
+		}
+		p.Publish(due)
+	}
+}
+
+// outcome is what came of publishing one work.
+type outcome struct {
+	workID   string
+	desired  int64
+	deletion bool
+	version  int64
+	err      error
+}
+
+// publish brings the due works of one cluster to Maestro in their order, and stores what came of it.
+func (p *Publisher) publish(ctx context.Context, uid string) error {
+	tenancy, err := p.Store.Read(ctx, uid)
+	if err != nil {
+		return err
+	}
+	var outcomes []outcome
+	for _, w := range order(tenancy.Works) {
+		if !w.Due() || w.DeletePublished && w.RetryTime.After(p.Store.Now().Add(p.Store.Lease())) {
+			continue
+		}
+		o := p.publishWork(ctx, tenancy, w)
+		outcomes = append(outcomes, o)
+		p.Metrics.published(o.err)
+		if o.err != nil {
+			slog.Warn("publishing a work failed", "cluster_uid", uid, "work", w.Name, "deletion", o.deletion, "attempt", w.Attempts+1, "error", o.err)
+			// What follows may need what failed. It stays due.
+			if !errors.Is(o.err, maestro.ErrRefused) {
+				break
+			}
+			continue
+		}
+		slog.Info("published a work", "cluster_uid", uid, "work", w.Name, "maestro_id", w.ID, "consumer", w.Shard, "deletion", o.deletion, "version", o.version)
+	}
+	if len(outcomes) == 0 {
+		return nil
+	}
+	result, err := p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		t := tx.Tenancies[uid]
+		done := map[string]bool{}
+		delay := time.Duration(0)
+		for _, o := range outcomes {
+			done[o.workID] = true
+			if w := t.WorkByID(o.workID); w != nil {
+				record(w, o, p.Store.Now())
+				if o.err != nil {
+					delay = max(delay, backoff(w.Attempts))
+				}
+			}
+		}
+		if delay > 0 {
+			p.lookIn(delay)
+			// The works behind a failed one come again with it.
+			for _, w := range t.Works {
+				if w.Due() && !done[w.ID] && !w.DeletePublished {
+					w.RetryTime = p.Store.Now().Add(delay)
+				}
+			}
+		}
+		return p.Renderer.Region.Settle(p.Store.Now(), t, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("storing what was published: %w", err)
+	}
+	p.Publish(result.Due)
+	return nil
+}
+
+// lookIn has the database asked for due works after a delay, if that is sooner than it would be.
+func (p *Publisher) lookIn(delay time.Duration) {
+	if delay >= scanInterval {
+		return
+	}
+	select {
+	case p.sooner <- delay:
+	default:
+	}
+}
+
+// order puts deletions of node pools first, then the other deletions, then the rest as they build on each other.
+func order(works []*fleet.Work) []*fleet.Work {
+	ordered := make([]*fleet.Work, 0, len(works))
+	for _, deleting := range []bool{true, false} {
+		kinds := []fleet.WorkKind{fleet.Namespaces, fleet.HostedCluster, fleet.NodePoolWork}
+		if deleting {
+			kinds = []fleet.WorkKind{fleet.NodePoolWork, fleet.HostedCluster, fleet.Namespaces}
+		}
+		for _, kind := range kinds {
+			for _, w := range works {
+				if w.Kind == kind && w.Deleting() == deleting {
+					ordered = append(ordered, w)
+				}
+			}
+		}
+	}
+	return ordered
+}
+
+func (p *Publisher) publishWork(ctx context.Context, t *fleet.Tenancy, w *fleet.Work) outcome {
+	o := outcome{workID: w.ID, desired: w.Desired, deletion: w.Deleting()}
+	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version,
+		Labels: map[string]string{"api.openshift.com/id": t.Cluster.ID(), "api.openshift.com/environment": p.Renderer.Environment}}
+	if o.deletion {
+		// Whatever version it has, it goes.
+		bundle.Version = 0
+		o.err = p.Maestro.Delete(ctx, bundle)
+		return o
+	}
+	rendered, err := p.Renderer.Bundle(t, w)
+	if err != nil {
+		o.err = fmt.Errorf("rendering: %w", err)
+		return o
+	}
+	bundle.Manifests, bundle.Configs = rendered.Manifests, rendered.Configs
+	if w.Version == 0 && w.Published == 0 {
+		o.version, o.err = p.Maestro.Create(ctx, bundle)
+		if errors.Is(o.err, maestro.ErrConflict) {
+			// An earlier attempt had its effect though its answer was lost.
+			o.version, o.err = p.update(ctx, bundle)
+		}
+		return o
+	}
+	o.version, o.err = p.update(ctx, bundle)
+	if errors.Is(o.err, maestro.ErrNotFound) {
+		// Maestro lost it, or never had it.
+		o.version, o.err = p.Maestro.Create(ctx, bundle)
+	}
+	return o
+}
+
+// update builds on the version that was last learnt. A conflict means that an earlier attempt of ours had its effect, for
+// Cluster Service is the only writer: then the newest version is built on.
+func (p *Publisher) update(ctx context.Context, bundle *maestro.Bundle) (int64, error) {
+	version, err := p.Maestro.Update(ctx, bundle)
+	if errors.Is(err, maestro.ErrConflict) && bundle.Version != 0 {
+		bundle.Version = 0
+		return p.Maestro.Update(ctx, bundle)
+	}
+	return version, err
+}
+
+func record(w *fleet.Work, o outcome, now time.Time) {
+	if o.deletion != w.Deleting() {
+		// Its deletion was decided meanwhile: what was published does not matter any more, the deletion is due.
+		return
+	}
+	if o.err != nil {
+		w.Attempts++
+		w.Error = o.err.Error()
+		w.RetryTime = now.Add(backoff(w.Attempts))
+		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
+		return
+	}
+	w.Attempts, w.Error, w.Refused = 0, "", false
+	if o.deletion {
+		w.DeletePublished = true
+		w.RetryTime = now.Add(confirmInterval)
+		return
+	}
+	w.Published = max(w.Published, o.desired)
+	w.Version = o.version
+	// Zero is at once, for content that changed meanwhile.
+	w.RetryTime = time.Time{}
+}
+
+func backoff(attempt int32) time.Duration {
+	return min(firstRetry<<min(attempt-1, 10), lastRetry)
+}

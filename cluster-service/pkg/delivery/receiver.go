@@ -1,0 +1,304 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+// Subscriber is what is needed of a Maestro client to receive.
+type Subscriber interface {
+	Subscribe(ctx context.Context, started func(ctx context.Context) error, receive func(*maestro.Event))
+	Resync(ctx context.Context, held []maestro.Held) error
+	Delete(ctx context.Context, b *maestro.Bundle) error
+}
+
+const (
+	// batchSize bounds the works whose statuses are stored in one transaction: one commit, one step of the clock for all.
+	batchSize = 64
+	// sweepInterval is how often every status is asked for, to find works without an owner.
+	sweepInterval = 10 * time.Minute
+	storeRetry    = time.Second
+)
+
+// ReceiverOptions are what a receiver works with.
+type ReceiverOptions struct {
+	Store   *store.Store
+	Region  fleet.Region
+	Maestro Subscriber
+	// Publish is told of works that became due.
+	Publish func(clusterUIDs []string)
+	// Freed is told when a place on a shard became free.
+	Freed   func()
+	Metrics *Metrics
+	// Sweep is how often orphans are looked for; 0 means every 10 minutes.
+	Sweep time.Duration
+}
+
+// Receiver takes statuses in. Of each work only the newest status waits, so its memory is bounded by the number of works.
+type Receiver struct {
+	ReceiverOptions
+
+	mu      sync.Mutex
+	pending map[string]*maestro.Event
+	arrived chan struct{}
+}
+
+// NewReceiver makes a receiver; Run runs it.
+func NewReceiver(o ReceiverOptions) *Receiver {
+	if o.Sweep == 0 {
+		o.Sweep = sweepInterval
+	}
+	return &Receiver{ReceiverOptions: o, pending: map[string]*maestro.Event{}, arrived: make(chan struct{}, 1)}
+}
+
+// Run receives until ctx is over.
+func (r *Receiver) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	group.Go(func() { r.Maestro.Subscribe(ctx, r.resync, r.receive) })
+	group.Go(func() { r.process(ctx) })
+	group.Go(func() { r.sweep(ctx) })
+	group.Wait()
+}
+
+// resync asks for what was missed.
+func (r *Receiver) resync(ctx context.Context) error {
+	works, err := r.Store.AllWorks(ctx)
+	if err != nil {
+		return err
+	}
+	held := make([]maestro.Held, 0, len(works))
+	for _, w := range works {
+		held = append(held, maestro.Held{ResourceID: w.ID, StatusHash: w.StatusHash})
+	}
+	if err := r.Store.RetryNow(ctx); err != nil {
+		return err
+	}
+	slog.Info("subscribed to Maestro; asking for what was missed", "works", len(held))
+	return r.Maestro.Resync(ctx, held)
+}
+
+// sweep asks for every status of ours from time to time. A work that nobody owns is deleted when its status arrives.
+func (r *Receiver) sweep(ctx context.Context) {
+	ticker := time.NewTicker(r.Sweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := r.Maestro.Resync(ctx, nil); err != nil && ctx.Err() == nil {
+				slog.Warn("looking for orphans failed", "error", err)
+			}
+		}
+	}
+}
+
+func (r *Receiver) receive(e *maestro.Event) {
+	r.mu.Lock()
+	if old := r.pending[e.ResourceID]; old == nil || !older(e, order3{old.Version, old.Agent, old.Sequence}) {
+		r.pending[e.ResourceID] = e
+	}
+	r.Metrics.pending.Set(float64(len(r.pending)))
+	r.mu.Unlock()
+	select {
+	case r.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Receiver) take() []*maestro.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var events []*maestro.Event
+	for id, e := range r.pending {
+		if len(events) == batchSize {
+			break
+		}
+		events = append(events, e)
+		delete(r.pending, id)
+	}
+	r.Metrics.pending.Set(float64(len(r.pending)))
+	return events
+}
+
+// putBack returns events that could not be stored, unless newer ones came.
+func (r *Receiver) putBack(events []*maestro.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range events {
+		if r.pending[e.ResourceID] == nil {
+			r.pending[e.ResourceID] = e
+		}
+	}
+}
+
+func (r *Receiver) process(ctx context.Context) {
+	for {
+		events := r.take()
+		if len(events) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.arrived:
+			}
+			continue
+		}
+		if err := r.apply(ctx, events); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			slog.Warn("statuses could not be stored and are tried again", "statuses", len(events), "error", err)
+			r.putBack(events)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(storeRetry):
+			}
+		}
+	}
+}
+
+// apply stores statuses and has the state machine decide.
+func (r *Receiver) apply(ctx context.Context, events []*maestro.Event) error {
+	ids := make([]string, 0, len(events))
+	for _, e := range events {
+		ids = append(ids, e.ResourceID)
+	}
+	works, err := r.Store.Works(ctx, ids)
+	if err != nil {
+		return err
+	}
+	byCluster := map[string][]*maestro.Event{}
+	var clusters []string
+	observed := map[string]*feedback.Observed{}
+	for _, e := range events {
+		seen, err := feedback.Decode(e.Body)
+		if err != nil {
+			r.Metrics.statuses.WithLabelValues("malformed").Inc()
+			slog.Warn("a status was left out", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+			continue
+		}
+		w, known := works[e.ResourceID]
+		switch {
+		case !known:
+			r.orphan(ctx, e, seen)
+		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !seen.Deleted:
+			r.Metrics.statuses.WithLabelValues("unchanged").Inc()
+		default:
+			observed[e.ResourceID] = seen
+			if len(byCluster[w.ClusterUID]) == 0 {
+				clusters = append(clusters, w.ClusterUID)
+			}
+			byCluster[w.ClusterUID] = append(byCluster[w.ClusterUID], e)
+		}
+	}
+	if len(clusters) == 0 {
+		return nil
+	}
+	freed := false
+	result, err := r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
+		freed = false
+		for uid, events := range byCluster {
+			t := tx.Tenancies[uid]
+			for _, e := range events {
+				if w := t.WorkByID(e.ResourceID); w != nil {
+					r.Metrics.statuses.WithLabelValues(take(w, e, observed[e.ResourceID])).Inc()
+				}
+			}
+			if err := r.Region.Settle(r.Store.Now(), t, nil); err != nil {
+				return err
+			}
+			freed = freed || t.Cluster != nil && t.Cluster.Gone()
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("storing statuses: %w", err)
+	}
+	r.Publish(result.Due)
+	if freed {
+		r.Freed()
+	}
+	return nil
+}
+
+// take takes a status into a work's row, unless it is older than what the row has, and says what came of it.
+func take(w *fleet.Work, e *maestro.Event, seen *feedback.Observed) string {
+	if seen.Deleted {
+		switch {
+		case w.Deleting():
+			w.Observed = *seen
+			return "deleted"
+		case w.Published > 0:
+			// Maestro lost what it had acknowledged: it is published again.
+			w.Published, w.Version, w.StatusHash, w.Sequence = 0, 0, "", ""
+			w.Observed = feedback.Observed{}
+			w.RetryTime = time.Time{}
+			return "lost"
+		}
+		return "unpublished"
+	}
+	if older(e, parseOrder(w.Sequence)) {
+		return "stale"
+	}
+	w.Observed = *seen
+	w.StatusHash = e.StatusHash
+	w.Sequence = order3{e.Version, e.Agent, e.Sequence}.String()
+	return "taken"
+}
+
+// order3 is where a status stands among those of its work.
+type order3 struct {
+	version  int64
+	agent    string
+	sequence string
+}
+
+func (o order3) String() string { return fmt.Sprintf("%d %s %s", o.version, o.sequence, o.agent) }
+
+func parseOrder(s string) order3 {
+	var o order3
+	version, rest, _ := strings.Cut(s, " ")
+	o.version, _ = strconv.ParseInt(version, 10, 64)
+	o.sequence, o.agent, _ = strings.Cut(rest, " ")
+	return o
+}
+
+// older says that a status is older than another: of an older version, or of the same version and agent with a smaller
+// sequence. Sequences are decimal numbers; those of different agents do not compare.
+func older(e *maestro.Event, than order3) bool {
+	switch {
+	case e.Version != than.version:
+		return e.Version < than.version
+	case e.Agent != than.agent:
+		return false
+	case len(e.Sequence) != len(than.sequence):
+		return len(e.Sequence) < len(than.sequence)
+	}
+	return e.Sequence < than.sequence
+}
+
+// orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up.
+func (r *Receiver) orphan(ctx context.Context, e *maestro.Event, seen *feedback.Observed) {
+	if seen.Deleted {
+		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
+		return
+	}
+	r.Metrics.statuses.WithLabelValues("orphan").Inc()
+	if err := r.Maestro.Delete(ctx, &maestro.Bundle{ID: e.ResourceID, Name: e.ResourceID, Consumer: e.Consumer}); err != nil {
+		slog.Warn("an orphan could not be deleted; it will be found again", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		return
+	}
+	r.Metrics.orphans.Inc()
+	slog.Info("deleted a work without an owner", "maestro_id", e.ResourceID, "consumer", e.Consumer)
+}

@@ -1,0 +1,360 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+)
+
+// Region is what status needs to know of the place.
+type Region struct {
+	// BaseDomain is the zone of the region, as in 0ulz.westus3.aroapp-hcp.io.
+	BaseDomain string
+	// IssuerBase is the URL under which the issuers of the clusters' tokens stand.
+	IssuerBase string
+	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
+	EndpointURLs bool
+}
+
+// APIHost is the DNS name of a cluster's API.
+func (r Region) APIHost(prefix string) string { return "api." + prefix + "." + r.BaseDomain }
+
+// ClusterDomain is the base domain of what runs in a cluster.
+func (r Region) ClusterDomain(prefix string) string { return "aro." + prefix + "." + r.BaseDomain }
+
+// IssuerURL is the issuer of a cluster's service account tokens.
+func (r Region) IssuerURL(clusterID string) string { return r.IssuerBase + "/" + clusterID }
+
+// Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
+// brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
+// contents of works as they are, which is right unless the desired state changed.
+func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
+	t.dropGone()
+	if t.Cluster != nil && t.Cluster.Deleting() {
+		for _, p := range t.Pools {
+			if !p.Deleting() {
+				p.DeleteTime = now
+			}
+		}
+	}
+	if t.Cluster != nil && !t.Cluster.Gone() {
+		if err := plan(now, t, renderer); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.Pools {
+		decidePool(now, t, p)
+	}
+	if t.Cluster != nil {
+		r.decideCluster(now, t)
+	}
+	return nil
+}
+
+func (t *Tenancy) dropGone() {
+	var kept []*Work
+	for _, w := range t.Works {
+		if w.Deleting() && w.Observed.Deleted {
+			continue
+		}
+		kept = append(kept, w)
+	}
+	t.Works = kept
+}
+
+func (r Region) decideCluster(now time.Time, t *Tenancy) {
+	c := t.Cluster
+	if c.Status == nil {
+		c.Status = &csv1.ClusterStatus{}
+	}
+	switch {
+	case c.Gone():
+	case c.Deleting():
+		decideClusterDeletion(now, t)
+	case c.Shard == "":
+		c.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_PENDING
+		message := "Waiting for a provision shard with room."
+		c.Status.Conditions = setConditions(c.Status.Conditions, now, c.Generation, condition{"Placed", "False", "NoCapacity", message})
+		c.Status.Progress = setProgress(c.Status.Progress, now, layer{LayerPlacement, "WaitingForCapacity", message})
+	default:
+		r.decideWanted(now, t)
+	}
+}
+
+func (r Region) decideWanted(now time.Time, t *Tenancy) {
+	c, s := t.Cluster, t.Cluster.Status
+	work := t.Work(HostedCluster, "")
+	if work == nil {
+		work = &Work{}
+	}
+	seen := &work.Observed
+	s.ProvisionShard = c.Shard
+	s.BaseDomain = r.ClusterDomain(s.BaseDomainPrefix)
+	s.ConsoleUrl = "https://console-openshift-console.apps." + s.BaseDomain
+	s.IssuerUrl = r.IssuerURL(s.ClusterId)
+	if seen.EndpointHost != "" && seen.EndpointPort != 0 {
+		host := r.APIHost(s.BaseDomainPrefix)
+		if r.EndpointURLs {
+			host = seen.EndpointHost
+		}
+		s.ApiUrl = fmt.Sprintf("https://%s:%d", host, seen.EndpointPort)
+	}
+	s.ActiveVersions = activeVersions(seen, s.ActiveVersions)
+
+	available := seen.Condition(feedback.Available).Status == "True"
+	carried := work.Carried()
+	rolledOut := rolledOut(c.Release, seen)
+	wasReady := s.ObservedGeneration > 0
+	switch {
+	case carried && rolledOut && s.ApiUrl != "" && (available || wasReady):
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
+		s.ObservedGeneration = work.Generation
+	case work.Refused:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+	case wasReady:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+	default:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING
+	}
+
+	s.Conditions = setConditions(s.Conditions, now, work.Generation,
+		condition{"Placed", "True", "Placed", "Placed on provision shard " + c.Shard + "."},
+		appliedCondition(work),
+		observedCondition(feedback.Available, seen),
+		observedCondition(feedback.Progressing, seen),
+		observedCondition(feedback.Degraded, seen))
+	s.Progress = setProgress(s.Progress, now,
+		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
+		controlPlaneLayer(seen, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+}
+
+// rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
+func rolledOut(want Release, seen *feedback.Observed) bool {
+	version, err := release.ParseVersion(want.Version)
+	if err != nil || !version.ReportsControlPlaneVersion() {
+		return seen.Image == want.Image
+	}
+	if len(seen.ControlPlaneVersions) == 0 {
+		return false
+	}
+	newest := seen.ControlPlaneVersions[0]
+	return newest.State == "Completed" && newest.Version == want.Version
+}
+
+// activeVersions are the versions that the control plane runs: the newest entries of its history down to the last one
+// that was completed.
+func activeVersions(seen *feedback.Observed, old []string) []string {
+	history := seen.ControlPlaneVersions
+	if len(history) == 0 {
+		history = seen.Versions
+	}
+	var versions []string
+	for _, entry := range history {
+		if entry.Version != "" {
+			versions = append(versions, entry.Version)
+		}
+		if entry.State == "Completed" {
+			break
+		}
+	}
+	if len(versions) == 0 {
+		return old
+	}
+	return versions
+}
+
+func appliedCondition(w *Work) condition {
+	switch {
+	case w.Refused:
+		return condition{"Applied", "False", "Refused", w.Error}
+	case w.Carried():
+		return condition{"Applied", "True", "AppliedManifestWorkComplete", "The management cluster carries the desired state."}
+	case w.Observed.Applied.Status == "False":
+		return condition{"Applied", "False", w.Observed.Applied.Reason, w.Observed.Applied.Message}
+	}
+	return condition{"Applied", "False", "Pending", "The management cluster does not carry the desired state yet."}
+}
+
+func observedCondition(name string, seen *feedback.Observed) condition {
+	c := seen.Condition(name)
+	return condition{name, c.Status, c.Reason, c.Message}
+}
+
+// maestroLayer is about the works that a resource needs, in their order: the first with trouble says it.
+func maestroLayer(works ...*Work) layer {
+	waiting := false
+	for _, w := range works {
+		switch {
+		case w == nil:
+		case w.Refused:
+			return layer{LayerMaestro, "Refused", w.Error}
+		case w.Error != "":
+			return layer{LayerMaestro, "Retrying", "Publishing failed and is tried again: " + w.Error}
+		case w.Published < w.Desired:
+			waiting = true
+		}
+	}
+	if waiting {
+		return layer{LayerMaestro, "Publishing", "Waiting for Maestro to take the desired state."}
+	}
+	return layer{LayerMaestro, "Published", "Maestro has the desired state."}
+}
+
+func managementClusterLayer(w *Work) layer {
+	switch {
+	case w.Carried():
+		return layer{LayerManagementCluster, "Applied", "The management cluster carries the desired state."}
+	case w.Observed.Applied.Status == "False":
+		return layer{LayerManagementCluster, "ApplyFailing", w.Observed.Applied.Message}
+	case w.Observed.Applied.Status == "True":
+		return layer{LayerManagementCluster, "Applying", "Waiting for the desired state to be read back from the management cluster."}
+	}
+	return layer{LayerManagementCluster, "Waiting", "Waiting for the agent of the management cluster."}
+}
+
+func controlPlaneLayer(seen *feedback.Observed, ready, rolledOut bool) layer {
+	available := seen.Condition(feedback.Available)
+	switch {
+	case ready && available.Status == "True":
+		return layer{LayerControlPlane, "Available", available.Message}
+	case available.Status == "True" && !rolledOut:
+		return layer{LayerControlPlane, "RollingOut", "Waiting for the control plane to complete its release."}
+	case available.Status == "":
+		return layer{LayerControlPlane, "Waiting", "Waiting for the HostedCluster's first report."}
+	case available.Reason != "":
+		return layer{LayerControlPlane, available.Reason, available.Message}
+	}
+	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane."}
+}
+
+// decideClusterDeletion says which step the deletion is at; plan does the steps.
+func decideClusterDeletion(now time.Time, t *Tenancy) {
+	c, s := t.Cluster, t.Cluster.Status
+	s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETING
+	pools := t.ofKind(NodePoolWork)
+	clusters := t.ofKind(HostedCluster)
+	namespaces := t.ofKind(Namespaces)
+	var at layer
+	switch {
+	case len(pools) > 0:
+		at = layer{LayerManagementCluster, "DeletingNodePools", "Waiting for the deletion of works " + names(pools) + deletionTrouble(pools) + "."}
+	case len(clusters) > 0:
+		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
+	case len(namespaces) > 0:
+		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
+	default:
+		c.GoneTime = now
+		c.SigningKey = nil
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
+		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
+	}
+	s.Progress = setProgress(s.Progress, now, at)
+	s.Conditions = setConditions(s.Conditions, now, c.Generation, condition{"Deleting", "True", at.state, at.message})
+}
+
+func (t *Tenancy) ofKind(kind WorkKind) []*Work {
+	var works []*Work
+	for _, w := range t.Works {
+		if w.Kind == kind {
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+func deletionTrouble(works []*Work) string {
+	for _, w := range works {
+		if w.Error != "" {
+			return " (" + w.Error + ")"
+		}
+	}
+	return ""
+}
+
+func decidePool(now time.Time, t *Tenancy, p *NodePool) {
+	if p.Status == nil {
+		p.Status = &csv1.NodePoolStatus{}
+	}
+	s := p.Status
+	work := t.Work(NodePoolWork, p.UID)
+	switch {
+	case p.Gone():
+		return
+	case p.Deleting():
+		decidePoolDeletion(now, p, work)
+		return
+	case work == nil:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING
+		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "WaitingForCluster", "Waiting for the cluster to be placed."})
+		return
+	}
+	seen := &work.Observed
+	s.Replicas = int32(min(max(seen.Replicas, 0), 1<<20))
+	s.Version = seen.Version
+	carried := work.Carried()
+	rolledOut := seen.Version == p.Release.Version || seen.Version == "" && seen.Replicas == 0
+	ready := carried && rolledOut && sized(p.Spec, seen) && seen.Condition(feedback.UpdatingVersion).Status != "True"
+	wasReady := s.ObservedGeneration > 0
+	switch {
+	case ready:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+		s.ObservedGeneration = work.Generation
+	case work.Refused:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
+	// Nodes come and go; a pool that has carried its generation is ready until a newer one is asked for.
+	case wasReady && s.ObservedGeneration >= p.Generation && carried:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	case wasReady:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
+	default:
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING
+	}
+	s.Conditions = setConditions(s.Conditions, now, work.Generation, appliedCondition(work),
+		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
+		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen))
+	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, ready))
+}
+
+// sized says whether as many nodes are ready as were asked for.
+func sized(spec *csv1.NodePoolSpec, seen *feedback.Observed) bool {
+	if autoscaling := spec.GetAutoscaling(); autoscaling != nil {
+		if seen.Replicas < int64(autoscaling.GetMin()) || seen.Replicas > int64(autoscaling.GetMax()) {
+			return false
+		}
+	} else if seen.Replicas != int64(spec.GetReplicas()) {
+		return false
+	}
+	return seen.Replicas == 0 || seen.Condition(feedback.AllMachines).Status == "True"
+}
+
+func nodePoolLayer(p *NodePool, seen *feedback.Observed, ready bool) layer {
+	if ready {
+		return layer{LayerNodePool, "Ready", fmt.Sprintf("%d nodes are ready.", seen.Replicas)}
+	}
+	if c := seen.Condition(feedback.UpdatingVersion); c.Status == "True" {
+		return layer{LayerNodePool, "UpdatingVersion", c.Message}
+	}
+	want := fmt.Sprint(p.Spec.GetReplicas())
+	if autoscaling := p.Spec.GetAutoscaling(); autoscaling != nil {
+		want = fmt.Sprintf("%d to %d", autoscaling.GetMin(), autoscaling.GetMax())
+	}
+	return layer{LayerNodePool, "WaitingForNodes", fmt.Sprintf("%d of %s nodes are ready.", seen.Replicas, want)}
+}
+
+func decidePoolDeletion(now time.Time, p *NodePool, work *Work) {
+	s := p.Status
+	if work == nil {
+		p.GoneTime = now
+		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."})
+		return
+	}
+	s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_DELETING
+	s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "DeletingNodePool",
+		"Waiting for the deletion of work " + work.Name + deletionTrouble([]*Work{work}) + "."})
+}

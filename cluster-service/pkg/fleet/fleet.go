@@ -1,0 +1,207 @@
+// Package fleet is the heart of Cluster Service: what a cluster, its node pools and their works on a management cluster
+// are, and how their state follows from what was asked for and what is observed. Everything here is a pure function of
+// its arguments. A Tenancy, one cluster with everything that belongs to it, is the unit that is locked, decided and
+// stored as a whole; package store keeps it, package delivery moves its works to and from Maestro.
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+)
+
+// Release is the release that was chosen for a cluster or node pool. It changes only when the customer asks.
+type Release struct {
+	Version string
+	Image   string
+}
+
+// Cluster is a cluster's row.
+type Cluster struct {
+	UID        string
+	ResourceID string
+	Generation int64
+	Spec       *csv1.ClusterSpec
+	Status     *csv1.ClusterStatus
+	// Shard is the provision shard that hosts it; empty until placed.
+	Shard   string
+	Release Release
+	// SigningKey is the service account signing key, sealed.
+	SigningKey []byte
+	Revision   int64
+	CreateTime time.Time
+	// DeleteTime is when deletion was asked for; zero while the cluster is wanted.
+	DeleteTime time.Time
+	// GoneTime is when the deletion was complete; from then on the row is a tombstone.
+	GoneTime time.Time
+}
+
+// Deleting says that deletion was asked for.
+func (c *Cluster) Deleting() bool { return !c.DeleteTime.IsZero() }
+
+// Gone says that only the tombstone is left.
+func (c *Cluster) Gone() bool { return !c.GoneTime.IsZero() }
+
+// ID is the id under which the fleet knows the cluster.
+func (c *Cluster) ID() string { return c.Status.GetClusterId() }
+
+// Proto is the cluster as the API shows it.
+func (c *Cluster) Proto() *csv1.Cluster {
+	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
+		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime)}
+}
+
+// NodePool is a node pool's row.
+type NodePool struct {
+	UID        string
+	ClusterUID string
+	ResourceID string
+	Generation int64
+	Spec       *csv1.NodePoolSpec
+	Status     *csv1.NodePoolStatus
+	Release    Release
+	Revision   int64
+	CreateTime time.Time
+	DeleteTime time.Time
+	GoneTime   time.Time
+}
+
+// Deleting says that deletion was asked for.
+func (p *NodePool) Deleting() bool { return !p.DeleteTime.IsZero() }
+
+// Gone says that only the tombstone is left.
+func (p *NodePool) Gone() bool { return !p.GoneTime.IsZero() }
+
+// Proto is the node pool as the API shows it.
+func (p *NodePool) Proto() *csv1.NodePool {
+	return &csv1.NodePool{Uid: p.UID, ClusterUid: p.ClusterUID, ResourceId: p.ResourceID, Generation: p.Generation, Spec: p.Spec,
+		Status: p.Status, Revision: p.Revision, CreateTime: timestamp(p.CreateTime), DeleteTime: timestamp(p.DeleteTime)}
+}
+
+// WorkKind says what a work carries.
+type WorkKind int16
+
+// The works of a cluster.
+const (
+	// Namespaces are made first and deleted last.
+	Namespaces WorkKind = 1
+	// HostedCluster is the HostedCluster and the secrets it refers to.
+	HostedCluster WorkKind = 2
+	// NodePoolWork is one NodePool.
+	NodePoolWork WorkKind = 3
+)
+
+// Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
+// publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
+// is confirmed.
+type Work struct {
+	// ID is the Maestro resource id.
+	ID          string
+	ClusterUID  string
+	NodePoolUID string
+	Kind        WorkKind
+	Name        string
+	Shard       string
+	// Desired counts the contents that were wanted, Published is the last one that Maestro acknowledged.
+	Desired   int64
+	Published int64
+	// Digest and Generation are of the desired content: its rendering, and the generation of the resource it was rendered from.
+	Digest     string
+	Generation int64
+	// DeleteTime is when its deletion was decided.
+	DeleteTime time.Time
+	// DeletePublished says that Maestro acknowledged the deletion.
+	DeletePublished bool
+	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
+	Version int64
+	// Sequence orders the agent's status updates.
+	Sequence string
+	// StatusHash is the hash by which a resync finds out whether the status changed.
+	StatusHash string
+	Observed   feedback.Observed
+	// Attempts counts failures to publish since the last success; RetryTime is when the work is next due, and while
+	// somebody is publishing it, when another may take over.
+	Attempts  int32
+	RetryTime time.Time
+	// Error is the last failure to publish; Refused says that Maestro will not take this content at all.
+	Error   string
+	Refused bool
+}
+
+// Deleting says that the work is to be deleted.
+func (w *Work) Deleting() bool { return !w.DeleteTime.IsZero() }
+
+// Due says that there is something to publish, when its time has come.
+func (w *Work) Due() bool {
+	if w.Deleting() {
+		return true
+	}
+	return w.Published < w.Desired && !w.Refused
+}
+
+// Carried says that the management cluster has the desired content.
+func (w *Work) Carried() bool {
+	if w.Observed.Applied.Status != "True" {
+		return false
+	}
+	return w.Kind == Namespaces || w.Observed.Digest == w.Digest
+}
+
+// Tenancy is a cluster and all that belongs to it.
+type Tenancy struct {
+	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
+	Cluster *Cluster
+	Pools   []*NodePool
+	Works   []*Work
+}
+
+// Pool finds a node pool; nil when unknown.
+func (t *Tenancy) Pool(uid string) *NodePool {
+	i := slices.IndexFunc(t.Pools, func(p *NodePool) bool { return p.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return t.Pools[i]
+}
+
+// Work finds the work of a kind, for a node pool where the kind is one per pool; nil when there is none.
+func (t *Tenancy) Work(kind WorkKind, poolUID string) *Work {
+	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.NodePoolUID == poolUID })
+	if i < 0 {
+		return nil
+	}
+	return t.Works[i]
+}
+
+// WorkByID finds a work; nil when there is none.
+func (t *Tenancy) WorkByID(id string) *Work {
+	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return t.Works[i]
+}
+
+// Clone is a deep copy, to compare with later.
+func (t *Tenancy) Clone() *Tenancy {
+	c := &Tenancy{}
+	if t.Cluster != nil {
+		cluster := *t.Cluster
+		cluster.Spec, cluster.Status = proto.CloneOf(t.Cluster.Spec), proto.CloneOf(t.Cluster.Status)
+		c.Cluster = &cluster
+	}
+	for _, p := range t.Pools {
+		pool := *p
+		pool.Spec, pool.Status = proto.CloneOf(p.Spec), proto.CloneOf(p.Status)
+		c.Pools = append(c.Pools, &pool)
+	}
+	for _, w := range t.Works {
+		work := *w
+		c.Works = append(c.Works, &work)
+	}
+	return c
+}

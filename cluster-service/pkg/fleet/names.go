@@ -1,0 +1,68 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Source is the name under which Cluster Service publishes to Maestro.
+const Source = "cluster-service"
+
+// lowerHex32 is base32hex in lower case: digits and a to v, the alphabet of cluster ids.
+var lowerHex32 = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// ClusterID is the 32-character id of a cluster. It follows from the uid, so that a repeated step finds its own work.
+func ClusterID(uid string) string {
+	sum := sha256.Sum256([]byte("hcpmesh cluster id\n" + strings.ToLower(uid)))
+	return lowerHex32.EncodeToString(sum[:20])
+}
+
+// prefixLength is the longest base domain prefix, and so the longest name of a HostedCluster: with it the name of the
+// control plane's namespace fills the 63 characters of a namespace name exactly.
+const prefixLength = 15
+
+// Prefix is a base domain prefix for a cluster that named none. Attempts differ, should one be taken.
+func Prefix(uid string, attempt int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "hcpmesh prefix %d\n%s", attempt, strings.ToLower(uid)))
+	text := lowerHex32.EncodeToString(sum[:])
+	// A DNS label of this kind begins with a letter.
+	return string('a'+sum[31]%26) + text[:prefixLength-1]
+}
+
+// Namespace is where a cluster's HostedCluster stands on the management cluster.
+func Namespace(environment, clusterID string) string { return "ocm-" + environment + "-" + clusterID }
+
+// HostedClusterName is the HostedCluster's name: the prefix.
+func HostedClusterName(c *Cluster) string { return c.Status.GetBaseDomainPrefix() }
+
+// NodePoolName is the NodePool's name on the management cluster.
+func NodePoolName(c *Cluster, p *NodePool) string {
+	return HostedClusterName(c) + "-" + strings.ToLower(p.Spec.GetName())
+}
+
+// WorkName names a work as the fleet's operators know it.
+func WorkName(kind WorkKind, clusterID, poolName string) string {
+	switch kind {
+	case Namespaces:
+		return clusterID + "-00-namespaces"
+	case NodePoolWork:
+		return clusterID + "-" + strings.ToLower(poolName)
+	default:
+		return clusterID
+	}
+}
+
+// WorkID is the Maestro resource id of a work, as the published grpcsource client derives it: UUIDv5 of source, resource,
+// consumer and name. The incarnation is part of a node pool's, so that a pool deleted and created again under its name is
+// another work.
+func WorkID(consumer, name, incarnation string) string {
+	id := fmt.Sprintf("%s-%s-%s-%s", Source, "manifestworks.work.open-cluster-management.io", consumer, name)
+	if incarnation != "" {
+		id += "-" + incarnation
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(id)).String()
+}

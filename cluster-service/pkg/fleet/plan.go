@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// Renderer gives the digests of what a tenancy's works should carry now.
+type Renderer interface {
+	Digest(t *Tenancy, w *Work) (string, error)
+}
+
+// plan brings the set of works in line with what is wanted: it adds those that are missing, raises Desired of those whose
+// content changed, and marks those for deletion that should go.
+func plan(now time.Time, t *Tenancy, renderer Renderer) error {
+	c := t.Cluster
+	if c.Shard == "" {
+		return nil
+	}
+	if renderer != nil && !c.Deleting() {
+		for _, kind := range []WorkKind{Namespaces, HostedCluster} {
+			if err := want(t, kind, nil, c.Generation, renderer); err != nil {
+				return err
+			}
+		}
+		for _, p := range t.Pools {
+			if p.Deleting() {
+				continue
+			}
+			if err := want(t, NodePoolWork, p, p.Generation, renderer); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range t.Works {
+		if !w.Deleting() && unwanted(t, w) {
+			w.DeleteTime, w.RetryTime, w.Attempts, w.Error, w.Refused = now, time.Time{}, 0, "", false
+		}
+	}
+	return nil
+}
+
+func want(t *Tenancy, kind WorkKind, p *NodePool, generation int64, renderer Renderer) error {
+	poolUID, poolName := "", ""
+	if p != nil {
+		poolUID, poolName = p.UID, p.Spec.GetName()
+	}
+	w := t.Work(kind, poolUID)
+	isNew := w == nil
+	if isNew {
+		name := WorkName(kind, t.Cluster.ID(), poolName)
+		w = &Work{ID: WorkID(t.Cluster.Shard, name, poolUID), ClusterUID: t.Cluster.UID, NodePoolUID: poolUID, Kind: kind,
+			Name: name, Shard: t.Cluster.Shard}
+	}
+	digest, err := renderer.Digest(t, w)
+	if err != nil {
+		return fmt.Errorf("rendering work %s: %w", w.Name, err)
+	}
+	if isNew {
+		t.Works = append(t.Works, w)
+	}
+	w.Generation = generation
+	if digest != w.Digest {
+		w.Digest = digest
+		w.Desired++
+		w.Attempts, w.Error, w.Refused, w.RetryTime = 0, "", false, time.Time{}
+	}
+	return nil
+}
+
+// unwanted is the order of deletion. A HostedCluster's deletion deletes its NodePools behind the work agent's back, and
+// an agent that still holds their works would create them again: they go first, or at the same moment. The namespaces go
+// when nothing else is left.
+func unwanted(t *Tenancy, w *Work) bool {
+	switch w.Kind {
+	case NodePoolWork:
+		p := t.Pool(w.NodePoolUID)
+		return t.Cluster.Deleting() || p == nil || p.Deleting()
+	case HostedCluster:
+		return t.Cluster.Deleting()
+	case Namespaces:
+		return t.Cluster.Deleting() && len(t.Works) == 1
+	}
+	return false
+}

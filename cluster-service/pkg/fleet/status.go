@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// The layers of progress, outermost first.
+const (
+	LayerPlacement         = "placement"
+	LayerMaestro           = "maestro"
+	LayerManagementCluster = "management-cluster"
+	LayerControlPlane      = "control-plane"
+	LayerNodePool          = "node-pool"
+)
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// setProgress replaces the entries of a progress list; since stays where the state stays, and is at when it changes.
+func setProgress(old []*csv1.LayerProgress, at time.Time, entries ...layer) []*csv1.LayerProgress {
+	list := make([]*csv1.LayerProgress, 0, len(entries))
+	for _, e := range entries {
+		since := timestamp(at)
+		i := slices.IndexFunc(old, func(p *csv1.LayerProgress) bool { return p.GetLayer() == e.name && p.GetState() == e.state })
+		if i >= 0 {
+			since = old[i].GetSince()
+		}
+		list = append(list, &csv1.LayerProgress{Layer: e.name, State: e.state, Message: e.message, Since: since})
+	}
+	return list
+}
+
+type layer struct{ name, state, message string }
+
+// condition is what a condition should say; an empty status leaves the condition out until there is something to say.
+type condition struct{ name, status, reason, message string }
+
+// setConditions brings conditions up to date; the transition time stays where the status stays.
+func setConditions(old []*csv1.Condition, at time.Time, generation int64, wanted ...condition) []*csv1.Condition {
+	list := make([]*csv1.Condition, 0, len(wanted))
+	for _, w := range wanted {
+		i := slices.IndexFunc(old, func(c *csv1.Condition) bool { return c.GetType() == w.name })
+		if w.status == "" {
+			// A condition that was known is not forgotten because one report leaves it out.
+			if i >= 0 {
+				list = append(list, old[i])
+			}
+			continue
+		}
+		changed := timestamp(at)
+		if i >= 0 && old[i].GetStatus() == w.status {
+			changed = old[i].GetLastTransitionTime()
+		}
+		list = append(list, &csv1.Condition{Type: w.name, Status: w.status, Reason: w.reason, Message: w.message,
+			LastTransitionTime: changed, ObservedGeneration: generation})
+	}
+	return list
+}
+
+// names joins works' names for a message.
+func names(works []*Work) string {
+	var list []string
+	for _, w := range works {
+		list = append(list, w.Name)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

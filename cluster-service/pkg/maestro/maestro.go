@@ -1,0 +1,183 @@
+// Package maestro is a client of Maestro's published source protocol: CloudEvents over gRPC. A source publishes resource
+// bundles (a set of manifests for one consumer, under an id of the source's choice) and subscribes to their status; it
+// can ask for every status that differs from what it holds. The client works against any Maestro server that keeps the
+// protocol and takes what hcpmesh's server adds (error reasons, the resulting version, statuses without manifests) where
+// it is there. Manifests carry secrets: nothing here logs them.
+package maestro
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	workv1 "open-cluster-management.io/api/work/v1"
+	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+)
+
+// DataType is the data type of manifest bundles.
+const DataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
+
+// The types of events.
+const (
+	typeCreate    = DataType + ".spec.create_request"
+	typeUpdate    = DataType + ".spec.update_request"
+	typeDelete    = DataType + ".spec.delete_request"
+	typeResync    = DataType + ".status.resync_request"
+	typeStatus    = DataType + ".status.update_request"
+	typeHeartbeat = "io.open-cluster-management.cloudevents.heartbeat"
+)
+
+// Attributes of events; each stands under the prefix of binary mode.
+const (
+	attrTime              = "ce-time"
+	attrContentType       = "contenttype"
+	attrClusterName       = "ce-clustername"
+	attrOriginalSource    = "ce-originalsource"
+	attrResourceID        = "ce-resourceid"
+	attrResourceVersion   = "ce-resourceversion"
+	attrSequence          = "ce-sequenceid"
+	attrStatusHash        = "ce-statushash"
+	attrMetadata          = "ce-metadata"
+	attrDeletionTimestamp = "ce-deletiontimestamp"
+)
+
+// Bundle is a resource bundle to publish.
+type Bundle struct {
+	ID string
+	// Name is for people; Maestro knows the bundle by its id.
+	Name     string
+	Consumer string
+	// Version is the resource version that an update or deletion builds on; 0 means the newest.
+	Version   int64
+	Labels    map[string]string
+	Manifests []json.RawMessage
+	Configs   []workv1.ManifestConfigOption
+}
+
+// Event is the status of a bundle.
+type Event struct {
+	ResourceID string
+	Consumer   string
+	// Version is the resource version that the status is about.
+	Version int64
+	// Sequence orders the statuses of one Agent and version.
+	Sequence   string
+	Agent      string
+	StatusHash string
+	// Body is the bundle's status, without manifests where the server can leave them out.
+	Body []byte
+}
+
+// The refusals that a caller can do something about.
+var (
+	// ErrConflict is an update that builds on another version than the newest, or a creation of what exists.
+	ErrConflict = errors.New("the resource has another version")
+	// ErrNotFound is an update of what does not exist.
+	ErrNotFound = errors.New("there is no such resource")
+	// ErrRefused is content that Maestro will never take.
+	ErrRefused = errors.New("refused")
+)
+
+func text(s string) *pbv1.CloudEventAttributeValue {
+	return &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeString{CeString: s}}
+}
+
+func instant(t time.Time) *pbv1.CloudEventAttributeValue {
+	return &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeTimestamp{CeTimestamp: timestamppb.New(t)}}
+}
+
+func newEvent(source, eventType string, now time.Time) *pbv1.CloudEvent {
+	return &pbv1.CloudEvent{Id: uuid.NewString(), Source: source, SpecVersion: "1.0", Type: eventType,
+		Attributes: map[string]*pbv1.CloudEventAttributeValue{attrTime: instant(now), attrContentType: text("application/json"),
+			attrOriginalSource: text("")}}
+}
+
+// bundleData is the data of a spec event.
+type bundleData struct {
+	Manifests       []json.RawMessage             `json:"manifests"`
+	DeleteOption    *workv1.DeleteOption          `json:"deleteOption,omitempty"`
+	ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs,omitempty"`
+}
+
+// bundleMetadata is the part of a ManifestWork's metadata that is sent.
+type bundleMetadata struct {
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	UID       string            `json:"uid"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.CloudEvent, error) {
+	event := newEvent(source, eventType, now)
+	metadata, err := json.Marshal(bundleMetadata{Name: b.Name, Namespace: b.Consumer, UID: b.ID, Labels: b.Labels})
+	if err != nil {
+		return nil, err
+	}
+	event.Attributes[attrResourceID] = text(b.ID)
+	event.Attributes[attrClusterName] = text(b.Consumer)
+	event.Attributes[attrResourceVersion] = &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(b.Version)}}
+	event.Attributes[attrMetadata] = text(string(metadata))
+	data := bundleData{Manifests: []json.RawMessage{}}
+	if eventType == typeDelete {
+		event.Attributes[attrDeletionTimestamp] = instant(now)
+	} else {
+		data = bundleData{Manifests: b.Manifests, ManifestConfigs: b.Configs,
+			DeleteOption: &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}}
+	}
+	body, err := json.Marshal(data)
+	if err != nil {
+		return nil, errors.New("the manifests cannot be encoded") // the encoder's error could quote them
+	}
+	event.Data = &pbv1.CloudEvent_BinaryData{BinaryData: body}
+	return event, nil
+}
+
+// decodeStatus reads a status event; ok is false for events of other types.
+func decodeStatus(event *pbv1.CloudEvent) (e *Event, ok bool, err error) {
+	if event.GetType() != typeStatus && event.GetType() != DataType+".status.resync_response" {
+		return nil, false, nil
+	}
+	a := event.GetAttributes()
+	e = &Event{
+		ResourceID: stringOf(a[attrResourceID]),
+		Consumer:   stringOf(a[attrClusterName]),
+		Version:    integerOf(a[attrResourceVersion]),
+		Sequence:   stringOf(a[attrSequence]),
+		StatusHash: stringOf(a[attrStatusHash]),
+		Agent:      event.GetSource(),
+		Body:       event.GetBinaryData(),
+	}
+	if e.Body == nil {
+		e.Body = []byte(event.GetTextData())
+	}
+	if _, err := uuid.Parse(e.ResourceID); err != nil {
+		return nil, true, fmt.Errorf("a status event is about resource %q, which is not a UUID", e.ResourceID)
+	}
+	return e, true, nil
+}
+
+func stringOf(v *pbv1.CloudEventAttributeValue) string {
+	switch attr := v.GetAttr().(type) {
+	case *pbv1.CloudEventAttributeValue_CeString:
+		return attr.CeString
+	case *pbv1.CloudEventAttributeValue_CeInteger:
+		return fmt.Sprint(attr.CeInteger)
+	}
+	return ""
+}
+
+func integerOf(v *pbv1.CloudEventAttributeValue) int64 {
+	switch attr := v.GetAttr().(type) {
+	case *pbv1.CloudEventAttributeValue_CeInteger:
+		return int64(attr.CeInteger)
+	case *pbv1.CloudEventAttributeValue_CeString:
+		var n int64
+		if _, err := fmt.Sscan(attr.CeString, &n); err == nil {
+			return n
+		}
+	}
+	return 0
+}

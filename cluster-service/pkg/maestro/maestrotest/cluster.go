@@ -1,0 +1,188 @@
+package maestrotest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	workv1 "open-cluster-management.io/api/work/v1"
+
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// Object is a Kubernetes object.
+type Object = map[string]any
+
+// Behaviour plays what runs on a management cluster: it is called with a copy of the main object of a bundle as it was
+// applied, and sets its status. Calls counts how often for this bundle; returning true has it called again.
+type Behaviour func(object Object, calls int) (again bool)
+
+// Play applies bundles and reports their status as agents do, until ctx is over. A deletion is confirmed when nothing
+// depends on the bundle any more: the namespaces' waits for all other bundles of its cluster.
+func (s *Server) Play(ctx context.Context, behaviour Behaviour) {
+	calls := map[string]int{}
+	for {
+		s.mu.Lock()
+		ids := s.changed
+		s.changed = nil
+		s.mu.Unlock()
+		if len(ids) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.arrived:
+			}
+			continue
+		}
+		for _, id := range ids {
+			s.play(id, calls, behaviour)
+		}
+	}
+}
+
+func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.resources[id]
+	switch {
+	case r == nil:
+		return
+	case r.Deleting:
+		if s.needed(r) {
+			return
+		}
+		delete(s.resources, id)
+		s.history = append(s.history, "gone "+r.Name)
+		s.broadcastGone(r)
+		// What waited for it may go now.
+		for other, waiting := range s.resources {
+			if waiting.Deleting {
+				s.changed = append(s.changed, other)
+			}
+		}
+		return
+	}
+	if again := s.report(r, calls[id], behaviour); again {
+		s.changed = append(s.changed, id)
+		select {
+		case s.arrived <- struct{}{}:
+		default:
+		}
+	}
+	calls[id]++
+}
+
+// needed says that something stands in a namespace that is to be deleted.
+func (s *Server) needed(r *Resource) bool {
+	base, isNamespaces := strings.CutSuffix(r.Name, "-00-namespaces")
+	if !isNamespaces {
+		return false
+	}
+	for _, other := range s.resources {
+		if other != r && strings.HasPrefix(other.Name, base) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool) {
+	var main Object
+	var values []workv1.FeedbackValue
+	for i, text := range r.Manifests {
+		if len(r.Configs[i].FeedbackRules) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(text, &main); err != nil {
+			panic(err)
+		}
+		again = behaviour(main, calls)
+		for _, path := range r.Configs[i].FeedbackRules[0].JsonPaths {
+			if value := evaluate(main, path); value != nil {
+				values = append(values, *value)
+			}
+		}
+	}
+	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete"}
+	r.status, _ = json.Marshal(map[string]any{
+		"conditions":     []any{condition},
+		"resourceStatus": []any{map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": 0}, "statusFeedback": map[string]any{"values": values}}},
+	})
+	sum := sha256.Sum256(r.status)
+	r.hash = hex.EncodeToString(sum[:])
+	r.sequence++
+	s.broadcast(r)
+	return again
+}
+
+// evaluate reads a JSON path as the work agent does, with raw JSON for what is neither text, number nor truth.
+func evaluate(object Object, path workv1.JsonPath) *workv1.FeedbackValue {
+	p := jsonpath.New(path.Name).AllowMissingKeys(true)
+	if err := p.Parse("{" + path.Path + "}"); err != nil {
+		panic(fmt.Sprintf("%s: %v", path.Path, err))
+	}
+	results, err := p.FindResults(object)
+	if err != nil || len(results) == 0 || len(results[0]) == 0 {
+		return nil
+	}
+	value := &workv1.FeedbackValue{Name: path.Name}
+	switch v := results[0][0].Interface().(type) {
+	case string:
+		value.Value = workv1.FieldValue{Type: workv1.String, String: &v}
+	case float64:
+		n := int64(v)
+		value.Value = workv1.FieldValue{Type: workv1.Integer, Integer: &n}
+	case bool:
+		value.Value = workv1.FieldValue{Type: workv1.Boolean, Boolean: &v}
+	default:
+		raw, _ := json.Marshal(v)
+		text := string(raw)
+		value.Value = workv1.FieldValue{Type: workv1.JsonRaw, JsonRaw: &text}
+	}
+	return value
+}
+
+// HyperShift is a behaviour that brings HostedClusters and NodePools up in a few steps, at the version that the image's
+// entry in versions says.
+func HyperShift(versions map[string]string) Behaviour {
+	return func(object Object, calls int) bool {
+		spec := object["spec"].(Object)
+		image := spec["release"].(Object)["image"].(string)
+		conditions := func(pairs ...string) []any {
+			var list []any
+			for pair := range slices.Chunk(pairs, 3) {
+				list = append(list, Object{"type": pair[0], "status": pair[1], "reason": pair[2], "message": pair[2]})
+			}
+			return list
+		}
+		if object["kind"] == "NodePool" {
+			replicas, fixed := spec["replicas"].(float64)
+			if !fixed {
+				replicas = spec["autoScaling"].(Object)["min"].(float64)
+			}
+			if calls == 0 {
+				object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
+				return true
+			}
+			object["status"] = Object{"replicas": replicas, "version": versions[image],
+				"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
+			return false
+		}
+		if calls < 2 {
+			object["status"] = Object{"conditions": conditions("Available", "False", []string{"WaitingForAvailable", "KubeconfigWaitingForCreate"}[calls]),
+				"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": versions[image]}}}}
+			return true
+		}
+		object["status"] = Object{
+			"conditions":           conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected"),
+			"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
+			"kubeconfig":           Object{"name": "admin-kubeconfig"},
+			"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": versions[image]}}},
+		}
+		return false
+	}
+}

@@ -1,0 +1,320 @@
+// Package maestrotest is a Maestro for tests: a server that behaves as Maestro does towards a source, over the real gRPC
+// protocol, with the management clusters behind it played by a Behaviour. It keeps resources and their versions, refuses
+// as the real one refuses, answers resyncs, and can be made to fail: to refuse, to lose answers, to be away.
+package maestrotest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	workv1 "open-cluster-management.io/api/work/v1"
+	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+)
+
+const dataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
+
+// Resource is a bundle as the server holds it.
+type Resource struct {
+	ID, Source, Consumer, Name string
+	Version                    int64
+	Manifests                  []json.RawMessage
+	Configs                    []workv1.ManifestConfigOption
+	Deleting                   bool
+
+	sequence int64
+	status   []byte
+	hash     string
+}
+
+// Server is a running Maestro.
+type Server struct {
+	pbv1.UnimplementedCloudEventServiceServer
+	// Address is where it listens, in plain text.
+	Address string
+	// Consumers are the management clusters; others are refused.
+	consumers map[string]bool
+
+	mu          sync.Mutex
+	resources   map[string]*Resource
+	subscribers map[chan *pbv1.CloudEvent]string
+	fault       func(action string, r *Resource) (before, after error)
+	// changed has the ids whose agents have something to do.
+	changed []string
+	arrived chan struct{}
+	history []string
+	grpc    *grpc.Server
+	stopped chan struct{}
+}
+
+// Start starts a server for consumers.
+func Start(consumers ...string) (*Server, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, resources: map[string]*Resource{},
+		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1)}
+	for _, c := range consumers {
+		s.consumers[c] = true
+	}
+	s.serve(listener)
+	return s, nil
+}
+
+func (s *Server) serve(listener net.Listener) {
+	s.grpc, s.stopped = grpc.NewServer(), make(chan struct{})
+	pbv1.RegisterCloudEventServiceServer(s.grpc, s)
+	go func(server *grpc.Server, stopped chan struct{}) {
+		defer close(stopped)
+		_ = server.Serve(listener)
+	}(s.grpc, s.stopped)
+}
+
+// Stop ends the server at once, connections included. What it holds stays for a Restart.
+func (s *Server) Stop() {
+	s.grpc.Stop()
+	<-s.stopped
+}
+
+// Restart serves again on the same address.
+func (s *Server) Restart() error {
+	listener, err := net.Listen("tcp", s.Address)
+	if err != nil {
+		return err
+	}
+	s.serve(listener)
+	return nil
+}
+
+// Fault sets what goes wrong with publishes: an error before the effect, or after it (the answer is lost). Nil heals.
+func (s *Server) Fault(fault func(action string, r *Resource) (before, after error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// Resources are the bundles held now, by id.
+func (s *Server) Resources() map[string]Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := map[string]Resource{}
+	for id, r := range s.resources {
+		held[id] = *r
+	}
+	return held
+}
+
+// History is every action that had its effect, as in `create <name>`, in order.
+func (s *Server) History() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.history...)
+}
+
+// Lose forgets a resource, as a restored database does.
+func (s *Server) Lose(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.resources, id)
+}
+
+func refuse(code codes.Code, reason, format string, args ...any) error {
+	st := status.New(code, fmt.Sprintf(format, args...))
+	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "maestro.hcpmesh"}); err == nil {
+		st = detailed
+	}
+	return st.Err()
+}
+
+// Publish is the protocol's.
+func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*emptypb.Empty, error) {
+	event := request.GetEvent()
+	attribute := func(name string) string { return event.GetAttributes()["ce-"+name].GetCeString() }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if event.GetType() == dataType+".status.resync_request" {
+		return &emptypb.Empty{}, s.resync(event)
+	}
+	r := &Resource{ID: attribute("resourceid"), Source: event.GetSource(), Consumer: attribute("clustername"),
+		Version: int64(event.GetAttributes()["ce-resourceversion"].GetCeInteger())}
+	var data struct {
+		Manifests       []json.RawMessage             `json:"manifests"`
+		ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs"`
+	}
+	var meta struct{ Name string }
+	if err := json.Unmarshal(event.GetBinaryData(), &data); err != nil {
+		return nil, refuse(codes.InvalidArgument, "MALFORMED", "data: %v", err)
+	}
+	if err := json.Unmarshal([]byte(attribute("metadata")), &meta); err != nil {
+		return nil, refuse(codes.InvalidArgument, "MALFORMED", "metadata: %v", err)
+	}
+	r.Name, r.Manifests, r.Configs = meta.Name, data.Manifests, data.ManifestConfigs
+
+	action := map[string]string{dataType + ".spec.create_request": "create", dataType + ".spec.update_request": "update",
+		dataType + ".spec.delete_request": "delete"}[event.GetType()]
+	var before, after error
+	if s.fault != nil {
+		before, after = s.fault(action, r)
+	}
+	if before != nil {
+		return nil, before
+	}
+	if err := s.apply(action, r); err != nil {
+		return nil, err
+	}
+	if after != nil {
+		return nil, after
+	}
+	if known := s.resources[r.ID]; known != nil {
+		_ = grpc.SetHeader(ctx, metadata.Pairs("maestro-resource-version", strconv.FormatInt(known.Version, 10)))
+	}
+	return &emptypb.Empty{}, nil
+}
+
+func (s *Server) apply(action string, r *Resource) error {
+	known := s.resources[r.ID]
+	switch {
+	case action == "":
+		return refuse(codes.InvalidArgument, "MALFORMED", "unknown type of event")
+	case action == "delete" && known == nil:
+		s.broadcastGone(r)
+		return nil
+	case action == "delete":
+		if !known.Deleting {
+			known.Deleting = true
+			s.record("delete", known)
+		}
+		return nil
+	case known != nil && known.Deleting:
+		return refuse(codes.FailedPrecondition, "BEING_DELETED", "resource %s is being deleted", r.ID)
+	case action == "create" && known != nil:
+		if equalContent(known, r) {
+			return nil
+		}
+		return refuse(codes.AlreadyExists, "ALREADY_EXISTS", "resource %s exists", r.ID)
+	case action == "create" && !s.consumers[r.Consumer]:
+		return refuse(codes.FailedPrecondition, "UNKNOWN_CONSUMER", "there is no consumer %q", r.Consumer)
+	case action == "create":
+		r.Version = 1
+		s.resources[r.ID] = r
+	case known == nil:
+		return refuse(codes.NotFound, "NOT_FOUND", "there is no resource %s", r.ID)
+	case r.Version != 0 && r.Version != known.Version:
+		return refuse(codes.Aborted, "VERSION_CONFLICT", "resource %s is at version %d", r.ID, known.Version)
+	case equalContent(known, r):
+		return nil
+	default:
+		known.Manifests, known.Configs = r.Manifests, r.Configs
+		known.Version++
+	}
+	s.record(action, r)
+	return nil
+}
+
+func equalContent(a, b *Resource) bool {
+	x, _ := json.Marshal([]any{a.Manifests, a.Configs})
+	y, _ := json.Marshal([]any{b.Manifests, b.Configs})
+	return string(x) == string(y)
+}
+
+func (s *Server) record(action string, r *Resource) {
+	s.history = append(s.history, action+" "+r.Name)
+	s.changed = append(s.changed, r.ID)
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// Subscribe is the protocol's.
+func (s *Server) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudEventService_SubscribeServer) error {
+	events := make(chan *pbv1.CloudEvent, 65536)
+	s.mu.Lock()
+	s.subscribers[events] = request.GetSource()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.subscribers, events)
+		s.mu.Unlock()
+	}()
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	heartbeat := time.NewTicker(5 * time.Second)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-heartbeat.C:
+			if err := stream.Send(&pbv1.CloudEvent{Id: uuid.NewString(), SpecVersion: "1.0", Type: "io.open-cluster-management.cloudevents.heartbeat"}); err != nil {
+				return err
+			}
+		case event := <-events:
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Server) resync(event *pbv1.CloudEvent) error {
+	var list struct {
+		StatusHashes []struct{ ResourceID, StatusHash string } `json:"statusHashes"`
+	}
+	if err := json.Unmarshal(event.GetBinaryData(), &list); err != nil {
+		return refuse(codes.InvalidArgument, "MALFORMED", "data: %v", err)
+	}
+	if len(list.StatusHashes) == 0 {
+		for _, r := range s.resources {
+			s.broadcast(r)
+		}
+	}
+	for _, held := range list.StatusHashes {
+		r := s.resources[held.ResourceID]
+		switch {
+		case r == nil:
+			s.broadcastGone(&Resource{ID: held.ResourceID, Source: event.GetSource()})
+		case r.hash != held.StatusHash:
+			s.broadcast(r)
+		}
+	}
+	return nil
+}
+
+func (s *Server) broadcastGone(r *Resource) {
+	gone := &Resource{ID: r.ID, Source: r.Source, Consumer: r.Consumer, Version: r.Version, sequence: 0}
+	gone.status, _ = json.Marshal(map[string]any{"conditions": []map[string]any{{"type": "Deleted", "status": "True", "reason": "NotFound"}}})
+	s.broadcast(gone)
+}
+
+func (s *Server) broadcast(r *Resource) {
+	if r.status == nil {
+		return
+	}
+	text := func(v string) *pbv1.CloudEventAttributeValue {
+		return &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeString{CeString: v}}
+	}
+	event := &pbv1.CloudEvent{Id: uuid.NewString(), Source: "agent-" + r.Consumer, SpecVersion: "1.0", Type: dataType + ".status.update_request",
+		Attributes: map[string]*pbv1.CloudEventAttributeValue{"ce-resourceid": text(r.ID), "ce-clustername": text(r.Consumer),
+			"ce-originalsource": text(r.Source), "ce-sequenceid": text(strconv.FormatInt(1_000_000+r.sequence, 10)), "ce-statushash": text(r.hash),
+			"ce-resourceversion": {Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(r.Version)}}},
+		Data: &pbv1.CloudEvent_BinaryData{BinaryData: r.status}}
+	for events, source := range s.subscribers {
+		if source == r.Source {
+			events <- event
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 500
+	// bookmarkInterval is how often a stream that has nothing to send sends a bookmark.
+	bookmarkInterval = 30 * time.Second
+)
+
+// page reads the paging fields of a request.
+func page(size int32, token string) (store.Filter, error) {
+	var c check
+	f := store.Filter{Limit: int(size)}
+	if size == 0 {
+		f.Limit = defaultPage
+	}
+	if size < 0 || size > maxPage {
+		c.fail("page_size", "Invalid value: %d: must be between 0 and %d", size, maxPage)
+	}
+	if token != "" {
+		id, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || len(id) != 16 {
+			c.fail("page_token", "Invalid value: must be a token of an earlier page")
+		} else {
+			f.After = uuid.UUID(id).String()
+		}
+	}
+	return f, apierror.InvalidFields(c.violations)
+}
+
+// nextToken is the token of the page after one whose last row is uid.
+func nextToken(full bool, uid string) string {
+	id, err := uuid.Parse(uid)
+	if !full || err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// ListClusters lists a page of clusters.
+func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest) (*csv1.ListClustersResponse, error) {
+	f, err := page(r.GetPageSize(), r.GetPageToken())
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	f.Shard, f.ResourceID = r.GetProvisionShard(), r.GetResourceId()
+	for _, phase := range r.GetPhases() {
+		f.Phases = append(f.Phases, int16(phase))
+	}
+	clusters, revision, err := s.o.Store.ListClusters(ctx, f)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListClustersResponse{Revision: revision}
+	for _, c := range clusters {
+		response.Clusters = append(response.Clusters, c.Proto())
+	}
+	if len(clusters) > 0 {
+		response.NextPageToken = nextToken(len(clusters) == f.Limit, clusters[len(clusters)-1].UID)
+	}
+	return response, nil
+}
+
+// ListNodePools lists a page of node pools.
+func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsRequest) (*csv1.ListNodePoolsResponse, error) {
+	f, err := page(r.GetPageSize(), r.GetPageToken())
+	if err == nil && r.GetClusterUid() != "" {
+		err = validUID("cluster_uid", r.GetClusterUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	f.ClusterUID = r.GetClusterUid()
+	for _, phase := range r.GetPhases() {
+		f.Phases = append(f.Phases, int16(phase))
+	}
+	pools, revision, err := s.o.Store.ListNodePools(ctx, f)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListNodePoolsResponse{Revision: revision}
+	for _, p := range pools {
+		response.NodePools = append(response.NodePools, p.Proto())
+	}
+	if len(pools) > 0 {
+		response.NextPageToken = nextToken(len(pools) == f.Limit, pools[len(pools)-1].UID)
+	}
+	return response, nil
+}
+
+// Watch sends changes in order of revision until the caller leaves.
+func (s *Service) Watch(r *csv1.WatchRequest, stream grpc.ServerStreamingServer[csv1.WatchResponse]) error {
+	ctx, after := stream.Context(), r.GetAfterRevision()
+	if after < 0 {
+		return answer(ctx, apierror.InvalidFields([]apierror.Violation{{Field: "after_revision", Message: "Invalid value: must not be negative"}}))
+	}
+	if err := s.o.Hub.Check(ctx, after); err != nil {
+		return answer(ctx, ended(err))
+	}
+	// The first wait is short, for the bookmark that says that the stream has caught up.
+	caughtUp := false
+	for {
+		patience := bookmarkInterval
+		if !caughtUp {
+			patience = 0
+		}
+		batch, err := s.o.Hub.Next(ctx, after, patience)
+		if err != nil {
+			return answer(ctx, ended(err))
+		}
+		for _, change := range batch.Changes {
+			if err := stream.Send(watchResponse(change)); err != nil {
+				return err
+			}
+		}
+		after = batch.Revision
+		if batch.Current && (len(batch.Changes) == 0 || !caughtUp) {
+			caughtUp = true
+			if err := stream.Send(&csv1.WatchResponse{Revision: after, Event: &csv1.WatchResponse_Bookmark{Bookmark: &csv1.Bookmark{}}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func ended(err error) error {
+	if errors.Is(err, watch.ErrCompacted) {
+		return apierror.New(apierror.OutOfRange, "Changes after this revision are not kept any more: list, then watch from the list's revision.").WithReason(ReasonRevisionCompacted)
+	}
+	if errors.Is(err, watch.ErrStopped) {
+		return apierror.New(apierror.Unavailable, "This replica is stopping: watch again from where you are.").WithRetryAfter(100 * time.Millisecond)
+	}
+	return err
+}
+
+func watchResponse(change store.Change) *csv1.WatchResponse {
+	if change.Cluster != nil {
+		return &csv1.WatchResponse{Revision: change.Revision, Event: &csv1.WatchResponse_Cluster{Cluster: change.Cluster.Proto()}}
+	}
+	return &csv1.WatchResponse{Revision: change.Revision, Event: &csv1.WatchResponse_NodePool{NodePool: change.NodePool.Proto()}}
+}
+
+// ListProvisionShards lists the provision shards.
+func (s *Service) ListProvisionShards(ctx context.Context, _ *csv1.ListProvisionShardsRequest) (*csv1.ListProvisionShardsResponse, error) {
+	shards, err := s.o.Store.Shards(ctx)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListProvisionShardsResponse{}
+	for _, shard := range shards {
+		response.ProvisionShards = append(response.ProvisionShards, shardProto(shard))
+	}
+	return response, nil
+}
+
+// UpdateProvisionShard stores what an operator decides of a shard.
+func (s *Service) UpdateProvisionShard(ctx context.Context, r *csv1.UpdateProvisionShardRequest) (*csv1.ProvisionShard, error) {
+	if r.Capacity != nil && r.GetCapacity() < 0 {
+		return nil, answer(ctx, apierror.InvalidFields([]apierror.Violation{{Field: "capacity", Message: "Invalid value: must not be negative"}}))
+	}
+	shard, err := s.o.Store.SetShard(ctx, r.GetName(), r.Cordoned, r.Capacity)
+	if errors.Is(err, store.ErrUnknownShard) {
+		err = unknown(ReasonShardUnknown, "provision shard", r.GetName())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Freed()
+	return shardProto(shard), nil
+}
+
+func shardProto(shard store.Shard) *csv1.ProvisionShard {
+	return &csv1.ProvisionShard{Name: shard.Name, Capacity: shard.Capacity, Clusters: shard.Clusters, Cordoned: shard.Cordoned}
+}

@@ -1,0 +1,403 @@
+// Package service is Cluster Service's gRPC API. Each write is one transaction over one tenancy: it validates, stores the
+// desired state, places a new cluster, has the state machine settle, and only then answers; what has to follow is in the
+// rows by then. Each is idempotent by uid and generation. Reads never lock.
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// Domain of the ErrorInfo of errors.
+const Domain = "clusterservice.hcpmesh"
+
+// The reasons of errors.
+const (
+	ReasonUIDDeleted        = "UID_DELETED"
+	ReasonResourceIDInUse   = "RESOURCE_ID_IN_USE"
+	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
+	ReasonClusterDeleting   = "CLUSTER_DELETING"
+	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
+	ReasonShardUnknown      = "PROVISION_SHARD_UNKNOWN"
+	ReasonRevisionCompacted = "REVISION_COMPACTED"
+)
+
+// Options of the service.
+type Options struct {
+	Store       *store.Store
+	Hub         *watch.Hub
+	Renderer    *render.Renderer
+	Releases    *release.Catalog
+	Keeper      *secret.Keeper
+	SigningKeys *secret.SigningKeys
+	// Publish is told of clusters with due works.
+	Publish func(clusterUIDs []string)
+	// Freed is told when there may be room for clusters that wait for a place.
+	Freed func()
+}
+
+// Service implements the API.
+type Service struct {
+	csv1.UnimplementedClusterServiceServer
+	o Options
+}
+
+// New makes the service.
+func New(o Options) *Service { return &Service{o: o} }
+
+// answer turns an error into a gRPC status.
+func answer(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *apierror.Error
+	switch {
+	case errors.As(err, &known):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		err = apierror.New(apierror.Unavailable, "The request was given up before it was done.").WithCause(err)
+	case store.IsUnavailable(err):
+		err = apierror.New(apierror.Unavailable, "The database cannot be reached.").WithRetryAfter(time.Second).WithCause(err)
+		slog.WarnContext(ctx, "a request was not served", "error", err)
+	default:
+		slog.ErrorContext(ctx, "a request failed", "error", err)
+	}
+	return apierror.ToGRPC(err, Domain)
+}
+
+func failedPrecondition(reason, message string) error {
+	return apierror.New(apierror.FailedPrecondition, "%s", message).WithReason(reason)
+}
+
+func unknown(reason, what, uid string) error {
+	return apierror.New(apierror.NotFound, "There is no %s %s.", what, uid).WithReason(reason)
+}
+
+// ApplyCluster creates a cluster or stores a newer generation of it.
+func (s *Service) ApplyCluster(ctx context.Context, r *csv1.ApplyClusterRequest) (*csv1.Cluster, error) {
+	c, err := s.applyCluster(ctx, r)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return c.Proto(), nil
+}
+
+func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest) (*fleet.Cluster, error) {
+	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
+	violations = append(violations, validateClusterSpec(r.GetSpec())...)
+	if err := apierror.InvalidFields(violations); err != nil {
+		return nil, err
+	}
+	uid := strings.ToLower(r.GetUid())
+	for attempt := 0; ; attempt++ {
+		var cluster *fleet.Cluster
+		result, err := s.o.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
+			cluster, err = s.changeCluster(ctx, tx, uid, r, attempt)
+			return err
+		})
+		switch {
+		case err == nil:
+			s.o.Publish(result.Due)
+			return cluster, nil
+		case store.IsResourceIDTaken(err):
+			return nil, failedPrecondition(ReasonResourceIDInUse, "Another cluster holds the resource id and is not fully deleted.")
+		case store.IsPrefixTaken(err) && r.GetSpec().GetDns().GetBaseDomainPrefix() != "":
+			return nil, apierror.InvalidFields([]apierror.Violation{{Field: "spec.dns.base_domain_prefix", Message: "Duplicate value: another cluster of the region has it"}})
+		case store.IsPrefixTaken(err) && attempt < maxPrefixes:
+			continue
+		}
+		return nil, err
+	}
+}
+
+// maxPrefixes bounds how many made prefixes are tried; one in 10^22 is taken.
+const maxPrefixes = 5
+
+func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r *csv1.ApplyClusterRequest, attempt int) (*fleet.Cluster, error) {
+	t, now := tx.Tenancies[uid], s.o.Store.Now()
+	c := t.Cluster
+	switch {
+	case c != nil && c.Deleting():
+		return nil, failedPrecondition(ReasonUIDDeleted, "The cluster is being deleted, or is deleted.")
+	case c != nil && r.GetGeneration() <= c.Generation:
+		return c, nil
+	}
+	chosen, err := s.clusterRelease(r.GetSpec(), c)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		if c, err = s.newCluster(uid, r, attempt, now); err != nil {
+			return nil, err
+		}
+		t.Cluster = c
+		if c.Shard, err = tx.Place(ctx); err != nil {
+			return nil, err
+		}
+	} else if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
+		return nil, err
+	}
+	c.Generation, c.Spec, c.Release = r.GetGeneration(), r.GetSpec(), chosen
+	if c.Shard != "" {
+		slog.InfoContext(ctx, "stored a cluster's desired state", "cluster_uid", uid, "cluster_id", c.ID(), "resource_id", c.ResourceID,
+			"generation", c.Generation, "shard", c.Shard, "version", c.Release.Version)
+	}
+	return c, s.settle(now, t)
+}
+
+// settle runs the state machine with rendering. A spec that cannot be rendered is the caller's fault.
+func (s *Service) settle(now time.Time, t *fleet.Tenancy) error {
+	if err := s.o.Renderer.Region.Settle(now, t, s.o.Renderer); err != nil {
+		return apierror.InvalidFields([]apierror.Violation{{Field: "spec", Message: "Invalid value: " + err.Error()}})
+	}
+	return nil
+}
+
+func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) (*fleet.Cluster, error) {
+	key, err := s.o.SigningKeys.Take()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := s.o.Keeper.Seal(uid, key)
+	if err != nil {
+		return nil, err
+	}
+	prefix := r.GetSpec().GetDns().GetBaseDomainPrefix()
+	if prefix == "" {
+		prefix = fleet.Prefix(uid, attempt)
+	}
+	return &fleet.Cluster{UID: uid, ResourceID: r.GetResourceId(), SigningKey: sealed, CreateTime: now,
+		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}, nil
+}
+
+// experimentExactVersion runs a cluster at exactly this version; see the ARM contract.
+const experimentExactVersion = "aro-hcp.experimental.cluster.control-plane-exact-version"
+
+// clusterRelease chooses the release. What was chosen for the same version and channel group stays chosen.
+func (s *Service) clusterRelease(spec *csv1.ClusterSpec, old *fleet.Cluster) (fleet.Release, error) {
+	exact := spec.GetExperiments()[experimentExactVersion]
+	if old != nil && proto.Equal(old.Spec.GetVersion(), spec.GetVersion()) && old.Spec.GetExperiments()[experimentExactVersion] == exact {
+		return old.Release, nil
+	}
+	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
+	found, ok := s.o.Releases.Newest(id, group)
+	if exact != "" {
+		found, ok = s.o.Releases.Exact(exact)
+	}
+	if !ok {
+		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id",
+			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(s.o.Releases.Minors(group), ", ")}})
+	}
+	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+}
+
+func channelGroup(v *csv1.Version) string {
+	if v.GetChannelGroup() == "" {
+		return "stable"
+	}
+	return v.GetChannelGroup()
+}
+
+// GetCluster reads a cluster.
+func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	c, err := s.o.Store.Cluster(ctx, r.GetUid())
+	if errors.Is(err, store.ErrUnknown) {
+		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return c.Proto(), nil
+}
+
+// DeleteCluster asks for the deletion of a cluster and its node pools.
+func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterRequest) (*csv1.Cluster, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid := strings.ToLower(r.GetUid())
+	var cluster *fleet.Cluster
+	result, err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		t, now := tx.Tenancies[uid], s.o.Store.Now()
+		if t.Cluster == nil {
+			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: r.GetResourceId(), Spec: &csv1.ClusterSpec{}, CreateTime: now, DeleteTime: now,
+				GoneTime: now, Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), Phase: csv1.ClusterPhase_CLUSTER_PHASE_DELETED}}
+		}
+		cluster = t.Cluster
+		if cluster.Deleting() {
+			return nil
+		}
+		slog.InfoContext(ctx, "a cluster's deletion begins", "cluster_uid", uid, "cluster_id", cluster.ID(), "resource_id", cluster.ResourceID)
+		cluster.DeleteTime = now
+		return s.settle(now, t)
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Publish(result.Due)
+	if cluster.Gone() {
+		s.o.Freed()
+	}
+	return cluster.Proto(), nil
+}
+
+// ApplyNodePool creates a node pool or stores a newer generation of it.
+func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolRequest) (*csv1.NodePool, error) {
+	violations := validateIdentity(r.GetUid(), r.GetResourceId(), r.GetGeneration())
+	if _, err := uuid.Parse(r.GetClusterUid()); err != nil {
+		violations = append(violations, apierror.Violation{Field: "cluster_uid", Message: "Invalid value: must be a UUID"})
+	}
+	violations = append(violations, validateNodePoolSpec(r.GetSpec())...)
+	if err := apierror.InvalidFields(violations); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
+	if err := s.sameCluster(ctx, uid, clusterUID); err != nil {
+		return nil, answer(ctx, err)
+	}
+	var pool *fleet.NodePool
+	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+		pool, err = s.changeNodePool(ctx, tx.Tenancies[clusterUID], uid, clusterUID, r)
+		return err
+	})
+	if store.IsResourceIDTaken(err) {
+		err = failedPrecondition(ReasonResourceIDInUse, "Another node pool holds the resource id and is not fully deleted.")
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Publish(result.Due)
+	return pool.Proto(), nil
+}
+
+// sameCluster refuses a node pool that is known under another cluster: its tenancy would not be the one that is locked.
+func (s *Service) sameCluster(ctx context.Context, uid, clusterUID string) error {
+	known, err := s.o.Store.NodePool(ctx, uid)
+	if errors.Is(err, store.ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if known.ClusterUID != clusterUID {
+		return apierror.InvalidFields([]apierror.Violation{{Field: "cluster_uid", Message: "Forbidden: field is immutable"}})
+	}
+	return nil
+}
+
+func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clusterUID string, r *csv1.ApplyNodePoolRequest) (*fleet.NodePool, error) {
+	now, p := s.o.Store.Now(), t.Pool(uid)
+	switch {
+	case p != nil && p.Deleting():
+		return nil, failedPrecondition(ReasonUIDDeleted, "The node pool is being deleted, or is deleted.")
+	case p != nil && r.GetGeneration() <= p.Generation:
+		return p, nil
+	case t.Cluster == nil:
+		return nil, failedPrecondition(ReasonClusterUnknown, "The cluster of the node pool is not known yet.")
+	case t.Cluster.Deleting():
+		return nil, failedPrecondition(ReasonClusterDeleting, "The cluster of the node pool is being deleted.")
+	}
+	chosen, err := s.nodePoolRelease(r.GetSpec(), p, t.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		p = &fleet.NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), CreateTime: now, Status: &csv1.NodePoolStatus{}}
+		t.Pools = append(t.Pools, p)
+	} else if err := apierror.InvalidFields(changedNodePoolFields(p, r)); err != nil {
+		return nil, err
+	}
+	p.Generation, p.Spec, p.Release = r.GetGeneration(), r.GetSpec(), chosen
+	slog.InfoContext(ctx, "stored a node pool's desired state", "node_pool_uid", uid, "cluster_uid", clusterUID, "resource_id", p.ResourceID,
+		"generation", p.Generation, "version", p.Release.Version)
+	return p, s.settle(now, t)
+}
+
+func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, c *fleet.Cluster) (fleet.Release, error) {
+	id := spec.GetVersion().GetId()
+	if old != nil && old.Spec.GetVersion().GetId() == id {
+		return old.Release, nil
+	}
+	if id == "" {
+		return c.Release, nil
+	}
+	found, ok := s.o.Releases.Exact(id)
+	if !ok {
+		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Unsupported value: " + quote(id)}})
+	}
+	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+}
+
+// GetNodePool reads a node pool.
+func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (*csv1.NodePool, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	p, err := s.o.Store.NodePool(ctx, r.GetUid())
+	if errors.Is(err, store.ErrUnknown) {
+		err = unknown(ReasonNodePoolUnknown, "node pool", r.GetUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return p.Proto(), nil
+}
+
+// DeleteNodePool asks for the deletion of a node pool.
+func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequest) (*csv1.NodePool, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid := strings.ToLower(r.GetUid())
+	// A known node pool names its cluster itself.
+	clusterUID := strings.ToLower(r.GetClusterUid())
+	known, err := s.o.Store.NodePool(ctx, uid)
+	switch {
+	case err == nil:
+		clusterUID = known.ClusterUID
+	case !errors.Is(err, store.ErrUnknown):
+		return nil, answer(ctx, err)
+	default:
+		if err := validUID("cluster_uid", clusterUID); err != nil {
+			return nil, answer(ctx, err)
+		}
+	}
+	var pool *fleet.NodePool
+	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
+		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
+		pool = t.Pool(uid)
+		if pool == nil {
+			pool = &fleet.NodePool{UID: uid, ClusterUID: clusterUID, ResourceID: r.GetResourceId(), Spec: &csv1.NodePoolSpec{}, CreateTime: now,
+				DeleteTime: now, GoneTime: now, Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED}}
+			t.Pools = append(t.Pools, pool)
+		}
+		if pool.Deleting() {
+			return nil
+		}
+		slog.InfoContext(ctx, "a node pool's deletion begins", "node_pool_uid", uid, "cluster_uid", clusterUID, "resource_id", pool.ResourceID)
+		pool.DeleteTime = now
+		return s.settle(now, t)
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Publish(result.Due)
+	return pool.Proto(), nil
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+// ErrUnknown is returned for a uid of which nothing is known.
+var ErrUnknown = errors.New("unknown uid")
+
+// Cluster reads a cluster.
+func (s *Store) Cluster(ctx context.Context, uid string) (*fleet.Cluster, error) {
+	rows, err := s.pool.Query(ctx, selectCluster, uid)
+	if err != nil {
+		return nil, fmt.Errorf("reading a cluster: %w", err)
+	}
+	return unknown(pgx.CollectExactlyOneRow(rows, scanCluster))
+}
+
+// NodePool reads a node pool.
+func (s *Store) NodePool(ctx context.Context, uid string) (*fleet.NodePool, error) {
+	rows, err := s.pool.Query(ctx, "SELECT "+poolColumns+" FROM node_pools WHERE uid = $1", uid)
+	if err != nil {
+		return nil, fmt.Errorf("reading a node pool: %w", err)
+	}
+	return unknown(pgx.CollectExactlyOneRow(rows, scanPool))
+}
+
+func unknown[T any](row *T, err error) (*T, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrUnknown
+	}
+	return row, err
+}
+
+// Filter chooses rows to list.
+type Filter struct {
+	// After is the uid behind which the page begins.
+	After string
+	Limit int
+	// Phases to choose; empty means all but gone ones.
+	Phases []int16
+	// Shard and ResourceID choose clusters, ClusterUID node pools.
+	Shard, ResourceID, ClusterUID string
+}
+
+// ListClusters reads a page, with the revision up to which it is certain to be complete.
+func (s *Store) ListClusters(ctx context.Context, f Filter) ([]*fleet.Cluster, int64, error) {
+	query, args := where("clusters", clusterColumns, f, [][2]any{{"shard", null(f.Shard)}, {"resource_key", null(strings.ToLower(f.ResourceID))}})
+	return list(ctx, s, query, args, scanCluster)
+}
+
+// ListNodePools reads a page, with the revision up to which it is certain to be complete.
+func (s *Store) ListNodePools(ctx context.Context, f Filter) ([]*fleet.NodePool, int64, error) {
+	query, args := where("node_pools", poolColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	return list(ctx, s, query, args, scanPool)
+}
+
+func where(table, columns string, f Filter, equal [][2]any) (string, []any) {
+	var conditions []string
+	var args []any
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		conditions = append(conditions, fmt.Sprintf(condition, len(args)))
+	}
+	if f.After != "" {
+		add("uid > $%d", f.After)
+	}
+	if len(f.Phases) > 0 {
+		add("phase = ANY ($%d)", f.Phases)
+	} else {
+		conditions = append(conditions, "gone_time IS NULL")
+	}
+	for _, e := range equal {
+		if value := e[1].(*string); value != nil {
+			add(e[0].(string)+" = $%d", *value)
+		}
+	}
+	args = append(args, f.Limit)
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s.uid LIMIT $%d", columns, table, strings.Join(conditions, " AND "), table, len(args)), args
+}
+
+func list[T any](ctx context.Context, s *Store, query string, args []any, scan pgx.RowToFunc[*T]) (rows []*T, revision int64, err error) {
+	batch := &pgx.Batch{}
+	// Read before the rows: whatever a row may have missed comes after it.
+	batch.Queue("SELECT revision FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
+	batch.Queue(query, args...).Query(func(r pgx.Rows) (err error) {
+		rows, err = pgx.CollectRows(r, scan)
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, 0, fmt.Errorf("listing: %w", err)
+	}
+	return rows, revision, nil
+}
+
+// Change is one resource in its newest state; exactly one field beside the revision is set.
+type Change struct {
+	Revision int64
+	Cluster  *fleet.Cluster
+	NodePool *fleet.NodePool
+}
+
+// Clock is the state of the revisions.
+type Clock struct {
+	// Revision is the last one given.
+	Revision int64
+	// Compacted is the revision up to which tombstones may have been removed.
+	Compacted int64
+}
+
+// Changes reads the resources that changed after a revision, in order of revision, at most limit of them. All of it is one
+// snapshot: what it does not return up to the last revision it returns, or up to the clock's when it returns fewer than
+// limit, did not happen.
+func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var clusters []*fleet.Cluster
+		var pools []*fleet.NodePool
+		batch := &pgx.Batch{}
+		batch.Queue("SELECT revision, compacted FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted) })
+		batch.Queue("SELECT "+clusterColumns+" FROM clusters WHERE revision > $1 ORDER BY revision LIMIT $2", after, limit).Query(func(rows pgx.Rows) (err error) {
+			clusters, err = pgx.CollectRows(rows, scanCluster)
+			return err
+		})
+		batch.Queue("SELECT "+poolColumns+" FROM node_pools WHERE revision > $1 ORDER BY revision LIMIT $2", after, limit).Query(func(rows pgx.Rows) (err error) {
+			pools, err = pgx.CollectRows(rows, scanPool)
+			return err
+		})
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+		changes = merge(clusters, pools, limit)
+		return nil
+	})
+	if err != nil {
+		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
+	}
+	return changes, clock, nil
+}
+
+func merge(clusters []*fleet.Cluster, pools []*fleet.NodePool, limit int) []Change {
+	changes := make([]Change, 0, min(limit, len(clusters)+len(pools)))
+	for len(changes) < limit && (len(clusters) > 0 || len(pools) > 0) {
+		if len(pools) == 0 || len(clusters) > 0 && clusters[0].Revision < pools[0].Revision {
+			changes = append(changes, Change{Revision: clusters[0].Revision, Cluster: clusters[0]})
+			clusters = clusters[1:]
+			continue
+		}
+		changes = append(changes, Change{Revision: pools[0].Revision, NodePool: pools[0]})
+		pools = pools[1:]
+	}
+	return changes
+}
+
+// Clock reads the state of the revisions.
+func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT revision, compacted FROM revision_clock").Scan(&clock.Revision, &clock.Compacted)
+	return clock, err
+}
+
+// TakeDue takes the lease of works that are due and returns their clusters.
+func (s *Store) TakeDue(ctx context.Context, limit int) ([]string, error) {
+	now := s.Now()
+	rows, err := s.pool.Query(ctx, `WITH taken AS (
+			UPDATE works SET due_time = $2 WHERE id IN (
+				SELECT id FROM works WHERE due_time <= $1 ORDER BY due_time LIMIT $3 FOR UPDATE SKIP LOCKED)
+			RETURNING cluster_uid)
+		SELECT DISTINCT cluster_uid::text FROM taken`, now, now.Add(s.lease), limit)
+	if err != nil {
+		return nil, fmt.Errorf("taking due works: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// RetryNow makes the works due whose publishing failed: what was in the way may be over.
+func (s *Store) RetryNow(ctx context.Context) error {
+	if _, err := s.pool.Exec(ctx, "UPDATE works SET due_time = $1 WHERE error <> '' AND due_time > $1", s.Now()); err != nil {
+		return fmt.Errorf("making works due: %w", err)
+	}
+	return nil
+}
+
+// Unplaced lists the clusters that wait for a place, oldest first.
+func (s *Store) Unplaced(ctx context.Context, limit int) ([]string, error) {
+	rows, err := s.pool.Query(ctx, "SELECT uid::text FROM clusters WHERE shard IS NULL AND delete_time IS NULL ORDER BY create_time LIMIT $1", limit)
+	if err != nil {
+		return nil, fmt.Errorf("listing clusters without a place: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// WorkRef is what is known of a work without its tenancy.
+type WorkRef struct {
+	ID, ClusterUID, Shard, StatusHash, Sequence string
+	Published                                   int64
+	Deleting                                    bool
+}
+
+// Works finds works by id; those that are unknown are left out.
+func (s *Store) Works(ctx context.Context, ids []string) (map[string]WorkRef, error) {
+	rows, err := s.pool.Query(ctx, "SELECT id::text, cluster_uid::text, shard, status_hash, sequence, published, delete_time IS NOT NULL FROM works WHERE id = ANY ($1)", ids)
+	if err != nil {
+		return nil, fmt.Errorf("finding works: %w", err)
+	}
+	return workRefs(rows)
+}
+
+// AllWorks reads all works.
+func (s *Store) AllWorks(ctx context.Context) (map[string]WorkRef, error) {
+	rows, err := s.pool.Query(ctx, "SELECT id::text, cluster_uid::text, shard, status_hash, sequence, published, delete_time IS NOT NULL FROM works")
+	if err != nil {
+		return nil, fmt.Errorf("listing works: %w", err)
+	}
+	return workRefs(rows)
+}
+
+func workRefs(rows pgx.Rows) (map[string]WorkRef, error) {
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (WorkRef, error) {
+		var w WorkRef
+		err := row.Scan(&w.ID, &w.ClusterUID, &w.Shard, &w.StatusHash, &w.Sequence, &w.Published, &w.Deleting)
+		return w, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading works: %w", err)
+	}
+	works := make(map[string]WorkRef, len(list))
+	for _, w := range list {
+		works[w.ID] = w
+	}
+	return works, nil
+}
+
+// Purge removes tombstones that were complete before a time, and remembers up to which revision a watcher can no longer
+// learn of them.
+func (s *Store) Purge(ctx context.Context, before time.Time) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		for _, table := range []string{"node_pools", "clusters"} {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %s WHERE gone_time < $1 RETURNING revision)
+				UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT 1 FROM removed)`, table), before); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing tombstones: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// Package store keeps the fleet in PostgreSQL. A tenancy (a cluster with its node pools and works) is locked, read, changed
+// and written as a whole in one transaction, with the revision of the change and the wake-up of whoever watches; what
+// must happen next is part of the same rows, so a commit is never without its job. Nothing here knows the state machine:
+// the change is a function that the caller gives.
+//
+// Lock order, everywhere: tenancies in order of uid, provision shards in order of name, the revision clock.
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Advisory locks: classes of the two-key form are apart from the one-key locks of tenancies.
+const (
+	lockClassMigrations = 0x6863706d
+	lockClassTasks      = 0x68637074
+)
+
+// Channel is what a commit with new revisions notifies.
+const Channel = "hcpmesh_revisions"
+
+// Store is a database.
+type Store struct {
+	pool  *pgxpool.Pool
+	now   func() time.Time
+	lease time.Duration
+	// wake is called after a commit of this process that gave revisions.
+	wake func()
+	// fault is called with the name of each point at which a process may die; tests make it fail.
+	fault func(point string) error
+}
+
+// Options of a store.
+type Options struct {
+	URL            string
+	MaxConnections int32
+	Now            func() time.Time
+	// Lease is how long whoever made or took a due work has to publish it before another may; 0 means DefaultLease. Two
+	// who publish the same do no harm, so it can be short: it bounds how long a crash delays a work.
+	Lease time.Duration
+	// Wake is called after each commit that gave revisions; it must not block.
+	Wake func()
+	// Fault is for crash tests: an error of it stands for the process's death at that point.
+	Fault func(point string) error
+}
+
+// DefaultLease is many times what a publish takes.
+const DefaultLease = 5 * time.Second
+
+// Open prepares the connections; it does not connect.
+func Open(options Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(options.URL)
+	if err != nil {
+		// The parser's error could quote the password.
+		return nil, errors.New("the database URL is malformed")
+	}
+	if options.MaxConnections > 0 {
+		config.MaxConns = options.MaxConnections
+	}
+	config.ConnConfig.RuntimeParams["application_name"] = "cluster-service"
+	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault}
+	s.lease = options.Lease
+	if s.lease == 0 {
+		s.lease = DefaultLease
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.wake == nil {
+		s.wake = func() {}
+	}
+	if s.fault == nil {
+		s.fault = func(string) error { return nil }
+	}
+	return s, nil
+}
+
+// Close ends the connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// Lease is how long a taken work is another's.
+func (s *Store) Lease() time.Duration { return s.lease }
+
+// Now is the store's clock, in the resolution that the database keeps.
+func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
+
+// Ping checks that the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, "SELECT 1")
+	return err
+}
+
+// Migrate brings the schema up to date. Of several replicas one does it and the others wait.
+func (s *Store) Migrate(ctx context.Context) error {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	slices.Sort(files)
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, 0)", lockClassMigrations); err != nil {
+			return fmt.Errorf("locking the schema: %w", err)
+		}
+		if _, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_migrations (name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"); err != nil {
+			return fmt.Errorf("reading the schema's version: %w", err)
+		}
+		for _, file := range files {
+			name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
+			tag, err := tx.Exec(ctx, "INSERT INTO schema_migrations (name) VALUES ($1) ON CONFLICT DO NOTHING", name)
+			if err != nil {
+				return fmt.Errorf("recording migration %s: %w", name, err)
+			}
+			if tag.RowsAffected() == 0 {
+				continue
+			}
+			text, err := migrations.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, string(text)); err != nil {
+				return fmt.Errorf("migration %s: %w", name, err)
+			}
+			slog.Info("migrated the database", "migration", name)
+		}
+		return nil
+	})
+}
+
+// Listen calls wake for every notification of new revisions, and once after each (re)connect, until ctx is over.
+func (s *Store) Listen(ctx context.Context, wake func()) {
+	for ctx.Err() == nil {
+		err := s.listen(ctx, wake)
+		if ctx.Err() != nil {
+			return
+		}
+		slog.Warn("listening for changes was interrupted", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (s *Store) listen(ctx context.Context, wake func()) error {
+	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig.Copy())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+Channel); err != nil {
+		return err
+	}
+	wake()
+	for {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+		wake()
+	}
+}
+
+// violates says whether err is the violation of a unique index.
+func violates(err error, index string) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == index
+}
+
+// IsResourceIDTaken says that another uid holds the resource id of a row that was to be written.
+func IsResourceIDTaken(err error) bool {
+	return violates(err, "clusters_resource_key") || violates(err, "node_pools_resource_key")
+}
+
+// IsPrefixTaken says that another cluster has the base domain prefix.
+func IsPrefixTaken(err error) bool { return violates(err, "clusters_prefix") }
+
+// IsUnavailable says that the database could not be reached, or ended the connection: the same request may succeed later.
+func IsUnavailable(err error) bool {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		// Class 08 is connection exceptions, 57P operator intervention, 53 insufficient resources.
+		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "57P") || strings.HasPrefix(pgErr.Code, "53")
+	}
+	var connectErr *pgconn.ConnectError
+	return errors.As(err, &connectErr) || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, new(net.Error))
+}

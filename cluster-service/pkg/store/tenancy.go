@@ -1,0 +1,382 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+const (
+	clusterColumns = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time"
+	poolColumns    = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
+	workColumns    = "id::text, cluster_uid::text, coalesce(node_pool_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused"
+
+	lockTenancy   = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
+	selectPools   = "SELECT " + poolColumns + " FROM node_pools WHERE cluster_uid = $1 ORDER BY uid"
+	selectWorks   = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
+)
+
+// Tx is a transaction over locked tenancies.
+type Tx struct {
+	conn  *pgxpool.Conn
+	store *Store
+	// Tenancies are locked, by cluster uid.
+	Tenancies map[string]*fleet.Tenancy
+	before    map[string]*fleet.Tenancy
+}
+
+// Result of an update.
+type Result struct {
+	// Due are the clusters that have works to publish now; the caller holds their lease.
+	Due []string
+}
+
+// Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
+// transaction. Change may be called again from the start, on fresh tenancies, when the database asks for it. Rows of works
+// that change dropped go, and a cluster that it made a tombstone gives its place on its shard back.
+func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ctx context.Context, tx *Tx) error) (*Result, error) {
+	uids := slices.Clone(clusterUIDs)
+	slices.Sort(uids)
+	uids = slices.Compact(uids)
+	for attempt := 1; ; attempt++ {
+		result, err := s.update(ctx, uids, change)
+		if attempt < maxAttempts && isSerialization(err) {
+			continue
+		}
+		return result, err
+	}
+}
+
+// maxAttempts bounds how often a transaction that lost to a deadlock is begun anew.
+const maxAttempts = 5
+
+func isSerialization(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && (pgErr.Code == "40001" || pgErr.Code == "40P01")
+}
+
+func (s *Store) update(ctx context.Context, uids []string, change func(ctx context.Context, tx *Tx) error) (result *Result, err error) {
+	if err := s.fault("before-begin"); err != nil {
+		return nil, err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	defer conn.Release()
+	committed := false
+	defer func() {
+		if !committed {
+			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+	}()
+	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}}
+	if err := tx.load(ctx, uids); err != nil {
+		return nil, err
+	}
+	if err := change(ctx, tx); err != nil {
+		return nil, err
+	}
+	result, batch, revisions := tx.writes(uids)
+	if err := s.fault("before-commit"); err != nil {
+		return nil, err
+	}
+	batch.Queue("COMMIT")
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("writing tenancies: %w", err)
+	}
+	committed = true
+	if revisions > 0 {
+		s.wake()
+	}
+	return result, s.fault("after-commit")
+}
+
+func (t *Tx) load(ctx context.Context, uids []string) error {
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN")
+	for _, uid := range uids {
+		// Locked before anything is read: each statement sees what was committed before it began.
+		batch.Queue(lockTenancy, uid)
+	}
+	for _, uid := range uids {
+		tenancy := &fleet.Tenancy{}
+		t.Tenancies[uid] = tenancy
+		queueTenancy(batch, uid, tenancy)
+	}
+	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("reading tenancies: %w", err)
+	}
+	for uid, tenancy := range t.Tenancies {
+		t.before[uid] = tenancy.Clone()
+	}
+	return nil
+}
+
+func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy) {
+	batch.Queue(selectCluster, uid).Query(func(rows pgx.Rows) error {
+		clusters, err := pgx.CollectRows(rows, scanCluster)
+		if len(clusters) == 1 {
+			tenancy.Cluster = clusters[0]
+		}
+		return err
+	})
+	batch.Queue(selectPools, uid).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Pools, err = pgx.CollectRows(rows, scanPool)
+		return err
+	})
+	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Works, err = pgx.CollectRows(rows, scanWork)
+		return err
+	})
+}
+
+// Read reads tenancies as they stand, without a lock.
+func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, error) {
+	tenancy := &fleet.Tenancy{}
+	batch := &pgx.Batch{}
+	queueTenancy(batch, clusterUID, tenancy)
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("reading a tenancy: %w", err)
+	}
+	return tenancy, nil
+}
+
+// writes queues what changed. All of it goes in one round trip, and the clock's row is locked by a statement of it, so that
+// the next committer waits for no more than our commit.
+func (t *Tx) writes(uids []string) (*Result, *pgx.Batch, int64) {
+	result, now := &Result{}, t.store.Now()
+	var clusters []*fleet.Cluster
+	var pools []*fleet.NodePool
+	rows := &pgx.Batch{}
+	given := map[string]int32{}
+	for _, uid := range uids {
+		old, tenancy := t.before[uid], t.Tenancies[uid]
+		if c := tenancy.Cluster; c != nil && clusterChanged(old.Cluster, c) {
+			clusters = append(clusters, c)
+			if c.Gone() && c.Shard != "" && old.Cluster != nil && !old.Cluster.Gone() {
+				given[c.Shard]++
+			}
+		}
+		for _, p := range tenancy.Pools {
+			if poolChanged(old.Pool(p.UID), p) {
+				pools = append(pools, p)
+			}
+		}
+		if t.queueWorks(rows, now, old, tenancy) {
+			result.Due = append(result.Due, uid)
+		}
+	}
+
+	batch := &pgx.Batch{}
+	for _, shard := range slices.Sorted(maps.Keys(given)) {
+		batch.Queue("UPDATE provision_shards SET clusters = clusters - $2 WHERE name = $1", shard, given[shard])
+	}
+	n := int64(len(clusters) + len(pools))
+	if n > 0 {
+		batch.Queue("UPDATE revision_clock SET revision = revision + $1", n)
+	}
+	// The newest of n revisions is the clock's; behind is how far a row's is from it.
+	behind := n
+	for _, c := range clusters {
+		behind--
+		queueCluster(batch, c, behind)
+	}
+	for _, p := range pools {
+		behind--
+		queuePool(batch, p, behind)
+	}
+	batch.QueuedQueries = append(batch.QueuedQueries, rows.QueuedQueries...)
+	if n > 0 {
+		batch.Queue("SELECT pg_notify($1, '')", Channel)
+	}
+	return result, batch, n
+}
+
+// queueWorks queues the writes of a tenancy's works, and says whether any is due to be published by the caller: one that
+// has just become due, and from now on for as long as a lease.
+func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Tenancy) bool {
+	due := false
+	for _, w := range tenancy.Works {
+		before := old.WorkByID(w.ID)
+		if before != nil && *workKey(before) == *workKey(w) {
+			continue
+		}
+		switch {
+		case !w.Due():
+			w.RetryTime = time.Time{}
+		case !w.RetryTime.After(now):
+			w.RetryTime, due = now.Add(t.store.lease), true
+		}
+		queueWork(batch, w)
+	}
+	for _, w := range old.Works {
+		if tenancy.WorkByID(w.ID) == nil {
+			batch.Queue("DELETE FROM works WHERE id = $1", w.ID)
+		}
+	}
+	return due
+}
+
+func queueCluster(batch *pgx.Batch, c *fleet.Cluster, behind int64) {
+	batch.Queue(`INSERT INTO clusters (uid, resource_id, resource_key, generation, spec, status, phase, prefix, shard, release_version,
+			release_image, signing_key, create_time, delete_time, gone_time, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16)
+		ON CONFLICT (uid) DO UPDATE SET generation = $4, spec = $5, status = $6, phase = $7, prefix = $8, shard = $9, release_version = $10,
+			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision
+		RETURNING revision`,
+		c.UID, c.ResourceID, strings.ToLower(c.ResourceID), c.Generation, encode(c.Spec), encode(c.Status), int16(c.Status.GetPhase()),
+		c.Status.GetBaseDomainPrefix(), null(c.Shard), c.Release.Version, c.Release.Image, c.SigningKey, c.CreateTime, nullTime(c.DeleteTime),
+		nullTime(c.GoneTime), behind).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
+}
+
+func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
+	batch.Queue(`INSERT INTO node_pools (uid, cluster_uid, resource_id, resource_key, generation, spec, status, phase, release_version,
+			release_image, create_time, delete_time, gone_time, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, (SELECT revision FROM revision_clock) - $14)
+		ON CONFLICT (uid) DO UPDATE SET generation = $5, spec = $6, status = $7, phase = $8, release_version = $9, release_image = $10,
+			delete_time = $12, gone_time = $13, revision = excluded.revision
+		RETURNING revision`,
+		p.UID, p.ClusterUID, p.ResourceID, strings.ToLower(p.ResourceID), p.Generation, encode(p.Spec), encode(p.Status), int16(p.Status.GetPhase()),
+		p.Release.Version, p.Release.Image, p.CreateTime, nullTime(p.DeleteTime), nullTime(p.GoneTime), behind).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&p.Revision) })
+}
+
+func queueWork(batch *pgx.Batch, w *fleet.Work) {
+	observed, _ := json.Marshal(&w.Observed) // a struct of strings and numbers
+	batch.Queue(`INSERT INTO works (id, cluster_uid, node_pool_uid, kind, name, shard, desired, published, digest, generation, delete_time,
+			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+		ON CONFLICT (id) DO UPDATE SET desired = $7, published = $8, digest = $9, generation = $10, delete_time = $11, delete_published = $12,
+			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20`,
+		w.ID, w.ClusterUID, null(w.NodePoolUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
+		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused)
+}
+
+func encode(m proto.Message) []byte {
+	b, _ := proto.Marshal(m) // fails for invalid UTF-8 only, which gRPC does not let in
+	if b == nil {
+		b = []byte{}
+	}
+	return b
+}
+
+// workKey is what of a work is compared by value; its observation is compared by its encoding.
+func workKey(w *fleet.Work) *workComparable {
+	observed, _ := json.Marshal(&w.Observed)
+	return &workComparable{w.Desired, w.Published, w.Digest, w.Generation, w.DeleteTime.UnixMicro(), w.DeletePublished, w.Version,
+		w.Sequence, w.StatusHash, string(observed), w.Attempts, w.RetryTime.UnixMicro(), w.Error, w.Refused}
+}
+
+type workComparable struct {
+	desired, published int64
+	digest             string
+	generation         int64
+	deleteTime         int64
+	deletePublished    bool
+	version            int64
+	sequence           string
+	statusHash         string
+	observed           string
+	attempts           int32
+	retryTime          int64
+	err                string
+	refused            bool
+}
+
+func clusterChanged(a, b *fleet.Cluster) bool {
+	return a == nil || a.Generation != b.Generation || a.Shard != b.Shard || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
+		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+}
+
+func poolChanged(a, b *fleet.NodePool) bool {
+	return a == nil || a.Generation != b.Generation || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
+		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+}
+
+func null[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func notNull(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
+	c := &fleet.Cluster{Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}}
+	var spec, status []byte
+	var deleted, gone *time.Time
+	if err := row.Scan(&c.UID, &c.ResourceID, &c.Generation, &spec, &status, &c.Shard, &c.Release.Version, &c.Release.Image, &c.SigningKey,
+		&c.Revision, &c.CreateTime, &deleted, &gone); err != nil {
+		return nil, err
+	}
+	c.CreateTime, c.DeleteTime, c.GoneTime = c.CreateTime.UTC(), notNull(deleted), notNull(gone)
+	if err := proto.Unmarshal(spec, c.Spec); err != nil {
+		return nil, fmt.Errorf("decoding the spec of cluster %s: %w", c.UID, err)
+	}
+	if err := proto.Unmarshal(status, c.Status); err != nil {
+		return nil, fmt.Errorf("decoding the status of cluster %s: %w", c.UID, err)
+	}
+	return c, nil
+}
+
+func scanPool(row pgx.CollectableRow) (*fleet.NodePool, error) {
+	p := &fleet.NodePool{Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}}
+	var spec, status []byte
+	var deleted, gone *time.Time
+	if err := row.Scan(&p.UID, &p.ClusterUID, &p.ResourceID, &p.Generation, &spec, &status, &p.Release.Version, &p.Release.Image,
+		&p.Revision, &p.CreateTime, &deleted, &gone); err != nil {
+		return nil, err
+	}
+	p.CreateTime, p.DeleteTime, p.GoneTime = p.CreateTime.UTC(), notNull(deleted), notNull(gone)
+	if err := proto.Unmarshal(spec, p.Spec); err != nil {
+		return nil, fmt.Errorf("decoding the spec of node pool %s: %w", p.UID, err)
+	}
+	if err := proto.Unmarshal(status, p.Status); err != nil {
+		return nil, fmt.Errorf("decoding the status of node pool %s: %w", p.UID, err)
+	}
+	return p, nil
+}
+
+func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
+	w := &fleet.Work{}
+	var deleted, due *time.Time
+	var observed []byte
+	if err := row.Scan(&w.ID, &w.ClusterUID, &w.NodePoolUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
+		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused); err != nil {
+		return nil, err
+	}
+	w.DeleteTime, w.RetryTime = notNull(deleted), notNull(due)
+	if err := json.Unmarshal(observed, &w.Observed); err != nil {
+		return nil, fmt.Errorf("decoding the observation of work %s: %w", w.Name, err)
+	}
+	return w, nil
+}

@@ -1,0 +1,236 @@
+// Package watch fans the changes of the fleet out to watchers. A Hub follows the database with one reader, woken by
+// commits, and keeps the newest changes in a ring; every watcher has a cursor into it and reads from the database what is
+// older. A slow watcher therefore holds up nobody, holds no memory, and misses nothing. Revisions become visible in
+// order (package store sees to it), so a cursor is a single number.
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+const (
+	readLimit = 500
+	readRetry = time.Second
+	// resync is how often the database is read without having been woken: notifications are a hint, not a promise.
+	resync = 30 * time.Second
+)
+
+// Source is what a hub reads.
+type Source interface {
+	Changes(ctx context.Context, after int64, limit int) ([]store.Change, store.Clock, error)
+	Clock(ctx context.Context) (store.Clock, error)
+}
+
+// ErrCompacted is returned for a revision from which a watch could miss a deletion, or that was never given.
+var ErrCompacted = errors.New("the revision is not kept any more, or is from another database")
+
+// Hub follows the changes.
+type Hub struct {
+	source Source
+	size   int
+	woken  chan struct{}
+	// stopped is closed when Run has ended.
+	stopped chan struct{}
+
+	mu sync.Mutex
+	// ring holds the changes after floor and up to head, in order; a resource may be in it more than once.
+	ring        []store.Change
+	floor, head int64
+	started     bool
+	moved       chan struct{} // closed and replaced when head moves
+}
+
+// NewHub makes a hub that keeps up to size changes; Run runs it.
+func NewHub(source Source, size int) *Hub {
+	return &Hub{source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
+}
+
+// Wake has the hub read soon. It does not block.
+func (h *Hub) Wake() {
+	select {
+	case h.woken <- struct{}{}:
+	default:
+	}
+}
+
+// ErrStopped is returned to watchers when the hub has ended.
+var ErrStopped = errors.New("the process is stopping")
+
+// Run follows until ctx is over, which ends all watches.
+func (h *Hub) Run(ctx context.Context) {
+	defer close(h.stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.woken:
+		case <-timer.C:
+		}
+		delay := resync
+		if err := h.follow(ctx); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			slog.Warn("following the changes failed", "error", err)
+			delay = readRetry
+		}
+		timer.Reset(delay)
+	}
+}
+
+// follow reads up to the newest revision.
+func (h *Hub) follow(ctx context.Context) error {
+	h.mu.Lock()
+	started, head := h.started, h.head
+	h.mu.Unlock()
+	if !started {
+		clock, err := h.source.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		h.started, h.floor = true, clock.Revision
+		h.advance(nil, clock.Revision)
+		h.mu.Unlock()
+		return nil
+	}
+	for {
+		changes, clock, err := h.source.Changes(ctx, head, readLimit)
+		if err != nil {
+			return err
+		}
+		next := clock.Revision
+		if len(changes) == readLimit {
+			next = changes[len(changes)-1].Revision
+		}
+		h.mu.Lock()
+		if next > h.head {
+			h.advance(changes, next)
+		}
+		head = h.head
+		h.mu.Unlock()
+		if len(changes) < readLimit {
+			return nil
+		}
+	}
+}
+
+// advance moves the head; h.mu is held.
+func (h *Hub) advance(changes []store.Change, head int64) {
+	h.ring = append(h.ring, changes...)
+	if over := len(h.ring) - h.size; over > 0 {
+		h.floor = h.ring[over-1].Revision
+		h.ring = append([]store.Change(nil), h.ring[over:]...)
+	}
+	h.head = head
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+// Check says whether a watch may begin after a revision.
+func (h *Hub) Check(ctx context.Context, after int64) error {
+	clock, err := h.source.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	if after > clock.Revision || after > 0 && after < clock.Compacted {
+		return ErrCompacted
+	}
+	return nil
+}
+
+// Batch is what a watcher gets next.
+type Batch struct {
+	Changes []store.Change
+	// Revision is up to where everything has been given, with these changes.
+	Revision int64
+	// Current says that nothing more was there.
+	Current bool
+}
+
+// Next gives the changes after a revision. When there are none it waits until there are, or until ctx or patience is over,
+// and then returns a current batch without changes.
+func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Batch, error) {
+	var timeout <-chan time.Time
+	for {
+		h.mu.Lock()
+		started, head, floor, moved := h.started, h.head, h.floor, h.moved
+		if started && after >= floor && after < head {
+			batch := h.cut(after)
+			h.mu.Unlock()
+			return batch, nil
+		}
+		h.mu.Unlock()
+		if started && after < floor {
+			return h.read(ctx, after)
+		}
+		// Up to date, or ahead of a hub that has not read as far yet: either way something will move.
+		if timeout == nil {
+			timer := time.NewTimer(patience)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return Batch{}, ctx.Err()
+		case <-h.stopped:
+			return Batch{}, ErrStopped
+		case <-timeout:
+			return Batch{Revision: after, Current: true}, nil
+		case <-moved:
+		}
+	}
+}
+
+// cut takes changes after a revision from the ring; h.mu is held. Of several changes of one resource only the newest is in
+// the batch, at its own place.
+func (h *Hub) cut(after int64) Batch {
+	i := sort.Search(len(h.ring), func(i int) bool { return h.ring[i].Revision > after })
+	changes := h.ring[i:min(len(h.ring), i+readLimit)]
+	batch := Batch{Revision: h.head, Current: true}
+	if i+len(changes) < len(h.ring) {
+		batch.Revision, batch.Current = changes[len(changes)-1].Revision, false
+	}
+	newest := make(map[string]int64, len(changes))
+	for _, c := range changes {
+		newest[uid(c)] = c.Revision
+	}
+	for _, c := range changes {
+		if newest[uid(c)] == c.Revision {
+			batch.Changes = append(batch.Changes, c)
+		}
+	}
+	return batch
+}
+
+func uid(c store.Change) string {
+	if c.Cluster != nil {
+		return c.Cluster.UID
+	}
+	return c.NodePool.UID
+}
+
+// read takes changes from the database, for a watcher that is behind the ring.
+func (h *Hub) read(ctx context.Context, after int64) (Batch, error) {
+	changes, clock, err := h.source.Changes(ctx, after, readLimit)
+	if err != nil {
+		return Batch{}, err
+	}
+	if after > 0 && after < clock.Compacted {
+		return Batch{}, ErrCompacted
+	}
+	batch := Batch{Changes: changes, Revision: clock.Revision, Current: true}
+	if len(changes) == readLimit {
+		batch.Revision, batch.Current = changes[len(changes)-1].Revision, false
+	}
+	return batch, nil
+}

@@ -1,0 +1,198 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what a region is made of. Its YAML form is strict: a field that does not exist is refused by its name.
+type Config struct {
+	// Location is the Azure location that the region plays, as in `westus3`.
+	Location string `json:"location,omitempty"`
+	// TrustDomain names the region in SPIFFE identities.
+	TrustDomain string `json:"trustDomain,omitempty"`
+	// ManagementClusters is how many there are; they are named mgmt-1, mgmt-2, …
+	ManagementClusters int `json:"managementClusters,omitempty"`
+	// Fidelity of hosted control planes: process (a real API server each) or status (none, for scale).
+	Fidelity Fidelity `json:"fidelity,omitempty"`
+	// TimeScale stretches the waits of hosted control planes: 1 is what was observed of real ones, 0 as fast as it goes.
+	TimeScale *float64 `json:"timeScale,omitempty"`
+	// BasePort is the first of the region's loopback ports; 0 picks free ones and keeps them. Unset means what the
+	// region had before, or DefaultBasePort.
+	BasePort *int `json:"basePort,omitempty"`
+	// LogLevel of our services: debug, info, warn or error.
+	LogLevel string `json:"logLevel,omitempty"`
+	// Faults lets tests inject faults into the emulators.
+	Faults bool `json:"faults,omitempty"`
+	// Throwaway gives up durability over a crash of the machine (not of a process) for speed. For tests.
+	Throwaway bool `json:"throwaway,omitempty"`
+	// Without lists processes that the region does not start, because somebody runs them by hand; what needs them does
+	// not wait for them.
+	Without []string `json:"without,omitempty"`
+
+	// StateDir holds everything the region keeps. Not part of the file.
+	StateDir string `json:"-"`
+	// SourceDir is the checkout that programs are built from; found from the working directory when empty.
+	SourceDir string `json:"-"`
+	// Build has missing and outdated programs built. Without it they must be in SourceDir's .build folder.
+	Build bool `json:"-"`
+	// OnChange is told of every change of a process, and OnNote of what else is going on. Both may be nil and must not
+	// block.
+	OnChange func(ProcessStatus) `json:"-"`
+	OnNote   func(string)        `json:"-"`
+}
+
+// Fidelity is how real hosted control planes are.
+type Fidelity string
+
+// The fidelities.
+const (
+	FidelityProcess Fidelity = "process"
+	FidelityStatus  Fidelity = "status"
+)
+
+// Defaults of a Config.
+const (
+	DefaultLocation    = "westus3"
+	DefaultTrustDomain = "local"
+	DefaultBasePort    = 18400
+	// DefaultTimeScale makes a create take a few seconds.
+	DefaultTimeScale = 0.005
+	// maxManagementClusters is what the ports are laid out for.
+	maxManagementClusters = 8
+)
+
+// ReadConfig reads a configuration file on top of config.
+func ReadConfig(path string, config *Config) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the region's configuration: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(data, config); err != nil {
+		return fmt.Errorf("%s: %s", path, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "), "while decoding JSON: "))
+	}
+	return nil
+}
+
+var trustDomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+// complete fills in the defaults and finds the folders.
+func (c *Config) complete() error {
+	if c.Location == "" {
+		c.Location = DefaultLocation
+	}
+	if c.TrustDomain == "" {
+		c.TrustDomain = DefaultTrustDomain
+	}
+	if c.ManagementClusters == 0 {
+		c.ManagementClusters = 2
+	}
+	if c.Fidelity == "" {
+		c.Fidelity = FidelityProcess
+	}
+	if c.TimeScale == nil {
+		scale := DefaultTimeScale
+		c.TimeScale = &scale
+	}
+	if c.LogLevel == "" {
+		c.LogLevel = "info"
+	}
+	if c.OnChange == nil {
+		c.OnChange = func(ProcessStatus) {}
+	}
+	if c.OnNote == nil {
+		c.OnNote = func(string) {}
+	}
+	if c.SourceDir == "" {
+		dir, err := FindSource()
+		if err != nil {
+			return err
+		}
+		c.SourceDir = dir
+	}
+	if c.StateDir == "" {
+		c.StateDir = filepath.Join(c.SourceDir, ".region")
+	}
+	var err error
+	if c.StateDir, err = filepath.Abs(c.StateDir); err != nil {
+		return err
+	}
+	c.SourceDir, err = filepath.Abs(c.SourceDir)
+	return err
+}
+
+func (c *Config) validate() error {
+	switch {
+	case !trustDomain.MatchString(c.TrustDomain):
+		return fmt.Errorf("trustDomain: %q is not a lower-case DNS name", c.TrustDomain)
+	case c.ManagementClusters < 1 || c.ManagementClusters > maxManagementClusters:
+		return fmt.Errorf("managementClusters: %d is not between 1 and %d", c.ManagementClusters, maxManagementClusters)
+	case c.Fidelity != FidelityProcess && c.Fidelity != FidelityStatus:
+		return fmt.Errorf("fidelity: %q is neither %s nor %s", c.Fidelity, FidelityProcess, FidelityStatus)
+	case *c.TimeScale < 0:
+		return fmt.Errorf("timeScale: %v is negative", *c.TimeScale)
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
+		return fmt.Errorf("logLevel: %q is not one of debug, info, warn, error", c.LogLevel)
+	case c.BasePort != nil && (*c.BasePort < 0 || *c.BasePort > 65535-portsPerRegion || (*c.BasePort > 0 && *c.BasePort < 1024)):
+		return fmt.Errorf("basePort: %d is neither 0 nor between 1024 and %d", *c.BasePort, 65535-portsPerRegion)
+	}
+	for _, name := range c.Without {
+		if known := c.processNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("without: there is no process %q; there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// managementClusters are their names.
+func (c *Config) managementClusters() []string {
+	names := make([]string, c.ManagementClusters)
+	for i := range names {
+		names[i] = fmt.Sprintf("mgmt-%d", i+1)
+	}
+	return names
+}
+
+// processNames are the names of all processes that a region may have.
+func (c *Config) processNames() []string {
+	names := []string{
+		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor",
+	}
+	for _, cluster := range c.managementClusters() {
+		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-hypershift-runtime", cluster+"-maestro-agent")
+	}
+	return names
+}
+
+// FindSource finds the checkout that the working directory or the running program is in.
+func FindSource() (string, error) {
+	var starts []string
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	if program, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(program))
+	}
+	for _, dir := range starts {
+		for {
+			_, workErr := os.Stat(filepath.Join(dir, "go.work"))
+			_, buildErr := os.Stat(filepath.Join(dir, "tooling", "third-party", "build.sh"))
+			if workErr == nil && buildErr == nil {
+				return dir, nil
+			}
+			parent := filepath.Dir(dir)
+			if parent == dir {
+				break
+			}
+			dir = parent
+		}
+	}
+	return "", errors.New("found no checkout of hcpmesh above the working directory; run this inside one")
+}

@@ -1,0 +1,209 @@
+// Package control is how commands talk to a running supervisor: HTTP over a unix socket in the region's state folder,
+// which only its owner may open. It holds the server's routes and the client, and nothing of what they do.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// socketName is the socket's file in the state folder.
+const socketName = "control.sock"
+
+// maxSocketPath is how long the address of a unix socket may be (unix(7): 108 bytes with the final zero).
+const maxSocketPath = 107
+
+// ErrNotRunning says that no supervisor answers in a state folder.
+var ErrNotRunning = errors.New("the region does not run")
+
+// Actions are what a supervisor does on request.
+type Actions struct {
+	// Status returns what GET /status answers, as JSON.
+	Status func() any
+	// Restart ends a process, starts it again and waits until it is ready.
+	Restart func(ctx context.Context, name string) error
+	// Kill sends a signal, by its name or number as in `KILL`, to a process.
+	Kill func(name, signal string) error
+	// Down begins to stop the region.
+	Down func()
+}
+
+// Server answers requests until it is closed.
+type Server struct {
+	http   *http.Server
+	socket string
+	done   chan struct{}
+}
+
+// Serve listens in the state folder. The caller must hold the folder's lock, so that a socket that is there already is a
+// dead one's.
+func Serve(stateDir string, actions Actions) (*Server, error) {
+	socket := filepath.Join(stateDir, socketName)
+	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	address, release, err := shortAddress(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	listener, err := net.Listen("unix", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for commands: %w", err)
+	}
+	if unix, ok := listener.(*net.UnixListener); ok {
+		// Its address may be one that means another file by then; Close removes the socket.
+		unix.SetUnlinkOnClose(false)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	server := &Server{
+		http:   &http.Server{Handler: routes(actions), ReadHeaderTimeout: 5 * time.Second},
+		socket: socket,
+		done:   make(chan struct{}),
+	}
+	go func() {
+		defer close(server.done)
+		_ = server.http.Serve(listener)
+	}()
+	return server, nil
+}
+
+// Close ends the server and removes the socket. Answers under way get a moment.
+func (s *Server) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close()
+	}
+	<-s.done
+	_ = os.Remove(s.socket)
+}
+
+func routes(actions Actions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(actions.Status())
+	})
+	mux.HandleFunc("POST /restart", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, actions.Restart(r.Context(), r.URL.Query().Get("name")))
+	})
+	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, actions.Kill(r.URL.Query().Get("name"), r.URL.Query().Get("signal")))
+	})
+	mux.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, nil)
+		actions.Down()
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Client talks to the supervisor of a state folder.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient makes a client for the region in stateDir; whether it runs shows with the first call.
+func NewClient(stateDir string) *Client {
+	return &Client{http: &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			address, release, err := shortAddress(stateDir)
+			if err != nil {
+				return nil, fmt.Errorf("%w in %s", ErrNotRunning, stateDir)
+			}
+			defer release()
+			connection, err := (&net.Dialer{}).DialContext(ctx, "unix", address)
+			if err != nil {
+				return nil, fmt.Errorf("%w in %s", ErrNotRunning, stateDir)
+			}
+			return connection, nil
+		},
+	}}}
+}
+
+// Status decodes the supervisor's status into result.
+func (c *Client) Status(ctx context.Context, result any) error {
+	body, err := c.call(ctx, http.MethodGet, "/status", nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, result)
+}
+
+// Restart restarts a process and waits until it is ready.
+func (c *Client) Restart(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodPost, "/restart", url.Values{"name": {name}})
+	return err
+}
+
+// Kill sends a signal to a process.
+func (c *Client) Kill(ctx context.Context, name, signal string) error {
+	_, err := c.call(ctx, http.MethodPost, "/kill", url.Values{"name": {name}, "signal": {signal}})
+	return err
+}
+
+// Down has the region stopped; it returns before that is done.
+func (c *Client) Down(ctx context.Context) error {
+	_, err := c.call(ctx, http.MethodPost, "/down", nil)
+	return err
+}
+
+func (c *Client) call(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://region"+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		var urlError *url.Error
+		if errors.As(err, &urlError) {
+			err = urlError.Err
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 400 {
+		return nil, errors.New(strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// shortAddress names the socket in a way that fits into a socket address however long the folder's path is: through a
+// descriptor of the folder, which must stay open until release.
+func shortAddress(stateDir string) (address string, release func(), err error) {
+	path := filepath.Join(stateDir, socketName)
+	if len(path) <= maxSocketPath {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(stateDir)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName), func() { _ = dir.Close() }, nil
+}

@@ -1,0 +1,121 @@
+package local
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// tenantID is the one Entra tenant of a local region.
+const tenantID = "0c5b6e2c-2f6a-4c57-9d21-7a6f3c1d8e40"
+
+// identity is a workload's certificate folder.
+type identity struct {
+	name  string
+	peer  mesh.Peer
+	hosts []string
+}
+
+// identities are the folders that the region issues. An agent's certificate carries its consumer's name as a DNS name,
+// because that is what the broker knows its clients by, as Event Grid does.
+func (r *Region) identities() []identity {
+	loopback := []string{"127.0.0.1", "localhost"}
+	identities := []identity{
+		{"arm-frontdoor", mesh.ARMFrontDoor, loopback},
+		{"frontend", mesh.Frontend, loopback},
+		{"backend", mesh.Backend, nil},
+		{"cluster-service", mesh.ClusterService, loopback},
+		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
+		{"cosmos-emulator", mesh.CosmosEmulator, loopback},
+		{"eventgrid-emulator", mesh.EventGridEmulator, loopback},
+		{"hcpctl", mesh.Hcpctl, nil},
+	}
+	for _, m := range r.clusters {
+		identities = append(identities,
+			identity{m.name + "-maestro-agent", mesh.MaestroAgent, []string{m.name}},
+			identity{m.name + "-hypershift", mesh.Hypershift, nil})
+	}
+	return identities
+}
+
+func (r *Region) identityDir(name string) string { return r.state.path("identities", name) }
+
+// issueIdentities makes the region's authority and issues every certificate anew, so that none is ever old.
+func (r *Region) issueIdentities() error {
+	authority, err := mesh.OpenAuthority(r.state.path("ca"), r.config.TrustDomain)
+	if err != nil {
+		return fmt.Errorf("opening the region's authority: %w", err)
+	}
+	for i, name := range r.state.record.ManagementClusters {
+		m := &managementCluster{name: name, index: i}
+		if err := r.issue(m); err != nil {
+			return fmt.Errorf("issuing the certificates of %s: %w", name, err)
+		}
+		r.clusters = append(r.clusters, m)
+	}
+	for _, identity := range r.identities() {
+		if err := os.MkdirAll(r.identityDir(identity.name), 0o700); err != nil {
+			return err
+		}
+		if err := authority.Issue(r.identityDir(identity.name), identity.peer, identity.hosts...); err != nil {
+			return err
+		}
+	}
+	if err := makeKey(r.cosmosKeyFile(), 64); err != nil { // as long as Azure's
+		return err
+	}
+	if err := makeKey(r.skipTokenKeyFile(), 32); err != nil {
+		return err
+	}
+	return r.makeCredentials()
+}
+
+// cosmosKeyFile holds the Cosmos DB account's key in base64.
+func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
+
+// skipTokenKeyFile holds the key that the frontend seals skip tokens with, so that they outlive it.
+func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
+
+// makeKey writes size random bytes in base64, unless the file is there.
+func makeKey(path string, size int) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // never fails
+	return replaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
+}
+
+// Credentials are how a client of ARM gets its tokens: OAuth 2.0's client credentials at the front door.
+type Credentials struct {
+	TenantID     string `json:"tenantId"`
+	ClientID     string `json:"clientId"`
+	ClientSecret string `json:"clientSecret"`
+	// ObjectID and Name are what the resource provider sees of the caller.
+	ObjectID string `json:"objectId"`
+	Name     string `json:"name"`
+}
+
+func (r *Region) credentialsFile() string { return r.state.path("front-door", "credentials.json") }
+
+// makeCredentials makes the region's one client, unless it is there.
+func (r *Region) makeCredentials() error {
+	if _, err := os.Stat(r.credentialsFile()); err == nil {
+		return nil
+	}
+	data, err := json.MarshalIndent([]Credentials{{
+		TenantID:     tenantID,
+		ClientID:     "8a1f7d0e-5b0b-4d0a-a6c4-0f4c2f7f9b11",
+		ClientSecret: rand.Text(),
+		ObjectID:     "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2",
+		Name:         "developer@local",
+	}}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(r.credentialsFile(), data, 0o600)
+}

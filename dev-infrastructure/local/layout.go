@@ -1,0 +1,57 @@
+package local
+
+import (
+	"net"
+	"strconv"
+)
+
+// portsPerRegion is the size of a region's block of ports; port is how it is laid out.
+const portsPerRegion = 100
+
+// service is one thing that listens, by its offset from the base port. The numbers are kept from release to release,
+// because people write them down.
+type service int
+
+const (
+	frontDoorPort        service = 0
+	frontendPort         service = 1
+	clusterServicePort   service = 2
+	maestroRESTPort      service = 3
+	maestroGRPCPort      service = 4
+	cosmosPort           service = 5
+	mqttPort             service = 6
+	postgresPort         service = 7
+	etcdPort             service = 8
+	etcdPeerPort         service = 9
+	frontDoorOps         service = 10
+	frontendOps          service = 11
+	clusterServiceOps    service = 12
+	maestroServerOps     service = 13
+	backendOps           service = 14
+	cosmosOps            service = 15
+	mqttOps              service = 16
+	mqttFaults           service = 17
+	firstManagement      service = 20
+	portsPerManagement           = 10
+	managementAPI        service = 0
+	managementController service = 1
+	maestroAgentOps      service = 2
+	hypershiftOps        service = 3
+)
+
+// Hosted API servers get their ports from ranges below the region's own, one range for each management cluster.
+const (
+	firstHostedPort       = 21000
+	hostedPortsPerCluster = 600
+)
+
+func (r *Region) port(s service) int { return r.state.record.BasePort + int(s) }
+
+func (r *Region) address(s service) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port(s)))
+}
+
+// management is the service s of the management cluster with an index from 0.
+func management(index int, s service) service {
+	return firstManagement + service(index)*portsPerManagement + s
+}

@@ -1,0 +1,58 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestATakenPortNamesItsHolder(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	err = AwaitFree(context.Background(), map[string]int{"the front door": port}, time.Millisecond)
+	var taken *Taken
+	if !errors.As(err, &taken) {
+		t.Fatalf("AwaitFree() = %v, want a *Taken", err)
+	}
+	for _, want := range []string{strconv.Itoa(port), "the front door", "pid " + strconv.Itoa(os.Getpid())} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the sentence lacks %q: %v", want, err)
+		}
+	}
+}
+
+func TestAPortThatBecomesFreeIsAwaited(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = listener.Close()
+	}()
+	if err := AwaitFree(context.Background(), map[string]int{"a": port}, time.Minute); err != nil {
+		t.Error(err)
+	}
+	<-closed
+}
+
+func TestFreeBlockIsFree(t *testing.T) {
+	base, err := FreeBlock(40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !blockIsFree(base, 40) {
+		t.Errorf("the block from %d is not free", base)
+	}
+}

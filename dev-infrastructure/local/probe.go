@@ -1,0 +1,56 @@
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// httpReady asks a URL and takes 200 for ready. tlsConfig may be nil.
+func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) error {
+	// One connection per probe: probes are rare, and a process that was started again must not be asked on a dead one.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return errors.New("does not answer yet")
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 16<<10))
+		if response.StatusCode == http.StatusOK {
+			return nil
+		}
+		return errors.New(notReady(response.StatusCode, body))
+	}
+}
+
+// notReady makes one line of an answer of /readyz: ours is JSON (process.Readiness), Kubernetes' a line per check.
+func notReady(status int, body []byte) string {
+	var ours struct {
+		NotReady map[string]string `json:"notReady"`
+	}
+	if json.Unmarshal(body, &ours) == nil && len(ours.NotReady) > 0 {
+		var parts []string
+		for dependency, reason := range ours.NotReady {
+			parts = append(parts, dependency+": "+reason)
+		}
+		slices.Sort(parts)
+		return strings.Join(parts, "; ")
+	}
+	for line := range strings.Lines(string(body)) {
+		if strings.HasPrefix(line, "[-]") {
+			return strings.TrimSpace(strings.TrimPrefix(line, "[-]"))
+		}
+	}
+	return fmt.Sprintf("answers %d", status)
+}

@@ -1,0 +1,268 @@
+// Package local runs a whole region on one machine: PostgreSQL, etcd, the API servers of the management clusters, the
+// emulators of Cosmos DB and Event Grid, our services and the ARM front door, with identities from an authority of the
+// region's own. It says which processes there are, with which arguments and after which others; keeping them running is
+// the supervisor package's work.
+//
+// Everything a region keeps is in its state folder, so that it survives restarts and can be removed. hcpctl drives a
+// Region from the command line; tests start one with Start and use its Endpoints.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"golang.org/x/sys/unix"
+)
+
+// portPatience is how long the ports of a region that just ended may stay taken.
+const portPatience = 3 * time.Second
+
+// ProcessStatus is where one process stands.
+type ProcessStatus = supervisor.Status
+
+// Phase is where the region as a whole stands.
+type Phase string
+
+// The phases of a region.
+const (
+	PhaseBuilding Phase = "Building"
+	PhaseStarting Phase = "Starting"
+	PhaseReady    Phase = "Ready"
+	PhaseStopping Phase = "Stopping"
+)
+
+// Status is a region's.
+type Status struct {
+	Phase     Phase           `json:"phase"`
+	Since     time.Time       `json:"since"`
+	Pid       int             `json:"pid"`
+	StateDir  string          `json:"stateDir"`
+	Endpoints Endpoints       `json:"endpoints"`
+	Processes []ProcessStatus `json:"processes"`
+}
+
+// Region is a region that this process runs.
+type Region struct {
+	config     Config
+	state      *state
+	clusters   []*managementCluster
+	supervisor *supervisor.Supervisor
+	control    *control.Server
+	started    time.Time
+	// interrupt ends a start that is under way.
+	interrupt context.CancelFunc
+	closeOnce sync.Once
+	down      chan struct{}
+	downOnce  sync.Once
+
+	mu         sync.Mutex
+	phase      Phase
+	phaseSince time.Time
+}
+
+// Start builds what the configuration wants built, starts the region and returns when all of it is ready. When it
+// returns an error nothing is left running. The caller must Close the region.
+func Start(ctx context.Context, config Config) (*Region, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := postgres.BinDir(); err != nil && !config.without("postgres") {
+		return nil, err
+	}
+	held, err := openState(config.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, interrupt := context.WithCancel(ctx)
+	r := &Region{config: config, state: held, started: time.Now(), interrupt: interrupt, down: make(chan struct{})}
+	r.enter(PhaseBuilding)
+	if err := r.start(ctx); err != nil {
+		r.Close()
+		if errors.Is(err, context.Canceled) {
+			return nil, errors.New("stopped before the region was ready")
+		}
+		return nil, err
+	}
+	r.enter(PhaseReady)
+	return r, nil
+}
+
+func (r *Region) start(ctx context.Context) error {
+	served, err := control.Serve(r.state.dir, control.Actions{
+		Status:  func() any { return r.Status() },
+		Restart: r.Restart,
+		Kill:    r.signal,
+		Down:    r.requestDown,
+	})
+	if err != nil {
+		return err
+	}
+	r.control = served
+	if r.config.Build {
+		if err := r.build(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.takePorts(ctx); err != nil {
+		return err
+	}
+	if err := r.makeFolders(); err != nil {
+		return err
+	}
+	if err := r.issueIdentities(); err != nil {
+		return err
+	}
+	specs, err := r.specs()
+	if err != nil {
+		return err
+	}
+	running, err := supervisor.New(specs, supervisor.Options{LogDir: r.LogDir(), OnChange: r.config.OnChange})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.supervisor = running
+	r.mu.Unlock()
+	r.enter(PhaseStarting)
+	return running.Start(ctx)
+}
+
+// takePorts settles the base port and checks that the region's ports are free.
+func (r *Region) takePorts(ctx context.Context) error {
+	base := r.state.record.BasePort
+	picked := r.config.BasePort != nil && *r.config.BasePort == 0
+	switch {
+	case r.config.BasePort != nil && *r.config.BasePort > 0:
+		base = *r.config.BasePort
+	case picked && base != 0 && ports.AwaitFree(ctx, r.wantedPorts(base), portPatience) == nil:
+		// The ones from before are free.
+	case picked:
+		var err error
+		if base, err = ports.FreeBlock(portsPerRegion); err != nil {
+			return err
+		}
+	case base == 0:
+		base = DefaultBasePort
+	}
+	if err := ports.AwaitFree(ctx, r.wantedPorts(base), portPatience); err != nil {
+		return fmt.Errorf("%w; stop that, or give the region other ports with --base-port (as in --base-port %d, or 0 for free ones)", err, base+portsPerRegion)
+	}
+	return r.state.reconcile(&r.config, base)
+}
+
+func (r *Region) makeFolders() error {
+	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "etcd", "hosted", "front-door"} {
+		if err := os.MkdirAll(r.state.path(dir), 0o700); err != nil {
+			return fmt.Errorf("making the region's folders: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Region) enter(phase Phase) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase, r.phaseSince = phase, time.Now()
+}
+
+// Status tells where the region and every process stand.
+func (r *Region) Status() Status {
+	r.mu.Lock()
+	status := Status{Phase: r.phase, Since: r.phaseSince, Pid: os.Getpid(), StateDir: r.state.dir}
+	running := r.supervisor
+	r.mu.Unlock()
+	if running != nil {
+		status.Processes, status.Endpoints = running.Status(), r.Endpoints()
+	}
+	return status
+}
+
+// LogDir holds NAME.log for every process.
+func (r *Region) LogDir() string { return LogDir(r.state.dir) }
+
+// Processes are the names of the region's processes.
+func (r *Region) Processes() []string { return r.supervisor.Names() }
+
+// Restart ends a process in good order, starts it again and waits until it is ready.
+func (r *Region) Restart(ctx context.Context, name string) error {
+	r.mu.Lock()
+	running := r.supervisor
+	r.mu.Unlock()
+	if running == nil {
+		return errors.New("the region is still being built")
+	}
+	return running.Restart(ctx, name)
+}
+
+// Kill ends a process with SIGKILL, as a crash would, and returns when it is gone. It is started again by itself; see
+// AwaitReady.
+func (r *Region) Kill(ctx context.Context, name string) error { return r.supervisor.Kill(ctx, name) }
+
+// Signal sends a signal to a process.
+func (r *Region) Signal(name string, signal syscall.Signal) error {
+	return r.supervisor.Signal(name, signal)
+}
+
+// AwaitReady waits until a process runs and is ready.
+func (r *Region) AwaitReady(ctx context.Context, name string) error {
+	return r.supervisor.AwaitReady(ctx, name)
+}
+
+// signal is Signal for the control socket: by a signal's name or number.
+func (r *Region) signal(name, text string) error {
+	r.mu.Lock()
+	running := r.supervisor
+	r.mu.Unlock()
+	if running == nil {
+		return errors.New("the region is still being built")
+	}
+	number, err := strconv.Atoi(text)
+	parsed := syscall.Signal(number)
+	if err != nil {
+		parsed = unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG"))
+	}
+	if parsed <= 0 {
+		return fmt.Errorf("%q is no signal; give a name such as KILL or TERM, or a number", text)
+	}
+	return running.Signal(name, parsed)
+}
+
+func (r *Region) requestDown() {
+	r.downOnce.Do(func() { close(r.down) })
+	r.interrupt()
+}
+
+// Down is closed when somebody asked over the control socket for the region to be stopped; whoever started it must Close
+// it then.
+func (r *Region) Down() <-chan struct{} { return r.down }
+
+// Close stops every process and lets go of the state folder. It may be called again.
+func (r *Region) Close() {
+	r.closeOnce.Do(func() {
+		r.enter(PhaseStopping)
+		r.interrupt()
+		if r.supervisor != nil {
+			r.supervisor.Stop()
+		}
+		if r.control != nil {
+			r.control.Close()
+		}
+		r.state.close()
+	})
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,232 @@
+package local
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// without reports whether the region leaves a process out.
+func (c *Config) without(name string) bool { return slices.Contains(c.Without, name) }
+
+// specs are all processes of the region, in the order in which they are shown.
+func (r *Region) specs() ([]supervisor.Spec, error) {
+	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator()}
+	for _, m := range r.clusters {
+		api, err := r.kubeAPIServer(m)
+		if err != nil {
+			return nil, err
+		}
+		controllers, err := r.kubeControllerManager(m)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, api, controllers, r.hypershiftRuntime(m), r.maestroAgent(m))
+	}
+	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
+	return r.leaveOut(specs), nil
+}
+
+// ours is the part that all our programs have in common. The parent-death signal of the supervisor covers them; they do
+// not need --die-with-parent.
+func (r *Region) ours(name, program string, ops service, arguments ...string) supervisor.Spec {
+	return supervisor.Spec{
+		Name:    name,
+		Program: r.program(program),
+		Args:    append([]string{"--ops-listen=" + r.address(ops), "--log-level=" + r.config.LogLevel}, arguments...),
+		Ports:   map[string]int{"ops": r.port(ops)},
+		Ready:   httpReady("http://"+r.address(ops)+"/readyz", nil),
+	}
+}
+
+func (r *Region) cosmosEmulator() supervisor.Spec {
+	identity := r.identityDir("cosmos-emulator")
+	spec := r.ours("cosmos-emulator", "cosmos-emulator", cosmosOps,
+		"--listen="+r.address(cosmosPort),
+		"--data-dir="+r.state.path("cosmos"),
+		"--key-file="+r.cosmosKeyFile(),
+		"--tls-cert="+filepath.Join(identity, mesh.CertificateFile),
+		"--tls-key="+filepath.Join(identity, mesh.KeyFile),
+		"--region="+r.config.Location,
+	)
+	if r.config.Faults {
+		spec.Args = append(spec.Args, "--enable-faults")
+	}
+	spec.Ports["https"] = r.port(cosmosPort)
+	return spec
+}
+
+// cosmosFlags are how a service finds Cosmos DB.
+func (r *Region) cosmosFlags() []string {
+	return []string{
+		"--cosmos-endpoint=https://" + r.address(cosmosPort),
+		"--cosmos-key-file=" + r.cosmosKeyFile(),
+		"--cosmos-ca-file=" + r.state.path("ca", mesh.CAFile),
+	}
+}
+
+func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
+	first := firstHostedPort + m.index*hostedPortsPerCluster
+	spec := r.ours(m.name+"-hypershift-runtime", "hypershift-runtime", management(m.index, hypershiftOps),
+		"--kubeconfig="+m.kubeconfig("hypershift"),
+		"--crd-dir="+r.thirdParty("crds", "hypershift"),
+		"--fidelity="+string(r.config.Fidelity),
+		"--time-scale="+strconv.FormatFloat(*r.config.TimeScale, 'g', -1, 64),
+		"--kube-apiserver="+r.thirdParty("bin", "kube-apiserver"),
+		"--etcd-servers=http://"+r.address(etcdPort),
+		"--state-dir="+r.state.path("hosted", m.name),
+		fmt.Sprintf("--hosted-ports=%d-%d", first, first+hostedPortsPerCluster-1),
+	)
+	spec.Needs = []string{m.apiServerName(), "etcd"}
+	return spec
+}
+
+func (r *Region) eventGridEmulator() supervisor.Spec {
+	spec := r.ours("eventgrid-emulator", "eventgrid-emulator", mqttOps,
+		"--listen="+r.address(mqttPort),
+		"--identity-dir="+r.identityDir("eventgrid-emulator"),
+	)
+	spec.Ports["mqtt"] = r.port(mqttPort)
+	if r.config.Faults {
+		spec.Args = append(spec.Args, "--enable-faults", "--faults-listen="+r.address(mqttFaults))
+		spec.Ports["faults"] = r.port(mqttFaults)
+	}
+	return spec
+}
+
+func (r *Region) maestroServer() supervisor.Spec {
+	identity := r.identityDir("maestro-server")
+	spec := r.ours("maestro-server", "maestro-server", maestroServerOps,
+		"--listen-grpc="+r.address(maestroGRPCPort),
+		"--listen-rest="+r.address(maestroRESTPort),
+		"--identity-dir="+identity,
+		"--database-url-file="+r.databaseURLFile(MaestroDatabase),
+		"--mqtt-address="+r.address(mqttPort),
+		"--mqtt-identity-dir="+identity,
+	)
+	spec.Needs = []string{"postgres", "eventgrid-emulator"}
+	spec.Ports["grpc"], spec.Ports["rest"] = r.port(maestroGRPCPort), r.port(maestroRESTPort)
+	spec.Settle = r.registerConsumers
+	return spec
+}
+
+func (r *Region) maestroAgent(m *managementCluster) supervisor.Spec {
+	spec := r.ours(m.name+"-maestro-agent", "maestro-agent", management(m.index, maestroAgentOps),
+		"--kubeconfig="+m.kubeconfig("maestro-agent"),
+		"--consumer-name="+m.name,
+		"--mqtt-address="+r.address(mqttPort),
+		"--mqtt-identity-dir="+r.identityDir(m.name+"-maestro-agent"),
+		"--install-crds="+r.thirdParty("crds", "work"),
+	)
+	spec.Needs = []string{m.apiServerName(), "eventgrid-emulator"}
+	return spec
+}
+
+func (r *Region) clusterService() supervisor.Spec {
+	spec := r.ours("cluster-service", "cluster-service", clusterServiceOps,
+		"--listen="+r.address(clusterServicePort),
+		"--identity-dir="+r.identityDir("cluster-service"),
+		"--database-url-file="+r.databaseURLFile(ClusterServiceDatabase),
+		"--secrets-key-file="+r.state.path("secrets", "cluster-service.key"),
+		"--maestro-grpc-address="+r.address(maestroGRPCPort),
+		"--shards-file="+r.shardsFile(),
+		"--region="+r.config.Location,
+		// Hosted API servers are on loopback, where no DNS name leads.
+		"--api-url-source=endpoint",
+	)
+	spec.Prepare = r.writeShards
+	spec.Needs = []string{"postgres", "maestro-server"}
+	spec.Ports["grpc"] = r.port(clusterServicePort)
+	return spec
+}
+
+func (r *Region) backend() supervisor.Spec {
+	spec := r.ours("backend", "backend", backendOps, append(r.cosmosFlags(),
+		"--identity-dir="+r.identityDir("backend"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--replica=local",
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	return spec
+}
+
+func (r *Region) frontend() supervisor.Spec {
+	spec := r.ours("frontend", "frontend", frontendOps, append(r.cosmosFlags(),
+		"--listen="+r.address(frontendPort),
+		"--identity-dir="+r.identityDir("frontend"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--location="+r.config.Location,
+		"--skip-token-key-file="+r.skipTokenKeyFile(),
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	spec.Ports["https"] = r.port(frontendPort)
+	return spec
+}
+
+func (r *Region) armFrontDoor() supervisor.Spec {
+	spec := r.ours("arm-frontdoor", "arm-frontdoor", frontDoorOps,
+		"--listen="+r.address(frontDoorPort),
+		"--identity-dir="+r.identityDir("arm-frontdoor"),
+		"--frontend-address="+r.address(frontendPort),
+		"--state-dir="+r.state.path("front-door"),
+		"--clients-file="+r.credentialsFile(),
+		"--location="+r.config.Location,
+	)
+	spec.Needs = []string{"frontend"}
+	spec.Ports["https"] = r.port(frontDoorPort)
+	return spec
+}
+
+// leaveOut removes the processes that somebody else runs, and the waits for them.
+func (r *Region) leaveOut(specs []supervisor.Spec) []supervisor.Spec {
+	var kept []supervisor.Spec
+	for _, spec := range specs {
+		if r.config.without(spec.Name) {
+			continue
+		}
+		spec.Needs = slices.DeleteFunc(slices.Clone(spec.Needs), r.config.without)
+		kept = append(kept, spec)
+	}
+	return kept
+}
+
+// wantedPorts are the ports that a region at base listens on, by what they serve.
+func (r *Region) wantedPorts(base int) map[string]int {
+	wanted := map[string]int{}
+	add := func(process, name string, s service) {
+		if !r.config.without(process) {
+			wanted[name] = base + int(s)
+		}
+	}
+	add("arm-frontdoor", "the ARM front door", frontDoorPort)
+	add("arm-frontdoor", "the ARM front door's metrics", frontDoorOps)
+	add("frontend", "the frontend", frontendPort)
+	add("frontend", "the frontend's metrics", frontendOps)
+	add("backend", "the backend's metrics", backendOps)
+	add("cluster-service", "cluster-service", clusterServicePort)
+	add("cluster-service", "cluster-service's metrics", clusterServiceOps)
+	add("maestro-server", "maestro-server's REST API", maestroRESTPort)
+	add("maestro-server", "maestro-server's gRPC API", maestroGRPCPort)
+	add("maestro-server", "maestro-server's metrics", maestroServerOps)
+	add("cosmos-emulator", "the Cosmos DB emulator", cosmosPort)
+	add("cosmos-emulator", "the Cosmos DB emulator's metrics", cosmosOps)
+	add("eventgrid-emulator", "the Event Grid emulator", mqttPort)
+	add("eventgrid-emulator", "the Event Grid emulator's metrics", mqttOps)
+	if r.config.Faults {
+		add("eventgrid-emulator", "the Event Grid emulator's faults", mqttFaults)
+	}
+	add("postgres", "PostgreSQL", postgresPort)
+	add("etcd", "etcd's clients", etcdPort)
+	add("etcd", "etcd's peers", etcdPeerPort)
+	for i, name := range r.config.managementClusters() {
+		add(name+"-kube-apiserver", name+"'s kube-apiserver", management(i, managementAPI))
+		add(name+"-kube-controller-manager", name+"'s kube-controller-manager", management(i, managementController))
+		add(name+"-maestro-agent", name+"'s maestro-agent's metrics", management(i, maestroAgentOps))
+		add(name+"-hypershift-runtime", name+"'s hypershift-runtime's metrics", management(i, hypershiftOps))
+	}
+	return wanted
+}

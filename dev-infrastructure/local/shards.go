@@ -1,0 +1,66 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"sigs.k8s.io/yaml"
+)
+
+// shardCapacity is how many clusters a management cluster takes.
+const shardCapacity = 1000
+
+// shardsFile tells cluster-service the provision shards.
+func (r *Region) shardsFile() string { return r.state.path("provision-shards.yaml") }
+
+func (r *Region) writeShards(context.Context) error {
+	type shard struct {
+		Name     string `json:"name"`
+		Capacity int    `json:"capacity"`
+	}
+	var shards []shard
+	for _, m := range r.clusters {
+		shards = append(shards, shard{m.name, shardCapacity})
+	}
+	data, err := yaml.Marshal(map[string]any{"provisionShards": shards})
+	if err != nil {
+		return err
+	}
+	return replaceFile(r.shardsFile(), data, 0o644)
+}
+
+// registerConsumers makes the management clusters known to Maestro, which takes resources only for consumers it knows.
+// In Azure the pipeline that makes a management cluster does this.
+func (r *Region) registerConsumers(ctx context.Context) error {
+	identity, err := mesh.LoadIdentity(r.identityDir("hcpctl"))
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.MaestroServer), DisableKeepAlives: true}}
+	for _, m := range r.clusters {
+		body, err := json.Marshal(map[string]string{"name": m.name})
+		if err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.address(maestroRESTPort)+"/api/maestro/v1/consumers", bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(request)
+		if err != nil {
+			return fmt.Errorf("registering %s with Maestro: %w", m.name, err)
+		}
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusConflict { // registered before
+			return fmt.Errorf("registering %s with Maestro: %s: %s", m.name, response.Status, bytes.TrimSpace(text))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxLogSize bounds a log file; when it grows larger its content becomes NAME.log.1 and it starts over.
+const maxLogSize = 16 << 20
+
+// logFile is the file that a process writes to by itself, with O_APPEND, so that its output survives the supervisor and
+// costs it nothing.
+type logFile struct {
+	path string
+	file *os.File
+}
+
+func openLog(dir, name string) (*logFile, error) {
+	path := filepath.Join(dir, name+".log")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
+	}
+	return &logFile{path: path, file: file}, nil
+}
+
+// bound moves the content aside when there is too much of it. Lines written while it does so may be lost.
+func (l *logFile) bound() error {
+	info, err := l.file.Stat()
+	if err != nil || info.Size() <= maxLogSize {
+		return err
+	}
+	older, err := os.OpenFile(l.path+".1", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(older, io.NewSectionReader(l.file, 0, info.Size()))
+	if closeErr := older.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return l.file.Truncate(0)
+}
+
+// size is where the next line will stand.
+func (l *logFile) size() int64 {
+	info, err := l.file.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// tail is the last non-empty line written at or after from, shortened, for messages.
+func (l *logFile) tail(from int64) string {
+	const window = 4096
+	size := l.size()
+	start := max(from, size-window)
+	if start >= size {
+		return ""
+	}
+	data := make([]byte, size-start)
+	n, _ := l.file.ReadAt(data, start)
+	lines := bytes.Split(bytes.TrimSpace(data[:n]), []byte("\n"))
+	line := strings.TrimSpace(string(lines[len(lines)-1]))
+	if len(line) > 400 {
+		line = line[:400] + "…"
+	}
+	return line
+}

@@ -1,0 +1,25 @@
+// Command hypershift-runtime plays HyperShift on a local management cluster. See the README of its module.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/localruntime"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+func main() {
+	flags := flag.NewFlagSet("hypershift-runtime", flag.ExitOnError)
+	var common process.Options
+	var options localruntime.Options
+	common.AddFlags(flags)
+	options.AddFlags(flags)
+	process.Parse(flags, os.Args[1:], options.Validate)
+	process.Run(flags.Name(), common, func(ctx context.Context, p *process.Process) error {
+		runtime := localruntime.New(options, p.Log)
+		p.Ready("management cluster", runtime.Ready)
+		return runtime.Run(ctx)
+	})
+}

@@ -1,0 +1,53 @@
+package hostedapi
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"strconv"
+)
+
+// PortRange is an inclusive range of loopback ports, as "21000-25999". It should lie outside the kernel's ephemeral
+// range, so that no outgoing connection takes a control plane's port while its server restarts.
+type PortRange struct{ First, Last int }
+
+// DefaultPortRange is below Linux's ephemeral ports, which begin at 32768.
+var DefaultPortRange = PortRange{First: 21000, Last: 25999}
+
+// Set parses a range; with String it makes PortRange a flag.Value.
+func (r *PortRange) Set(text string) error {
+	var first, last int
+	if n, err := fmt.Sscanf(text, "%d-%d", &first, &last); err != nil || n != 2 || first < 1 || last > 65535 || first > last {
+		return fmt.Errorf("%q is no port range such as 21000-25999", text)
+	}
+	r.First, r.Last = first, last
+	return nil
+}
+
+func (r *PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+func portFree(port int32) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}
+
+var errNoPort = errors.New("no free port is left in the range for hosted API servers")
+
+// pick finds a free port that taken does not refuse. The search starts at a place that depends on the name, so that
+// the runtimes of several management clusters rarely look at the same port at once.
+func (r *PortRange) pick(name string, taken func(int32) bool) (int32, error) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	size := r.Last - r.First + 1
+	for i := range size {
+		port := int32(r.First + (int(hash.Sum32()%uint32(size))+i)%size)
+		if !taken(port) && portFree(port) {
+			return port, nil
+		}
+	}
+	return 0, errNoPort
+}

@@ -1,0 +1,230 @@
+package hostedcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// component is one of the parts of a hosted control plane that reports through a ControlPlaneComponent.
+type component struct {
+	name string
+	wave schedule.Wave
+	// status: the component is reported in status fidelity, too, where there are only as many as show every wave.
+	status bool
+	// autoscaling: the component exists only if a node pool autoscales.
+	autoscaling bool
+}
+
+// components lists a control plane's parts in alphabetical order. What they wait for: the PKI operator, etcd and the
+// feature gates for nothing; the rest for the API server; most operators for the OpenShift API server.
+var components = []component{
+	{name: "azure-cloud-controller-manager", wave: schedule.WaveControllers},
+	{name: "capi-provider", wave: schedule.WaveFoundation},
+	{name: "cloud-credential-operator", wave: schedule.WaveOperators},
+	{name: "cluster-api", wave: schedule.WaveFoundation},
+	{name: "cluster-autoscaler", wave: schedule.WaveControllers, status: true, autoscaling: true},
+	{name: "cluster-image-registry-operator", wave: schedule.WaveOperators},
+	{name: "cluster-network-operator", wave: schedule.WaveOperators},
+	{name: "cluster-node-tuning-operator", wave: schedule.WaveOperators},
+	{name: "cluster-policy-controller", wave: schedule.WaveOperators},
+	{name: "cluster-storage-operator", wave: schedule.WaveOperators},
+	{name: "cluster-version-operator", wave: schedule.WaveOperators, status: true},
+	{name: "control-plane-operator", wave: schedule.WaveFoundation},
+	{name: "control-plane-pki-operator", wave: schedule.WaveFoundation},
+	{name: "csi-snapshot-controller-operator", wave: schedule.WaveOperators},
+	{name: "dns-operator", wave: schedule.WaveOperators},
+	{name: "etcd", wave: schedule.WaveFoundation, status: true},
+	{name: "featuregate-generator", wave: schedule.WaveFoundation},
+	{name: "hosted-cluster-config-operator", wave: schedule.WaveControllers},
+	{name: "ignition-server", wave: schedule.WaveControllers},
+	{name: "ignition-server-proxy", wave: schedule.WaveControllers},
+	{name: "ingress-operator", wave: schedule.WaveOperators},
+	{name: "konnectivity-agent", wave: schedule.WaveControllers},
+	{name: "kube-apiserver", wave: schedule.WaveAPIServer, status: true},
+	{name: "kube-controller-manager", wave: schedule.WaveControllers},
+	{name: "kube-scheduler", wave: schedule.WaveControllers},
+	{name: "machine-approver", wave: schedule.WaveControllers},
+	{name: "oauth-openshift", wave: schedule.WaveOperators},
+	{name: "olm-operator", wave: schedule.WaveOperators},
+	{name: "openshift-apiserver", wave: schedule.WaveControllers},
+	{name: "openshift-controller-manager", wave: schedule.WaveOperators},
+	{name: "openshift-oauth-apiserver", wave: schedule.WaveControllers},
+	{name: "openshift-route-controller-manager", wave: schedule.WaveOperators},
+	{name: "packageserver", wave: schedule.WaveOperators},
+	{name: "router", wave: schedule.WaveFoundation},
+}
+
+// rollout is how far the components have come.
+type rollout struct {
+	// wave is the last one whose components run version; those of later waves run previous, or do not run if that is
+	// empty.
+	wave              schedule.Wave
+	version, previous string
+	autoscaling       bool
+	fidelity          Fidelity
+}
+
+func (r rollout) wanted() []component {
+	var wanted []component
+	for _, c := range components {
+		if c.autoscaling && !r.autoscaling || r.fidelity == FidelityStatus && !c.status {
+			continue
+		}
+		wanted = append(wanted, c)
+	}
+	return wanted
+}
+
+// unavailable names the components that are not available, in alphabetical order.
+func (r rollout) unavailable() []string {
+	var names []string
+	for _, c := range r.wanted() {
+		if c.wave > r.wave && r.previous == "" {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// complete reports whether every component runs the version.
+func (r rollout) complete() bool { return r.wave >= schedule.WaveOperators }
+
+// status decides what a component reports.
+func (r rollout) status(c component, now metav1.Time, before hyperv1.ControlPlaneComponentStatus) hyperv1.ControlPlaneComponentStatus {
+	after := *before.DeepCopy()
+	set := func(kind hyperv1.ConditionType, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&after.Conditions, metav1.Condition{
+			Type: string(kind), Status: status, Reason: reason, Message: message, LastTransitionTime: now,
+		})
+	}
+	kind := "Deployment"
+	if c.name == "etcd" {
+		kind = "StatefulSet"
+	}
+	after.Resources = []hyperv1.ComponentResource{{Group: "apps", Kind: kind, Name: c.name}}
+	switch {
+	case c.wave <= r.wave:
+		after.Version = r.version
+		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
+		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionTrue, hyperv1.AsExpectedReason, "")
+	case r.previous != "":
+		after.Version = r.previous
+		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
+		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
+	default:
+		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
+		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionFalse, hyperv1.WaitingForDependenciesReason, "Waiting for Dependencies: "+dependency(c))
+	}
+	return after
+}
+
+func dependency(c component) string {
+	switch c.wave {
+	case schedule.WaveAPIServer:
+		return "etcd"
+	case schedule.WaveControllers:
+		return "kube-apiserver"
+	case schedule.WaveOperators:
+		return "openshift-apiserver"
+	}
+	return "infrastructure"
+}
+
+// componentWriters bounds how many components of one control plane are written at once.
+const componentWriters = 4
+
+// ensureComponents writes what the rollout decides and removes components that are not wanted any more.
+func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedControlPlane, rollout rollout, now metav1.Time) error {
+	var list hyperv1.ControlPlaneComponentList
+	if err := r.Management.List(ctx, &list, client.InNamespace(hcp.Namespace)); err != nil {
+		return fmt.Errorf("listing components: %w", err)
+	}
+	existing := map[string]*hyperv1.ControlPlaneComponent{}
+	for i := range list.Items {
+		existing[list.Items[i].Name] = &list.Items[i]
+	}
+	var writes []func() error
+	wanted := rollout.wanted()
+	for _, c := range wanted {
+		object, found := existing[c.name]
+		if found && equality.Semantic.DeepEqual(rollout.status(c, now, object.Status), object.Status) {
+			continue
+		}
+		writes = append(writes, func() error {
+			if !found {
+				object = &hyperv1.ControlPlaneComponent{ObjectMeta: metav1.ObjectMeta{
+					Namespace: hcp.Namespace, Name: c.name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")},
+				}}
+				err := r.Management.Create(ctx, object, controlPlaneManager)
+				if apierrors.IsAlreadyExists(err) {
+					err = r.Live.Get(ctx, client.ObjectKeyFromObject(object), object)
+				}
+				if err != nil {
+					return fmt.Errorf("creating component %s: %w", c.name, err)
+				}
+			}
+			base := object.DeepCopy()
+			object.Status = rollout.status(c, now, object.Status)
+			if err := r.Management.Status().Patch(ctx, object, lockedPatch(base), controlPlaneManager); err != nil {
+				return fmt.Errorf("writing the status of component %s: %w", c.name, err)
+			}
+			return nil
+		})
+	}
+	for name, object := range existing {
+		if !slices.ContainsFunc(wanted, func(c component) bool { return c.name == name }) {
+			writes = append(writes, func() error { return client.IgnoreNotFound(r.Management.Delete(ctx, object)) })
+		}
+	}
+	return atOnce(componentWriters, writes)
+}
+
+// atOnce runs the functions, at most limit of them together, waits for all and returns one of their errors.
+func atOnce(limit int, functions []func() error) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	slots := make(chan struct{}, limit)
+	for _, function := range functions {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := function(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func ownerOf(object client.Object, kind string) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: hyperv1.GroupVersion.String(), Kind: kind, Name: object.GetName(), UID: object.GetUID()}
+}
+
+// Every write names its manager, as the real operators' writes do; consumers tell by it who owns a field.
+const (
+	operatorManager     = client.FieldOwner(contract.OperatorManager)
+	controlPlaneManager = client.FieldOwner(contract.ControlPlaneManager)
+)
+
+// lockedPatch sends only what differs from base, and only if nothing else was written since: fields that this version
+// of the API's types does not know survive, and no update of another writer is lost.
+func lockedPatch(base client.Object) client.Patch {
+	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+}

@@ -1,0 +1,147 @@
+package hostedcluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// propagated are the HostedCluster's annotations that its control plane gets, too.
+var propagated = []string{
+	contract.AzureResourceIDAnnotation, hyperv1.CleanupCloudResourcesAnnotation, hyperv1.ClusterSizeOverrideAnnotation,
+	hyperv1.ControlPlaneOperatorImageAnnotation, hyperv1.SwiftPodNetworkInstanceAnnotation, hyperv1.RestartDateAnnotation,
+}
+
+// createControlPlane makes the control plane's namespace and the HostedControlPlane in it. Both name the HostedCluster,
+// which is how their events find it: an owner reference cannot cross namespaces.
+func (r *Reconciler) createControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, namespace string) (*hyperv1.HostedControlPlane, error) {
+	if err := r.ensureNamespace(ctx, hc, namespace); err != nil {
+		return nil, err
+	}
+	fidelity := r.Fidelity
+	if asked := hc.Annotations[contract.FidelityAnnotation]; asked != "" {
+		var err error
+		if fidelity, err = ParseFidelity(asked); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", contract.FidelityAnnotation, err)
+		}
+	}
+	hcp := &hyperv1.HostedControlPlane{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: hc.Name,
+			Labels:     map[string]string{"cluster.x-k8s.io/cluster-name": hc.Spec.InfraID},
+			Finalizers: []string{contract.Finalizer},
+			// The fidelity is fixed here: nothing may turn a control plane with data into one without.
+			Annotations: map[string]string{contract.HostedClusterAnnotation: hc.Namespace + "/" + hc.Name, contract.FidelityAnnotation: string(fidelity)},
+		},
+	}
+	fillControlPlane(hcp, hc)
+	hcp.Spec.ReleaseImage = hc.Spec.Release.Image
+	err := r.Management.Create(ctx, hcp, operatorManager)
+	if apierrors.IsAlreadyExists(err) {
+		err = r.Live.Get(ctx, client.ObjectKeyFromObject(hcp), hcp)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating the HostedControlPlane: %w", err)
+	}
+	return hcp, nil
+}
+
+func (r *Reconciler) ensureNamespace(ctx context.Context, hc *hyperv1.HostedCluster, name string) error {
+	namespace := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name,
+		Labels: map[string]string{
+			contract.HostedControlPlaneLabel:                 "true",
+			"pod-security.kubernetes.io/enforce":             "privileged",
+			"pod-security.kubernetes.io/audit":               "privileged",
+			"pod-security.kubernetes.io/warn":                "privileged",
+			"security.openshift.io/scc.podSecurityLabelSync": "false",
+		},
+		Annotations: map[string]string{contract.HostedClusterAnnotation: hc.Namespace + "/" + hc.Name},
+	}}
+	if id := hc.Annotations[contract.AzureResourceIDAnnotation]; id != "" {
+		namespace.Annotations[contract.AzureResourceIDAnnotation] = id
+	}
+	var existing corev1.Namespace
+	err := r.Management.Get(ctx, client.ObjectKey{Name: name}, &existing)
+	if apierrors.IsNotFound(err) {
+		err = r.Management.Create(ctx, &namespace, operatorManager)
+		if apierrors.IsAlreadyExists(err) {
+			err = r.Live.Get(ctx, client.ObjectKey{Name: name}, &existing)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ensuring namespace %s: %w", name, err)
+	}
+	if !existing.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("namespace %s of an earlier cluster of this name is still being deleted", name)
+	}
+	return nil
+}
+
+// updateControlPlane carries changes of the HostedCluster over to its HostedControlPlane.
+func (r *Reconciler) updateControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) error {
+	base := hcp.DeepCopy()
+	fillControlPlane(hcp, hc)
+	if o.Installing == o.Desired {
+		hcp.Spec.ReleaseImage = hc.Spec.Release.Image
+	}
+	if equality.Semantic.DeepEqual(base.Spec, hcp.Spec) && equality.Semantic.DeepEqual(base.ObjectMeta, hcp.ObjectMeta) {
+		return nil
+	}
+	if err := r.Management.Patch(ctx, hcp, lockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("updating the HostedControlPlane: %w", err)
+	}
+	return nil
+}
+
+// fillControlPlane copies the HostedCluster's spec, field by field as the operator does. The release image is not a
+// part of it: whether it may change is decided elsewhere.
+func fillControlPlane(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster) {
+	spec := hc.Spec.DeepCopy()
+	hcp.Spec = hyperv1.HostedControlPlaneSpec{
+		ReleaseImage:                     hcp.Spec.ReleaseImage,
+		UpdateService:                    spec.UpdateService,
+		Channel:                          spec.Channel,
+		PullSecret:                       corev1.LocalObjectReference{Name: contract.PullSecret},
+		IssuerURL:                        spec.IssuerURL,
+		Networking:                       spec.Networking,
+		SSHKey:                           spec.SSHKey,
+		ClusterID:                        spec.ClusterID,
+		InfraID:                          spec.InfraID,
+		Platform:                         spec.Platform,
+		DNS:                              spec.DNS,
+		ServiceAccountSigningKey:         spec.ServiceAccountSigningKey,
+		ControllerAvailabilityPolicy:     spec.ControllerAvailabilityPolicy,
+		InfrastructureAvailabilityPolicy: spec.InfrastructureAvailabilityPolicy,
+		FIPS:                             spec.FIPS,
+		KubeAPIServerDNSName:             spec.KubeAPIServerDNSName,
+		Services:                         spec.Services,
+		AuditWebhook:                     spec.AuditWebhook,
+		Etcd:                             spec.Etcd,
+		Configuration:                    spec.Configuration,
+		OperatorConfiguration:            spec.OperatorConfiguration,
+		ImageContentSources:              spec.ImageContentSources,
+		AdditionalTrustBundle:            spec.AdditionalTrustBundle,
+		SecretEncryption:                 spec.SecretEncryption,
+		PausedUntil:                      spec.PausedUntil,
+		OLMCatalogPlacement:              spec.OLMCatalogPlacement,
+		Autoscaling:                      spec.Autoscaling,
+		AutoNode:                         spec.AutoNode,
+		NodeSelector:                     spec.NodeSelector,
+		Tolerations:                      spec.Tolerations,
+		Labels:                           spec.Labels,
+		Capabilities:                     spec.Capabilities,
+	}
+	for _, name := range propagated {
+		if value, ok := hc.Annotations[name]; ok {
+			hcp.Annotations[name] = value
+		}
+	}
+}

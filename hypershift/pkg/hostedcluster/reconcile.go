@@ -1,0 +1,392 @@
+package hostedcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func metaNamed(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// quietLog keeps controller-runtime from logging every request's name and namespace twice.
+func quietLog(mgr ctrl.Manager) func(*reconcile.Request) logr.Logger {
+	return func(request *reconcile.Request) logr.Logger {
+		if request == nil {
+			return mgr.GetLogger()
+		}
+		return mgr.GetLogger().WithValues("hostedCluster", request.String())
+	}
+}
+
+// Reconcile makes one pass. A conflict is no error: somebody else wrote, and the event of that write brings the next
+// pass; until then the pass is repeated.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var hc hyperv1.HostedCluster
+	if err := r.Management.Get(ctx, request.NamespacedName, &hc); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	r.owners.Store(contract.ControlPlaneNamespace(hc.Namespace, hc.Name), request)
+	wait, err := r.pass(ctx, hc.DeepCopy())
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case err != nil && !hc.DeletionTimestamp.IsZero() && apierrors.IsNotFound(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// conflictPause is how long the cache gets to catch up after a conflict.
+const conflictPause = 15 * time.Millisecond
+
+// pass does what can be done now, and returns how long until time alone allows more; zero if only an event can.
+func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
+	if !hc.DeletionTimestamp.IsZero() {
+		return r.delete(ctx, hc)
+	}
+	o := &Observed{Now: time.Now()}
+	var err error
+	if o.Faults, err = contract.ParseFaults(hc.Annotations); err != nil {
+		r.Log.Warn("HostedCluster asks for faults that do not exist", "hostedCluster", hc.Namespace+"/"+hc.Name, "error", err)
+	}
+	if o.Pause, err = contract.ParsePause(hc.Spec.PausedUntil, o.Now); err != nil {
+		o.Problem = err
+	}
+	if err := r.ensureMetadata(ctx, hc); err != nil {
+		return 0, err
+	}
+	if o.Pause.Active {
+		return o.Pause.Left, r.writeStatus(ctx, hc, decide(hc, nil, o))
+	}
+	o.Desired, err = r.Releases.Lookup(hc.Spec.Release.Image)
+	if err != nil && !errors.Is(err, release.ErrUnknownImage) {
+		return 0, err
+	}
+	if o.Problem == nil {
+		o.Problem = r.ensureReferences(ctx, hc)
+	}
+	if apierrors.IsConflict(o.Problem) {
+		return 0, o.Problem
+	}
+
+	key := contract.ControlPlaneNamespace(hc.Namespace, hc.Name)
+	hcp, err := r.controlPlane(ctx, hc, key)
+	if err != nil {
+		return 0, err
+	}
+	if len(hc.Status.Conditions) == 0 {
+		// The first sight is reported before anything is made, as consumers show it.
+		if err := r.writeStatus(ctx, hc, decide(hc, nil, o)); err != nil {
+			return 0, err
+		}
+	}
+	phase, wait := r.Scale.Elapsed(o.Now.Sub(hc.CreationTimestamp.Time))
+	if hcp == nil {
+		if o.Problem != nil || o.Desired == nil || phase < schedule.Infrastructure {
+			return wait, r.writeStatus(ctx, hc, decide(hc, nil, o))
+		}
+		if hcp, err = r.createControlPlane(ctx, hc, key); err != nil {
+			return 0, err
+		}
+	}
+	if o.Faults.Has(contract.FaultInfrastructureStuck) && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.InfrastructureReady)) {
+		phase, wait = min(phase, schedule.Infrastructure), 0
+	}
+	o.Phase = phase
+	more, err := r.advance(ctx, hc, hcp, o)
+	if err != nil {
+		return 0, err
+	}
+	return schedule.Sooner(wait, more), nil
+}
+
+// advance brings the control plane as far as its phase allows and reports it.
+func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) (time.Duration, error) {
+	if err := r.observeNodePools(ctx, hc, o); err != nil {
+		return 0, err
+	}
+	if err := r.decideRelease(hcp, hc, o); err != nil {
+		return 0, err
+	}
+	if err := r.updateControlPlane(ctx, hc, hcp, o); err != nil {
+		return 0, err
+	}
+	fidelity := Fidelity(hcp.Annotations[contract.FidelityAnnotation])
+	o.Endpoint = hyperv1.APIEndpoint{Host: hc.Spec.KubeAPIServerDNSName, Port: 443}
+	if o.Endpoint.Host == "" {
+		o.Endpoint.Host = "127.0.0.1"
+	}
+	if o.Phase > schedule.Infrastructure {
+		m, err := r.ensureMaterial(ctx, hc, hcp, o.Now)
+		if err != nil {
+			return 0, err
+		}
+		if fidelity == FidelityProcess {
+			if err := r.ensureAPIServer(hc, hcp, m, o); err != nil {
+				return 0, err
+			}
+		}
+		if o.Phase > schedule.Kubeconfig {
+			if err := r.ensureKubeconfigs(ctx, hc, hcp, m, o.Endpoint); err != nil {
+				return 0, err
+			}
+			o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = true, true, hc.Spec.KubeAPIServerDNSName != ""
+		}
+	}
+
+	wait := r.decideRollout(hc, hcp, fidelity, o)
+	if o.Phase > schedule.Kubeconfig {
+		if err := r.ensureComponents(ctx, hcp, o.Rollout, metav1.NewTime(o.Now)); err != nil {
+			return 0, err
+		}
+	}
+	if status := decideControlPlane(hc, hcp, o); !equality.Semantic.DeepEqual(hcp.Status, status) {
+		hcp.Status = status
+		if err := r.updateStatus(ctx, hcp, controlPlaneManager); err != nil {
+			return 0, fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
+		}
+	}
+	if err := r.writeStatus(ctx, hc, decide(hc, hcp, o)); err != nil {
+		return 0, err
+	}
+	return wait, r.ensureHasBeenAvailable(ctx, hc)
+}
+
+// ensureMetadata adds what the operator adds to a HostedCluster: finalizer, identifiers, size label.
+func (r *Reconciler) ensureMetadata(ctx context.Context, hc *hyperv1.HostedCluster) error {
+	base := hc.DeepCopy()
+	controllerutil.AddFinalizer(hc, contract.Finalizer)
+	if hc.Spec.ClusterID == "" {
+		hc.Spec.ClusterID = uuid.NewString()
+	}
+	if hc.Spec.InfraID == "" {
+		hc.Spec.InfraID = infraID(hc.Name)
+	}
+	if hc.Labels[hyperv1.HostedClusterSizeLabel] == "" {
+		if hc.Labels == nil {
+			hc.Labels = map[string]string{}
+		}
+		hc.Labels[hyperv1.HostedClusterSizeLabel] = "small"
+	}
+	return r.patchIfChanged(ctx, hc, base)
+}
+
+// infraID is name-based, with a random end that keeps two lives of one name apart.
+func infraID(name string) string { return fmt.Sprintf("%.26s-%s", name, utilrand.String(5)) }
+
+func (r *Reconciler) ensureHasBeenAvailable(ctx context.Context, hc *hyperv1.HostedCluster) error {
+	if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable)) || hc.Annotations[contract.HasBeenAvailableAnnotation] != "" {
+		return nil
+	}
+	base := hc.DeepCopy()
+	if hc.Annotations == nil {
+		hc.Annotations = map[string]string{}
+	}
+	hc.Annotations[contract.HasBeenAvailableAnnotation] = "true"
+	return r.patchIfChanged(ctx, hc, base)
+}
+
+// patchIfChanged writes metadata and spec. The answer of the server replaces hc, so the status that was decided but
+// not written yet must not be on it.
+func (r *Reconciler) patchIfChanged(ctx context.Context, hc, base *hyperv1.HostedCluster) error {
+	if equality.Semantic.DeepEqual(base, hc) {
+		return nil
+	}
+	if err := r.Management.Patch(ctx, hc, lockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("writing the operator's fields of the HostedCluster: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster, status hyperv1.HostedClusterStatus) error {
+	if equality.Semantic.DeepEqual(hc.Status, status) {
+		return nil
+	}
+	before := availability(hc.Status.Conditions)
+	hc.Status = status
+	if err := r.updateStatus(ctx, hc, operatorManager); err != nil {
+		return fmt.Errorf("writing the status of the HostedCluster: %w", err)
+	}
+	if after := availability(hc.Status.Conditions); after != before {
+		r.Log.Info("hosted cluster changed", "hostedCluster", hc.Namespace+"/"+hc.Name, "available", after,
+			"resourceId", hc.Annotations[contract.AzureResourceIDAnnotation], "age", time.Since(hc.CreationTimestamp.Time).Round(time.Millisecond).String())
+	}
+	return nil
+}
+
+// updateStatus replaces the status of an object, if nothing was written since it was read. A patch would not do: the
+// version history has fields that must be present and null, which a merge patch cannot say. The status has no other
+// writer, and the server takes nothing but the status from such an update.
+func (r *Reconciler) updateStatus(ctx context.Context, object client.Object, manager client.FieldOwner) error {
+	return r.Management.Status().Update(ctx, object, manager)
+}
+
+func availability(list []metav1.Condition) string {
+	if c := meta.FindStatusCondition(list, string(hyperv1.HostedClusterAvailable)); c != nil {
+		return string(c.Status) + "/" + c.Reason
+	}
+	return ""
+}
+
+// ensureReferences checks that what the spec refers to exists, and marks it as referenced.
+func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedCluster) error {
+	references := map[string]string{hc.Spec.PullSecret.Name: "pull secret"}
+	if key := hc.Spec.ServiceAccountSigningKey; key != nil {
+		references[key.Name] = "service account signing key"
+	}
+	if hc.Spec.SSHKey.Name != "" {
+		references[hc.Spec.SSHKey.Name] = "SSH key"
+	}
+	for _, name := range slices.Sorted(maps.Keys(references)) {
+		var secret corev1.Secret
+		if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, &secret); err != nil {
+			return fmt.Errorf("failed to get %s %s: %w", references[name], name, err)
+		}
+		if name == hc.Spec.PullSecret.Name && len(secret.Data[corev1.DockerConfigJsonKey]) == 0 {
+			return fmt.Errorf("expected %s key in pull secret %s", corev1.DockerConfigJsonKey, name)
+		}
+		annotation := contract.ReferencedResourcePrefix + hc.Name
+		if _, marked := secret.Annotations[annotation]; marked {
+			continue
+		}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, hc.Name)
+		if err := r.Management.Patch(ctx, &secret, client.RawPatch(types.MergePatchType, []byte(patch)), operatorManager); err != nil {
+			return fmt.Errorf("marking %s %s as referenced: %w", references[name], name, err)
+		}
+	}
+	return nil
+}
+
+// observeNodePools sums up the cluster's node pools.
+func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedCluster, o *Observed) error {
+	var pools hyperv1.NodePoolList
+	if err := r.Management.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
+		return fmt.Errorf("listing node pools: %w", err)
+	}
+	for _, pool := range pools.Items {
+		if pool.Spec.ClusterName != hc.Name {
+			continue
+		}
+		o.Rollout.autoscaling = o.Rollout.autoscaling || pool.Spec.AutoScaling != nil
+		o.ReadyNodes += int(pool.Status.Replicas)
+	}
+	return nil
+}
+
+// decideRelease chooses what the control plane shall run: what is asked for, unless that is unknown or older.
+func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster, o *Observed) error {
+	current, err := r.Releases.Lookup(hcp.Spec.ReleaseImage)
+	if err != nil {
+		return fmt.Errorf("the running release left the catalogue: %w", err)
+	}
+	o.Installing = current
+	switch {
+	case o.Desired == nil, o.Problem != nil:
+	case o.Desired.LessThan(current):
+		o.Blocked = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
+	case o.Desired.Minor() > current.Minor()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
+		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: minor versions must not be skipped", current.Version, o.Desired.Version)
+	default:
+		o.Installing = o.Desired
+	}
+	o.Updates = r.Releases.Updates(o.Installing, hc.Spec.Channel)
+	return nil
+}
+
+// decideRollout finds how far the components have come. A creation is dated by the HostedCluster, an upgrade by the
+// newest entry of the version history.
+func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity Fidelity, o *Observed) time.Duration {
+	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version, fidelity
+	wave, wait := r.Scale.Creation(o.Now.Sub(hc.CreationTimestamp.Time))
+	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
+		switch head := versions.History[0]; {
+		case head.Version != o.Installing.Version: // this very pass begins the upgrade
+			wave, wait = r.Scale.Upgrade(0)
+			o.Rollout.previous = head.Version
+		case len(versions.History) > 1:
+			wave, wait = r.Scale.Upgrade(o.Now.Sub(head.StartedTime.Time))
+			o.Rollout.previous = versions.History[1].Version
+		}
+	}
+	ceiling := schedule.WaveOperators
+	switch {
+	case o.Phase <= schedule.EtcdQuorum:
+		ceiling = -1
+	case o.Phase <= schedule.APIServerStarting:
+		ceiling = schedule.WaveFoundation
+	case o.Faults.Has(contract.FaultComponentsStuck):
+		ceiling = schedule.WaveControllers
+	}
+	if o.Rollout.previous != "" && o.Phase < schedule.Done {
+		ceiling = schedule.WaveOperators // an upgrade does not wait for an API server that restarts
+		if o.Faults.Has(contract.FaultComponentsStuck) {
+			ceiling = schedule.WaveControllers
+		}
+	}
+	o.Rollout.wave = min(wave, ceiling)
+	return wait
+}
+
+// controlPlane returns the HostedControlPlane, nil if there is none.
+func (r *Reconciler) controlPlane(ctx context.Context, hc *hyperv1.HostedCluster, namespace string) (*hyperv1.HostedControlPlane, error) {
+	var hcp hyperv1.HostedControlPlane
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hc.Name}, &hcp)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the HostedControlPlane: %w", err)
+	}
+	return hcp.DeepCopy(), nil
+}
+
+// ensureAPIServer has the hosted API server run, and lets the phase get no further than the server is.
+func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *material, o *Observed) error {
+	if r.ControlPlanes == nil {
+		return errors.New("the cluster asks for process fidelity, and this runtime was started without --kube-apiserver")
+	}
+	spec := hostedapi.Spec{
+		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
+		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
+		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic,
+		MaxRequests: 150, MaxMutatingRequests: 50, // what HyperShift gives a cluster of size small
+	}
+	for _, network := range hcp.Spec.Networking.ServiceNetwork {
+		spec.ServiceCIDRs = append(spec.ServiceCIDRs, network.CIDR.String())
+	}
+	state, err := r.ControlPlanes.Ensure(spec)
+	if err != nil {
+		return fmt.Errorf("running the hosted API server: %w", err)
+	}
+	o.Endpoint = hyperv1.APIEndpoint{Host: "127.0.0.1", Port: state.Port}
+	wasReady := meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable))
+	// While the runtime itself restarts, a server that was available is about to be again: that is no outage to report.
+	if !state.Ready && (state.Settled || !wasReady) {
+		o.Phase = min(o.Phase, schedule.APIServerStarting)
+	}
+	return nil
+}

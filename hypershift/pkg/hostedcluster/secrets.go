@@ -1,0 +1,331 @@
+package hostedcluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Keys of the secrets that HyperShift makes.
+const (
+	caCertKey     = "ca.crt"
+	caKeyKey      = "ca.key"
+	kubeconfigKey = "kubeconfig"
+	passwordKey   = "password"
+	signingKeyKey = "key"
+)
+
+// material is the PKI of a control plane, as it is stored in its namespace.
+type material struct {
+	root      *pki.Authority
+	serving   pki.Pair
+	admin     pki.Pair
+	saKey     []byte
+	saPublic  []byte
+	clientCA  []byte
+	named     map[string]pki.Pair
+	servingCA []byte
+}
+
+// ensureMaterial makes what is missing of a control plane's PKI and reads the rest. What exists is never made again:
+// certificates that were handed out stay valid.
+func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, now time.Time) (*material, error) {
+	owner := ownerOf(hcp, "HostedControlPlane")
+	secret := func(name string, kind corev1.SecretType, fill func() (map[string][]byte, error)) (map[string][]byte, error) {
+		s, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, kind, owner, controlPlaneManager, fill)
+		if err != nil {
+			return nil, err
+		}
+		return s.Data, nil
+	}
+	var m material
+
+	data, err := secret(contract.RootCASecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
+		root, err := pki.NewAuthority("root-ca", now)
+		if err != nil {
+			return nil, err
+		}
+		return map[string][]byte{caCertKey: root.Cert, caKeyKey: root.Key}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.root, err = pki.ReadAuthority(pki.Pair{Cert: data[caCertKey], Key: data[caKeyKey]}); err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", hcp.Namespace, contract.RootCASecret, err)
+	}
+	m.servingCA = m.root.Cert
+
+	tlsData := func(pair pki.Pair) map[string][]byte {
+		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}
+	}
+	err = atOnce(componentWriters, []func() error{
+		func() error {
+			data, err := secret(contract.ServingCertSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
+				pair, err := m.root.Server("kubernetes", servingNames(hc), now)
+				return tlsData(pair), err
+			})
+			m.serving = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
+			return err
+		},
+		func() error {
+			data, err := secret(contract.AdminClientSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
+				pair, err := m.root.Client("system:admin", []string{"system:masters"}, now)
+				return tlsData(pair), err
+			})
+			m.admin = pki.Pair{Cert: data[corev1.TLSCertKey], Key: data[corev1.TLSPrivateKeyKey]}
+			return err
+		},
+		func() error {
+			data, err := secret(contract.KubeadminPasswordSecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
+				password, err := newPassword()
+				return map[string][]byte{passwordKey: password}, err
+			})
+			if err != nil {
+				return err
+			}
+			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.KubeadminPassword(hc.Name)}, corev1.SecretTypeOpaque,
+				map[string][]byte{passwordKey: data[passwordKey]}, ownerOf(hc, "HostedCluster"), operatorManager)
+		},
+		func() (err error) {
+			m.named, err = r.ensureNamedCertificates(ctx, hc, hcp, m.root, now)
+			return err
+		},
+		func() (err error) {
+			m.clientCA, err = r.ensureClientCA(ctx, hcp, m.root.Cert)
+			return err
+		},
+		func() (err error) {
+			m.saKey, m.saPublic, err = r.signingKey(ctx, hc, secret)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// signingKey is the key for service-account tokens: the one that the spec refers to, or one of our own.
+func (r *Reconciler) signingKey(ctx context.Context, hc *hyperv1.HostedCluster, secret func(string, corev1.SecretType, func() (map[string][]byte, error)) (map[string][]byte, error)) (private, public []byte, err error) {
+	if given := hc.Spec.ServiceAccountSigningKey; given != nil && given.Name != "" {
+		var s corev1.Secret
+		if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: given.Name}, &s); err != nil {
+			return nil, nil, fmt.Errorf("getting the service account signing key: %w", err)
+		}
+		public, err = pki.PublicKey(s.Data[signingKeyKey])
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading key %q of Secret %s: %w", signingKeyKey, given.Name, err)
+		}
+		return s.Data[signingKeyKey], public, nil
+	}
+	data, err := secret(contract.ServiceAccountKeySecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
+		private, public, err := pki.NewSigningKey()
+		return map[string][]byte{"service-account.key": private, "service-account.pub": public}, err
+	})
+	return data["service-account.key"], data["service-account.pub"], err
+}
+
+// ensureNamedCertificates copies the certificates that the spec names for the API server into the control plane's
+// namespace. Where one does not exist, it plays Azure Key Vault and its SecretSync: it issues the certificate beside
+// the HostedCluster, with the root appended, so that whoever trusts the bundle trusts what is served.
+func (r *Reconciler) ensureNamedCertificates(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, root *pki.Authority, now time.Time) (map[string]pki.Pair, error) {
+	named := map[string]pki.Pair{}
+	if hc.Spec.Configuration == nil || hc.Spec.Configuration.APIServer == nil {
+		return named, nil
+	}
+	for _, certificate := range hc.Spec.Configuration.APIServer.ServingCerts.NamedCertificates {
+		name := certificate.ServingCertificate.Name
+		if name == "" {
+			continue
+		}
+		source, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, corev1.SecretTypeTLS, ownerOf(hc, "HostedCluster"), operatorManager,
+			func() (map[string][]byte, error) {
+				pair, err := root.Server(name, certificate.Names, now)
+				return map[string][]byte{corev1.TLSCertKey: append(pair.Cert, root.Cert...), corev1.TLSPrivateKeyKey: pair.Key}, err
+			})
+		if err != nil {
+			return nil, err
+		}
+		if err := r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, source.Type, source.Data, ownerOf(hcp, "HostedControlPlane"), controlPlaneManager); err != nil {
+			return nil, err
+		}
+		for _, host := range certificate.Names {
+			named[host] = pki.Pair{Cert: source.Data[corev1.TLSCertKey], Key: source.Data[corev1.TLSPrivateKeyKey]}
+		}
+	}
+	return named, nil
+}
+
+// ensureClientCA keeps the bundle that client certificates are verified with: the control plane's root, then whatever
+// total-client-ca holds, which is where signers for break-glass credentials publish theirs.
+func (r *Reconciler) ensureClientCA(ctx context.Context, hcp *hyperv1.HostedControlPlane, root []byte) ([]byte, error) {
+	bundle := bytes.Clone(root)
+	var total corev1.ConfigMap
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: contract.TotalClientCAConfigMap}, &total)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, err
+	default:
+		bundle = append(bundle, total.Data[contract.CABundleKey]...)
+	}
+	key := client.ObjectKey{Namespace: hcp.Namespace, Name: contract.ClientCAConfigMap}
+	var current corev1.ConfigMap
+	err = r.Management.Get(ctx, key, &current)
+	if apierrors.IsNotFound(err) {
+		current = corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp, "HostedControlPlane")}},
+			Data:       map[string]string{contract.CABundleKey: string(bundle)},
+		}
+		if err = r.Management.Create(ctx, &current, controlPlaneManager); apierrors.IsAlreadyExists(err) {
+			err = r.Live.Get(ctx, key, &current)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ensuring ConfigMap %s: %w", key, err)
+	}
+	if current.Data[contract.CABundleKey] == string(bundle) {
+		return bundle, nil
+	}
+	base := current.DeepCopy()
+	current.Data = map[string]string{contract.CABundleKey: string(bundle)}
+	if err := r.Management.Patch(ctx, &current, lockedPatch(base), controlPlaneManager); err != nil {
+		return nil, fmt.Errorf("updating ConfigMap %s: %w", key, err)
+	}
+	return bundle, nil
+}
+
+// ensureKubeconfigs writes the administrator's kubeconfig and its copies.
+func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *material, endpoint hyperv1.APIEndpoint) error {
+	admin, err := kubeconfig(hc.Name, endpoint, "", m.servingCA, m.admin)
+	if err != nil {
+		return err
+	}
+	writes := []func() error{
+		func() error {
+			return r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: contract.AdminKubeconfigSecret}, corev1.SecretTypeOpaque,
+				map[string][]byte{kubeconfigKey: admin}, ownerOf(hcp, "HostedControlPlane"), controlPlaneManager)
+		},
+		func() error {
+			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.AdminKubeconfig(hc.Name)}, corev1.SecretTypeOpaque,
+				map[string][]byte{kubeconfigKey: admin}, ownerOf(hc, "HostedCluster"), operatorManager)
+		},
+	}
+	if dnsName := hc.Spec.KubeAPIServerDNSName; dnsName != "" {
+		custom, err := kubeconfig(hc.Name, endpoint, dnsName, m.servingCA, m.admin)
+		if err != nil {
+			return err
+		}
+		writes = append(writes, func() error {
+			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.CustomKubeconfig(hc.Name)}, corev1.SecretTypeOpaque,
+				map[string][]byte{kubeconfigKey: custom}, ownerOf(hc, "HostedCluster"), operatorManager)
+		})
+	}
+	return atOnce(componentWriters, writes)
+}
+
+// kubeconfig renders a kubeconfig. A serverName is what the server's certificate is checked for; on one machine the
+// cluster's DNS name resolves nowhere, so the address stays the endpoint's.
+func kubeconfig(cluster string, endpoint hyperv1.APIEndpoint, serverName string, ca []byte, user pki.Pair) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["cluster"] = &clientcmdapi.Cluster{
+		Server:                   "https://" + endpoint.Host + ":" + strconv.Itoa(int(endpoint.Port)),
+		TLSServerName:            serverName,
+		CertificateAuthorityData: ca,
+	}
+	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: user.Cert, ClientKeyData: user.Key}
+	config.Contexts["admin"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "admin", Namespace: "default"}
+	config.CurrentContext = "admin"
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the kubeconfig of %s: %w", cluster, err)
+	}
+	return text, nil
+}
+
+// servingNames are the names and addresses under which a hosted API server is reached.
+func servingNames(hc *hyperv1.HostedCluster) []string {
+	names := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"kube-apiserver", "kube-apiserver." + contract.ControlPlaneNamespace(hc.Namespace, hc.Name) + ".svc"}
+	for _, name := range []string{hc.Spec.KubeAPIServerDNSName, externalHost(hc)} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// newPassword is in the form of an initial kubeadmin password: four groups of five.
+func newPassword() ([]byte, error) {
+	random := make([]byte, 18)
+	if _, err := rand.Read(random); err != nil {
+		return nil, err
+	}
+	letters := base64.RawURLEncoding.EncodeToString(random)
+	letters = strings.NewReplacer("-", "x", "_", "y").Replace(letters)[:20]
+	return []byte(letters[:5] + "-" + letters[5:10] + "-" + letters[10:15] + "-" + letters[15:]), nil
+}
+
+// ensureSecret returns a secret, made with fill if it does not exist. The loser of a race takes the winner's.
+func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, owner metav1.OwnerReference, manager client.FieldOwner, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	err := r.Management.Get(ctx, key, &secret)
+	if err == nil {
+		return &secret, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("getting Secret %s: %w", key, err)
+	}
+	data, err := fill()
+	if err != nil {
+		return nil, fmt.Errorf("making the content of Secret %s: %w", key, err)
+	}
+	secret = corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner}},
+		Type:       kind,
+		Data:       data,
+	}
+	err = r.Management.Create(ctx, &secret, manager)
+	if apierrors.IsAlreadyExists(err) {
+		secret = corev1.Secret{}
+		err = r.Live.Get(ctx, key, &secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating Secret %s: %w", key, err)
+	}
+	return &secret, nil
+}
+
+// copySecret has a secret hold exactly data.
+func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, data map[string][]byte, owner metav1.OwnerReference, manager client.FieldOwner) error {
+	secret, err := r.ensureSecret(ctx, key, kind, owner, manager, func() (map[string][]byte, error) { return data, nil })
+	if err != nil {
+		return err
+	}
+	if maps.EqualFunc(secret.Data, data, bytes.Equal) {
+		return nil
+	}
+	base := secret.DeepCopy()
+	secret = secret.DeepCopy()
+	secret.Data = data
+	if err := r.Management.Patch(ctx, secret, lockedPatch(base), manager); err != nil {
+		return fmt.Errorf("updating Secret %s: %w", key, err)
+	}
+	return nil
+}

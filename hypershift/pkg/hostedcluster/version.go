@@ -1,0 +1,84 @@
+package hostedcluster
+
+import (
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+)
+
+type (
+	configRelease = configv1.Release
+	updateHistory = configv1.UpdateHistory
+)
+
+// historyLimit is how many entries a version history keeps.
+const historyLimit = 100
+
+// decideVersions keeps the two histories. The control plane's own is complete when every component runs the version;
+// that of the cluster version needs nodes as well. The release image itself is what identifies an entry.
+func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.HostedCluster, hcpImage string, o *Observed) {
+	now := metav1.NewTime(o.Now)
+	desired := releaseOf(o.Installing)
+	desired.Image = hcpImage // as it was asked for: consumers compare it with the spec
+
+	if status.VersionStatus == nil {
+		status.VersionStatus = &hyperv1.ClusterVersionStatus{}
+	}
+	version := status.VersionStatus
+	version.Desired, version.ObservedGeneration = desired, hc.Generation
+	version.AvailableUpdates = nil
+	for _, update := range o.Updates {
+		version.AvailableUpdates = append(version.AvailableUpdates, releaseOf(update))
+	}
+	if len(version.History) == 0 || version.History[0].Version != o.Installing.Version {
+		if len(version.History) > 0 && version.History[0].CompletionTime == nil {
+			version.History[0].CompletionTime = &now
+		}
+		version.History = slices.Insert(version.History, 0, updateHistory{
+			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version, Image: desired.Image,
+		})
+		version.History = version.History[:min(len(version.History), historyLimit)]
+	}
+	if head := &version.History[0]; head.State == configv1.PartialUpdate && o.Rollout.complete() && o.ReadyNodes > 0 {
+		head.State, head.CompletionTime = configv1.CompletedUpdate, &now
+	}
+	status.Version, status.ReleaseImage = o.Installing.Version, desired.Image //nolint:staticcheck // consumers still read the deprecated fields
+	if status.LastReleaseImageTransitionTime == nil || !status.LastReleaseImageTransitionTime.Equal(&version.History[0].StartedTime) {
+		status.LastReleaseImageTransitionTime = version.History[0].StartedTime.DeepCopy() //nolint:staticcheck // as above
+	}
+
+	if !o.Installing.ReportsControlPlaneVersion() {
+		return
+	}
+	controlPlane := &status.ControlPlaneVersion
+	controlPlane.Desired, controlPlane.ObservedGeneration = desired, hc.Generation
+	if len(controlPlane.History) == 0 || controlPlane.History[0].Version != o.Installing.Version {
+		if len(controlPlane.History) > 0 && controlPlane.History[0].CompletionTime.IsZero() {
+			controlPlane.History[0].CompletionTime = now // it stays Partial: it never finished
+		}
+		controlPlane.History = slices.Insert(controlPlane.History, 0, hyperv1.ControlPlaneUpdateHistory{
+			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version, Image: desired.Image,
+		})
+		controlPlane.History = controlPlane.History[:min(len(controlPlane.History), historyLimit)]
+	}
+	if head := &controlPlane.History[0]; head.State == configv1.PartialUpdate && o.Rollout.complete() {
+		head.State, head.CompletionTime = configv1.CompletedUpdate, now
+	}
+}
+
+func releaseOf(r *release.Release) configRelease {
+	return configRelease{Version: r.Version, Image: r.Image(), Channels: r.Channels}
+}
+
+func lastCompleted(history []updateHistory) string {
+	for _, h := range history {
+		if h.State == configv1.CompletedUpdate {
+			return h.Version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,430 @@
+package localruntime
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// thirdParty is where `make third-party` puts programs and CustomResourceDefinitions.
+const thirdParty = "../../../.build/third-party"
+
+// runtimeEnvironment has the test binary become the runtime itself, so that tests can kill it.
+const runtimeEnvironment = "HCPMESH_TEST_RUNTIME"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runtimeEnvironment) != "" {
+		os.Exit(beRuntime())
+	}
+	os.Exit(m.Run())
+}
+
+func beRuntime() int {
+	var options Options
+	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
+	options.AddFlags(flags)
+	_ = flags.Parse(os.Args[1:])
+	if err := options.Validate(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := New(options, slog.New(slog.NewTextHandler(os.Stderr, nil))).Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// managementCluster is a real etcd, kube-apiserver and kube-controller-manager.
+type managementCluster struct {
+	config     *rest.Config
+	client     client.WithWatch
+	etcd       string
+	kubeconfig string
+	programs   string
+}
+
+func newManagementCluster(t testing.TB) *managementCluster {
+	t.Helper()
+	programs := os.Getenv("KUBEBUILDER_ASSETS")
+	if programs == "" {
+		var err error
+		if programs, err = filepath.Abs(filepath.Join(thirdParty, "bin")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(programs, "kube-apiserver")); err != nil {
+		t.Skipf("the third-party programs are not built (tooling/third-party/build.sh): %v", err)
+	}
+	environment := &envtest.Environment{BinaryAssetsDirectory: programs}
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatalf("starting the management cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Logf("stopping the management cluster: %v", err)
+		}
+	})
+	config.QPS, config.Burst = -1, 0
+	scheme, err := contract.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &managementCluster{
+		config: config, client: c, programs: programs,
+		etcd: environment.ControlPlane.Etcd.URL.String(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
+	}
+	if err := os.WriteFile(m.kubeconfig, environment.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.startControllerManager(t)
+	return m
+}
+
+// startControllerManager runs the controllers for namespaces and owners, without which nothing is ever gone.
+func (m *managementCluster) startControllerManager(t testing.TB) {
+	t.Helper()
+	key, _, err := pki.NewSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyFile := filepath.Join(t.TempDir(), "sa.key")
+	if err := os.WriteFile(keyFile, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+	command := exec.Command(filepath.Join(m.programs, "kube-controller-manager"),
+		"--kubeconfig="+m.kubeconfig, "--authentication-kubeconfig="+m.kubeconfig, "--authorization-kubeconfig="+m.kubeconfig,
+		"--secure-port="+strconv.Itoa(port), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir(), "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--controllers=namespace-controller,garbage-collector-controller", "--service-account-private-key-file="+keyFile)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Start(); err != nil {
+		t.Fatalf("starting kube-controller-manager: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+}
+
+// options for a runtime on the cluster.
+func (m *managementCluster) options(stateDir string, change func(*Options)) Options {
+	options := Options{
+		Kubeconfig: m.kubeconfig, CRDDir: filepath.Join(thirdParty, "crds/hypershift"), Fidelity: "status",
+		APIServer: filepath.Join(m.programs, "kube-apiserver"), EtcdServers: m.etcd, StateDir: stateDir,
+		Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2,
+	}
+	if change != nil {
+		change(&options)
+	}
+	return options
+}
+
+// start runs a runtime inside the test until the returned function is called, or the test ends.
+func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
+	t.Helper()
+	if err := options.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	level := slog.LevelWarn
+	if testing.Verbose() {
+		level = slog.LevelInfo
+	}
+	runtime := New(options, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runtime.RunWith(ctx, m.config) }()
+	eventually(t, time.Minute, func() error { return runtime.Ready(ctx) })
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the runtime ended with: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// spawn runs a runtime as a process of its own.
+func (m *managementCluster) spawn(t testing.TB, options Options) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(self, "--kubeconfig="+options.Kubeconfig, "--crd-dir="+options.CRDDir, "--fidelity="+options.Fidelity,
+		"--time-scale="+strconv.FormatFloat(options.TimeScale, 'f', -1, 64), "--kube-apiserver="+options.APIServer,
+		"--etcd-servers="+options.EtcdServers, "--state-dir="+options.StateDir)
+	command.Env = append(os.Environ(), runtimeEnvironment+"=1")
+	command.Stdout, command.Stderr = t.Output(), t.Output()
+	if err := command.Start(); err != nil {
+		t.Fatalf("starting the runtime: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	return command
+}
+
+// eventually repeats check until it passes, for things that announce themselves in no other way.
+func eventually(t testing.TB, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still not so after %s: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func readExample(t testing.TB, file string, into client.Object) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// workAgent is the field manager that places manifests in a region.
+const workAgent = client.FieldOwner("work-agent")
+
+// sample is the hosted cluster of the examples under other names, applied as a work agent does.
+type sample struct {
+	*managementCluster
+	namespace, name string
+	cluster, pool   *unstructured.Unstructured
+}
+
+func (m *managementCluster) sample(t testing.TB, id string) *sample {
+	t.Helper()
+	s := &sample{managementCluster: m, namespace: "ocm-test-" + id, name: "hc-" + id, cluster: &unstructured.Unstructured{}, pool: &unstructured.Unstructured{}}
+	readExample(t, "hostedcluster.yaml", s.cluster)
+	readExample(t, "nodepool.yaml", s.pool)
+	s.cluster.SetNamespace(s.namespace)
+	s.cluster.SetName(s.name)
+	s.pool.SetNamespace(s.namespace)
+	s.pool.SetName(s.name + "-np1")
+	s.setPool(t, s.name, "spec", "clusterName")
+	return s
+}
+
+func (s *sample) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.namespace, Name: s.name}
+}
+
+func (s *sample) controlPlane() string { return contract.ControlPlaneNamespace(s.namespace, s.name) }
+
+func (s *sample) set(t testing.TB, value any, path ...string) {
+	t.Helper()
+	if err := unstructured.SetNestedField(s.cluster.Object, value, path...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *sample) setPool(t testing.TB, value any, path ...string) {
+	t.Helper()
+	if err := unstructured.SetNestedField(s.pool.Object, value, path...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *sample) annotate(key, value string) {
+	annotations := s.cluster.GetAnnotations()
+	annotations[key] = value
+	s.cluster.SetAnnotations(annotations)
+}
+
+func (s *sample) apply(t testing.TB, object *unstructured.Unstructured) {
+	t.Helper()
+	if err := s.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), workAgent, client.ForceOwnership); err != nil {
+		t.Fatalf("applying %s: %v", object.GetKind(), err)
+	}
+}
+
+// create applies namespace, secrets and HostedCluster.
+func (s *sample) create(t testing.TB) {
+	t.Helper()
+	s.createPrerequisites(t)
+	s.apply(t, s.cluster)
+}
+
+func (s *sample) createPrerequisites(t testing.TB) {
+	t.Helper()
+	key, _, err := pki.NewSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull-secret"}, Type: corev1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sa-signing-key"}, Data: map[string][]byte{"key": key}},
+	} {
+		if err := s.client.Create(t.Context(), object, workAgent); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("creating %T: %v", object, err)
+		}
+	}
+}
+
+func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
+	t.Helper()
+	var hc hyperv1.HostedCluster
+	if err := s.client.Get(t.Context(), s.key(), &hc); err != nil {
+		t.Fatal(err)
+	}
+	return &hc
+}
+
+// waitCluster follows the HostedCluster until check is satisfied.
+func (s *sample) waitCluster(t testing.TB, within time.Duration, check func(*hyperv1.HostedCluster) error) *hyperv1.HostedCluster {
+	t.Helper()
+	return follow(t, s.client, within, &hyperv1.HostedClusterList{}, s.key(), check)
+}
+
+func (s *sample) waitPool(t testing.TB, within time.Duration, check func(*hyperv1.NodePool) error) *hyperv1.NodePool {
+	t.Helper()
+	return follow(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
+}
+
+// follow watches one object until check is satisfied with it.
+func follow[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	last := error(fmt.Errorf("%s was never seen", key))
+	for ctx.Err() == nil {
+		watcher, err := c.Watch(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
+		if err != nil {
+			last = err
+			break
+		}
+		for event := range watcher.ResultChan() {
+			object, ok := event.Object.(T)
+			if !ok {
+				continue
+			}
+			if last = check(object); last == nil {
+				watcher.Stop()
+				return object
+			}
+		}
+	}
+	var zero T
+	t.Fatalf("%T %s: still not so after %s: %v", zero, key, within, last)
+	return zero
+}
+
+// delete deletes the HostedCluster and waits until nothing of it is left.
+func (s *sample) delete(t testing.TB) {
+	t.Helper()
+	hc := &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
+	if err := s.client.Delete(t.Context(), hc); err != nil {
+		t.Fatalf("deleting the HostedCluster: %v", err)
+	}
+	s.awaitGone(t)
+}
+
+func (s *sample) awaitGone(t testing.TB) {
+	t.Helper()
+	gone := func(key client.ObjectKey, object client.Object) {
+		t.Helper()
+		eventually(t, time.Minute, func() error {
+			switch err := s.client.Get(t.Context(), key, object); {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			}
+			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v", object, key, object.GetFinalizers(), object.GetDeletionTimestamp())
+		})
+	}
+	gone(s.key(), &hyperv1.HostedCluster{})
+	gone(client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{})
+	gone(client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{})
+	for _, name := range []string{contract.AdminKubeconfig(s.name), contract.CustomKubeconfig(s.name), contract.KubeadminPassword(s.name), "kube-apiserver-tls-cert"} {
+		gone(client.ObjectKey{Namespace: s.namespace, Name: name}, &corev1.Secret{})
+	}
+	for _, name := range []string{"pull-secret", "sa-signing-key"} {
+		var secret corev1.Secret
+		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &secret); err != nil {
+			t.Errorf("a secret that is not the runtime's is gone: %v", err)
+		}
+		for annotation := range secret.Annotations {
+			if strings.HasPrefix(annotation, contract.ReferencedResourcePrefix) {
+				t.Errorf("Secret %s is still marked with %s", name, annotation)
+			}
+		}
+	}
+}
+
+// etcdKeys counts the keys of a hosted control plane.
+func (s *sample) etcdKeys(t testing.TB) string {
+	t.Helper()
+	command := fmt.Sprintf(`{"key":%q,"range_end":%q,"count_only":true}`, base64String(hostedapi.Prefix(s.controlPlane())+"/"), base64String(hostedapi.Prefix(s.controlPlane())+"0"))
+	response, err := http.Post(s.etcd+"/v3/kv/range", "application/json", strings.NewReader(command))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct {
+		Count string `json:"count"`
+	}
+	decodeJSON(t, response.Body, &answer)
+	if answer.Count == "" {
+		return "0"
+	}
+	return answer.Count
+}

@@ -1,0 +1,231 @@
+package localruntime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// hosted connects to the hosted cluster with the kubeconfig that the cluster's owner would use.
+func (s *sample) hosted(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	var secret corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// nodesReady is nil if the hosted API server lists exactly n nodes and all are Ready.
+func (s *sample) nodesReady(t testing.TB, n int) ([]corev1.Node, error) {
+	t.Helper()
+	list, err := s.hosted(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range list.Items {
+		ready := false
+		for _, condition := range node.Status.Conditions {
+			ready = ready || condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		}
+		if !ready {
+			return nil, fmt.Errorf("node %s is not Ready", node.Name)
+		}
+	}
+	if len(list.Items) != n {
+		return nil, fmt.Errorf("%d nodes instead of %d", len(list.Items), n)
+	}
+	return list.Items, nil
+}
+
+// servers returns the processes of the sample's hosted API server, however they were started.
+func (s *sample) servers(t testing.TB) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skipf("processes cannot be listed here: %v", err)
+	}
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		commandLine, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		if err == nil && strings.Contains(string(commandLine), "--etcd-prefix="+hostedapi.Prefix(s.controlPlane())+"\x00") &&
+			strings.Contains(string(commandLine), s.etcd) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (s *sample) expectNothingRuns(t testing.TB) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		if pids := s.servers(t); len(pids) > 0 {
+			return fmt.Errorf("hosted API servers are left: %v", pids)
+		}
+		return nil
+	})
+}
+
+func process(o *Options) { o.Fidelity = "process" }
+
+func TestProcessFidelity(t *testing.T) {
+	m := newManagementCluster(t)
+	stateDir := t.TempDir()
+	stop := m.start(t, m.options(stateDir, process))
+	s := m.sample(t, "process")
+	s.createPrerequisites(t)
+	began := time.Now()
+	s.apply(t, s.cluster)
+	s.apply(t, s.pool)
+	hc := s.waitCluster(t, time.Minute, available)
+	t.Logf("Available after %s", time.Since(began))
+	if host := hc.Status.ControlPlaneEndpoint.Host; host != "127.0.0.1" {
+		t.Errorf("endpoint host %q", host)
+	}
+	s.waitPool(t, time.Minute, poolReady(3))
+	t.Logf("node pool ready after %s", time.Since(began))
+
+	nodes, err := s.nodesReady(t, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		if node.Labels["team"] != "a" || node.Labels[hyperv1.NodePoolLabel] != s.pool.GetName() || node.Status.NodeInfo.KubeletVersion != "v1.33.5" {
+			t.Errorf("node %s: labels %v, kubelet %s", node.Name, node.Labels, node.Status.NodeInfo.KubeletVersion)
+		}
+		if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "dedicated" {
+			t.Errorf("node %s: taints %v", node.Name, node.Spec.Taints)
+		}
+		if _, err := s.hosted(t).CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), node.Name, metav1.GetOptions{}); err != nil {
+			t.Errorf("node %s has no lease: %v", node.Name, err)
+		}
+	}
+	if keys := s.etcdKeys(t); keys == "0" {
+		t.Error("the hosted API server stores nothing below its prefix")
+	}
+
+	for _, replicas := range []int{5, 1} {
+		s.setPool(t, int64(replicas), "spec", "replicas")
+		s.apply(t, s.pool)
+		eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, replicas); return err })
+		s.waitPool(t, 30*time.Second, poolReady(int32(replicas)))
+	}
+
+	stop()
+	s.expectNothingRuns(t)
+	m.start(t, m.options(stateDir, process))
+	eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, 1); return err })
+	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
+		t.Errorf("the endpoint moved from %v to %v in a restart", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
+	}
+
+	pids := s.servers(t)
+	if len(pids) != 1 {
+		t.Fatalf("hosted API servers: %v", pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
+			return fmt.Errorf("hosted API servers: %v", now)
+		}
+		_, err := s.nodesReady(t, 1)
+		return err
+	})
+
+	s.delete(t)
+	s.expectNothingRuns(t)
+	if keys := s.etcdKeys(t); keys != "0" {
+		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
+	}
+	if _, err := os.Stat(filepath.Join(stateDir, s.controlPlane())); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+func TestRuntimeIsKilled(t *testing.T) {
+	m := newManagementCluster(t)
+	options := m.options(t.TempDir(), process)
+	s := m.sample(t, "killed")
+	first := m.spawn(t, options)
+	eventually(t, time.Minute, func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
+	s.create(t)
+	s.apply(t, s.pool)
+	eventually(t, 30*time.Second, func() error {
+		if len(s.servers(t)) == 0 {
+			return errors.New("no hosted API server was started yet")
+		}
+		return nil
+	})
+	for range 3 {
+		if err := first.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Wait()
+		s.expectNothingRuns(t)
+		first = m.spawn(t, options)
+		time.Sleep(700 * time.Millisecond) // an arbitrary moment in the middle of its work, not a wait for something
+	}
+	s.waitCluster(t, time.Minute, available)
+	s.waitPool(t, time.Minute, poolReady(3))
+	eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, 3); return err })
+	if pids := s.servers(t); len(pids) != 1 {
+		t.Errorf("hosted API servers: %v", pids)
+	}
+	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Process.Kill()
+	_ = first.Wait()
+	m.spawn(t, options)
+	s.awaitGone(t)
+	s.expectNothingRuns(t)
+	if keys := s.etcdKeys(t); keys != "0" {
+		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
+	}
+}
+
+// TestANodeThatWasNotReadyBecomesReady is about nodes that register before their network is up, as real ones do: the
+// keeper compared a node's new status with itself and never wrote it.
+func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
+	m := newManagementCluster(t)
+	stop := m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.005 }))
+	defer stop()
+	s := m.sample(t, "late-nodes")
+	s.createPrerequisites(t)
+	s.apply(t, s.cluster)
+	s.apply(t, s.pool)
+	s.waitCluster(t, time.Minute, available)
+	eventually(t, time.Minute, func() error {
+		_, err := s.nodesReady(t, 3)
+		return err
+	})
+}

@@ -1,0 +1,182 @@
+package localruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// Runtime is a local HyperShift runtime that is being run.
+type Runtime struct {
+	options Options
+	log     *slog.Logger
+	ready   atomic.Pointer[string] // what is awaited; nil when nothing is
+}
+
+// New returns a runtime that does nothing until Run. The options must be valid.
+func New(options Options, log *slog.Logger) *Runtime {
+	r := &Runtime{options: options, log: log}
+	r.await("the management cluster")
+	return r
+}
+
+func (r *Runtime) await(what string) { r.ready.Store(&what) }
+
+// Ready says what the runtime waits for before it reconciles; nil when it does.
+func (r *Runtime) Ready(context.Context) error {
+	if what := r.ready.Load(); what != nil {
+		return errors.New("waiting for " + *what)
+	}
+	return nil
+}
+
+// changeBuffer is how many changes of hosted API servers may wait to be looked at. A server that changes has its
+// reconciler woken once more, so the buffer only smooths; a full one makes the supervisor wait.
+const changeBuffer = 1024
+
+// Run runs the controllers until ctx ends or something fails that they cannot do without.
+func (r *Runtime) Run(ctx context.Context) error {
+	restConfig, err := clientcmd.BuildConfigFromFlags("", r.options.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return r.RunWith(ctx, restConfig)
+}
+
+// RunWith is Run with a management cluster that the caller has connected to.
+func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
+	catalog, err := release.Load(r.options.ReleaseCatalog)
+	if err != nil {
+		return err
+	}
+	scheme, err := contract.NewScheme()
+	if err != nil {
+		return fmt.Errorf("building the scheme: %w", err)
+	}
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.QPS, restConfig.Burst = -1, 0 // the server limits us fairly; a second limit here would only delay
+	restConfig.UserAgent = contract.OperatorManager
+	ctrllog.SetLogger(logr.FromSlogHandler(r.log.Handler()))
+
+	if r.options.CRDDir != "" {
+		r.await("the CustomResourceDefinitions")
+		installer, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+		if err != nil {
+			return fmt.Errorf("connecting to the management cluster: %w", err)
+		}
+		if err := crd.Install(ctx, installer, r.options.CRDDir); err != nil {
+			return err
+		}
+	}
+	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:     scheme,
+		Logger:     logr.FromSlogHandler(r.log.Handler()),
+		Metrics:    metricsserver.Options{BindAddress: "0"}, // the process serves them itself
+		Controller: config.Controller{SkipNameValidation: new(true), RecoverPanic: new(true)},
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return r.runControllers(ctx, manager, catalog)
+}
+
+func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, catalog *release.Catalog) error {
+	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
+	keeper := node.NewKeeper(connector(manager.GetClient()), r.log)
+	defer keeper.Close()
+
+	clusters := &hostedcluster.Reconciler{
+		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Removed: keeper.Forget, Log: r.log,
+	}
+	if r.options.canRunProcesses() {
+		dir, err := filepath.Abs(r.options.StateDir)
+		if err != nil {
+			return fmt.Errorf("--state-dir: %w", err)
+		}
+		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
+			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
+			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Log: r.log,
+			Changed: func(name string) {
+				change := event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
+					select {
+					case changes <- change:
+					case <-ctx.Done():
+					}
+				}
+			},
+		})
+		if err != nil {
+			return err
+		}
+		defer supervisor.Close()
+		clusters.ControlPlanes = supervisor
+	}
+	pools := &nodepool.Reconciler{
+		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Nodes: keeper, Log: r.log,
+	}
+	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
+		return fmt.Errorf("setting up the hosted cluster controller: %w", err)
+	}
+	if err := pools.SetupWithManager(manager, poolChanges); err != nil {
+		return fmt.Errorf("setting up the node pool controller: %w", err)
+	}
+	r.await("the caches")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	synced := make(chan struct{})
+	go func() {
+		defer close(synced)
+		if manager.GetCache().WaitForCacheSync(ctx) {
+			r.ready.Store(nil)
+			r.log.Info("reconciling hosted clusters", "fidelity", r.options.Fidelity, "timeScale", r.options.TimeScale)
+		}
+	}()
+	err := manager.Start(ctx)
+	cancel()
+	<-synced
+	if err != nil {
+		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+// connector reaches hosted clusters with the administrator's kubeconfig in their control-plane namespaces.
+func connector(management client.Reader) node.Connect {
+	return func(ctx context.Context, controlPlane string) (*rest.Config, error) {
+		var secret corev1.Secret
+		if err := management.Get(ctx, client.ObjectKey{Namespace: controlPlane, Name: contract.AdminKubeconfigSecret}, &secret); err != nil {
+			return nil, fmt.Errorf("getting the kubeconfig of %s: %w", controlPlane, err)
+		}
+		restConfig, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig of %s: %w", controlPlane, err)
+		}
+		return restConfig, nil
+	}
+}

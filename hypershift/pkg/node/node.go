@@ -1,0 +1,137 @@
+// Package node keeps the nodes of hosted clusters, where no kubelet runs: it registers Node objects in the real hosted
+// API servers, reports them Ready, and renews their leases as kubelets do. A Keeper is told what nodes a pool has and
+// makes it so; between such calls it does nothing for a node but renew its lease. It must never touch a node that is
+// not labelled as one of its pools'.
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Node is what a node shall look like.
+type Node struct {
+	Name string
+	// Ready is whether it reports Ready; one that does not is registered but still starting.
+	Ready bool
+	// Version is the OpenShift release, Kubelet the kubelet's version.
+	Version, Kubelet string
+	Arch             string
+	VMSize, Zone     string
+	Location         string
+	SubscriptionID   string
+	ResourceGroup    string
+	// Labels and Taints are the pool's own.
+	Labels map[string]string
+	Taints []corev1.Taint
+}
+
+// managedLabels records, on the node, which labels the pool gave it, so that one the pool drops is dropped there too
+// and one that somebody else set is kept.
+const managedLabels = "runtime.hcpmesh.io/pool-labels"
+
+// apply changes object into the node and reports whether metadata and spec, or the status, differ from before. What
+// others set on it is kept.
+func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specChanged, statusChanged bool) {
+	before := object.DeepCopy()
+	object.Name = n.Name
+	if object.Labels == nil {
+		object.Labels = map[string]string{}
+	}
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+	var previous []string
+	_ = json.Unmarshal([]byte(object.Annotations[managedLabels]), &previous) // unreadable counts as none
+	for _, key := range previous {
+		delete(object.Labels, key)
+	}
+	names, _ := json.Marshal(slices.Sorted(maps.Keys(n.Labels))) // strings always encode
+	object.Annotations[managedLabels] = string(names)
+	maps.Copy(object.Labels, n.Labels)
+	maps.Copy(object.Labels, map[string]string{
+		hyperv1.NodePoolLabel:              pool,
+		"kubernetes.io/hostname":           n.Name,
+		"kubernetes.io/os":                 "linux",
+		"kubernetes.io/arch":               n.Arch,
+		"node-role.kubernetes.io/worker":   "",
+		"node.kubernetes.io/instance-type": n.VMSize,
+		"node.openshift.io/os_id":          "rhel",
+		"topology.kubernetes.io/region":    n.Location,
+		"topology.kubernetes.io/zone":      n.zone(),
+	})
+	if object.Spec.ProviderID == "" {
+		object.Spec.ProviderID = fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s", n.SubscriptionID, n.ResourceGroup, n.Name)
+	}
+	object.Spec.Taints = slices.Clone(n.Taints)
+	specChanged = !equality.Semantic.DeepEqual(before.ObjectMeta, object.ObjectMeta) || !equality.Semantic.DeepEqual(before.Spec, object.Spec)
+
+	n.applyStatus(object, now)
+	return specChanged, !equality.Semantic.DeepEqual(before.Status, object.Status)
+}
+
+func (n *Node) zone() string {
+	if n.Zone == "" {
+		return "0"
+	}
+	return n.Location + "-" + n.Zone
+}
+
+func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
+	status := &object.Status
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("64Gi"),
+	}
+	status.Capacity, status.Allocatable = capacity, capacity
+	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}, {Type: corev1.NodeInternalIP, Address: n.address()}}
+	status.NodeInfo.KubeletVersion = n.Kubelet
+	status.NodeInfo.OSImage = "Red Hat Enterprise Linux CoreOS (OpenShift " + n.Version + ")"
+	status.NodeInfo.OperatingSystem = "linux"
+	status.NodeInfo.Architecture = n.Arch
+	status.NodeInfo.ContainerRuntimeVersion = "cri-o://" + n.Kubelet[1:]
+	status.NodeInfo.MachineID = n.Name
+	set := func(kind corev1.NodeConditionType, value corev1.ConditionStatus, reason, message string) {
+		condition := corev1.NodeCondition{Type: kind, Status: value, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now}
+		for i := range status.Conditions {
+			existing := &status.Conditions[i]
+			if existing.Type != kind {
+				continue
+			}
+			if existing.Status == value && existing.Reason == reason && existing.Message == message {
+				return
+			}
+			if existing.Status == value {
+				condition.LastTransitionTime = existing.LastTransitionTime
+			}
+			*existing = condition
+			return
+		}
+		status.Conditions = append(status.Conditions, condition)
+	}
+	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	if n.Ready {
+		set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+		return
+	}
+	set(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")
+}
+
+// address is in 10.0.0.0/16, the machine network of most clusters, and depends on the name alone.
+func (n *Node) address() string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(n.Name))
+	sum := hash.Sum32()
+	return fmt.Sprintf("10.0.%d.%d", sum>>8&0xff, 4+sum%250)
+}

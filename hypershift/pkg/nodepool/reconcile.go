@@ -1,0 +1,503 @@
+package nodepool
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const operatorManager = client.FieldOwner(contract.OperatorManager)
+
+func lockedPatch(base client.Object) client.Patch {
+	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+}
+
+func cutSlash(text string) (namespace, name string, ok bool) { return strings.Cut(text, "/") }
+
+const (
+	// conflictPause is how long the cache gets to catch up after a conflict.
+	conflictPause = 15 * time.Millisecond
+	// again is the wait that means "at once".
+	again = time.Millisecond
+)
+
+// Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var pool hyperv1.NodePool
+	if err := r.Management.Get(ctx, request.NamespacedName, &pool); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	wait, err := r.pass(ctx, pool.DeepCopy())
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// observed is what a pass found out about a node pool.
+type observed struct {
+	now       time.Time
+	pause     contract.Pause
+	release   *release.Release
+	cluster   *hyperv1.HostedCluster
+	skew      string // why the release does not fit the cluster's; empty if it does
+	target    target
+	machines  []Machine
+	nodeReady map[string]bool
+	problem   error
+	// machineReady and ignition are how long a machine takes to be provisioned, and to reach the ignition endpoint.
+	machineReady, ignition time.Duration
+}
+
+// oldest is the age of the oldest machine.
+func (o *observed) oldest() time.Duration {
+	var age time.Duration
+	for i := range o.machines {
+		age = max(age, o.now.Sub(o.machines[i].Created))
+	}
+	return age
+}
+
+func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Duration, error) {
+	if !pool.DeletionTimestamp.IsZero() {
+		return r.delete(ctx, pool)
+	}
+	var hc hyperv1.HostedCluster
+	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName}, &hc); err != nil {
+		// Without its cluster a pool is nothing; the cluster's creation brings the next pass.
+		return 0, client.IgnoreNotFound(err)
+	}
+	if !hc.DeletionTimestamp.IsZero() {
+		return 0, nil // the cluster's deletion deletes the pool
+	}
+	if err := r.ensureMetadata(ctx, pool, &hc); err != nil {
+		return 0, err
+	}
+	o := &observed{now: time.Now(), cluster: &hc, machineReady: r.Scale.Of(schedule.MachineReady), ignition: r.Scale.Of(schedule.NodeIgnition)}
+	var err error
+	if o.pause, o.problem = contract.ParsePause(pool.Spec.PausedUntil, o.now); o.pause.Active {
+		return o.pause.Left, r.writeStatus(ctx, pool, decide(pool, o))
+	}
+	if o.release, err = r.Releases.Lookup(pool.Spec.Release.Image); err != nil && !errors.Is(err, release.ErrUnknownImage) {
+		return 0, err
+	}
+	if o.release != nil {
+		o.skew = skew(o.release, r.clusterRelease(&hc))
+	}
+	if !canProvision(&hc) || o.release == nil || o.skew != "" {
+		return r.observeOnly(ctx, pool, o)
+	}
+	return r.advance(ctx, pool, o)
+}
+
+// observeOnly reports a pool that cannot move on, with the machines it has.
+func (r *Reconciler) observeOnly(ctx context.Context, pool *hyperv1.NodePool, o *observed) (time.Duration, error) {
+	record, err := r.record(ctx, pool)
+	if err != nil {
+		return 0, err
+	}
+	if record != nil {
+		if o.machines, err = decodeMachines(record.Data); err != nil {
+			return 0, err
+		}
+	}
+	o.target = r.target(pool, o)
+	return 0, r.writeStatus(ctx, pool, decide(pool, o))
+}
+
+// advance takes one step with the pool's machines and reports it.
+func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *observed) (time.Duration, error) {
+	o.target = r.target(pool, o)
+	o.target.controlPlaneReady = true
+	record, err := r.record(ctx, pool)
+	if err != nil {
+		return 0, err
+	}
+	var before []Machine
+	if record != nil {
+		if before, err = decodeMachines(record.Data); err != nil {
+			return 0, err
+		}
+	}
+	var wait time.Duration
+	o.machines, wait = step(before, o.target, r.Scale, o.now, func() string { return pool.Name + "-" + utilrand.String(5) })
+	changed := !slices.Equal(before, o.machines)
+	if changed {
+		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+			return 0, err
+		}
+	}
+	if o.nodeReady, err = r.syncNodes(ctx, pool, o); err != nil {
+		return 0, err
+	}
+	if err := r.writeStatus(ctx, pool, decide(pool, o)); err != nil {
+		return 0, err
+	}
+	done := settled(o.machines, o.target) && len(o.machines) == o.target.replicas
+	if changed && !done {
+		return again, nil
+	}
+	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
+		base := pool.DeepCopy()
+		annotate(pool, o.target.config)
+		if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+			return 0, fmt.Errorf("recording the configuration that was rolled out: %w", err)
+		}
+	}
+	return wait, nil
+}
+
+// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
+func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
+	namespace := contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
+	var hcp hyperv1.HostedControlPlane
+	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool.Spec.ClusterName}, &hcp); err != nil {
+		return nil, fmt.Errorf("getting the HostedControlPlane: %w", err)
+	}
+	if hcp.Annotations[contract.FidelityAnnotation] != "process" || r.Nodes == nil {
+		return nil, nil
+	}
+	var wanted []node.Node
+	for i := range o.machines {
+		m := &o.machines[i]
+		if o.target.neverIgnites && m.Ready.IsZero() || o.now.Sub(m.Created) < r.Scale.Of(schedule.MachineReady) {
+			continue // no kubelet runs yet that could register it
+		}
+		wanted = append(wanted, describe(pool, o, m))
+	}
+	return r.Nodes.Sync(ctx, namespace, pool.Name, wanted)
+}
+
+func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
+	n := node.Node{Name: m.Name, Ready: m.ready(), Version: m.Version, Kubelet: m.Kubelet, Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
+	if n.Arch == "" {
+		n.Arch = "amd64"
+	}
+	for _, taint := range pool.Spec.Taints {
+		n.Taints = append(n.Taints, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
+	}
+	if azure := pool.Spec.Platform.Azure; azure != nil {
+		n.VMSize, n.Zone = azure.VMSize, azure.AvailabilityZone
+	}
+	if azure := o.cluster.Spec.Platform.Azure; azure != nil {
+		n.Location, n.SubscriptionID, n.ResourceGroup = azure.Location, azure.SubscriptionID, azure.ResourceGroupName
+	}
+	if !m.alive() {
+		n.Ready = true // a node that is drained still runs
+		n.Taints = append(n.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return n
+}
+
+// canProvision reports whether machines can join the cluster: its API server and ignition server answer.
+func canProvision(hc *hyperv1.HostedCluster) bool {
+	return meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)) &&
+		meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.IgnitionEndpointAvailable))
+}
+
+// installed are the images of the cluster's version history, newest first.
+func installed(hc *hyperv1.HostedCluster) []string {
+	if hc.Status.Version == nil {
+		return nil
+	}
+	var images []string
+	for _, entry := range hc.Status.Version.History {
+		images = append(images, entry.Image)
+	}
+	return images
+}
+
+// clusterRelease is the release the control plane runs or rolls out; nil if that is not known yet.
+func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release {
+	images := installed(hc)
+	if len(images) == 0 {
+		return nil
+	}
+	known, err := r.Releases.Lookup(images[0])
+	if err != nil {
+		return nil
+	}
+	return known
+}
+
+// skew says why nodes of a release do not fit a control plane: they may not be newer, nor more than three minor
+// versions older.
+func skew(pool, cluster *release.Release) string {
+	switch {
+	case cluster == nil:
+		return ""
+	case cluster.LessThan(pool):
+		return fmt.Sprintf("NodePool version %s cannot be higher than the HostedCluster version %s", pool.Version, cluster.Version)
+	case cluster.Minor()-pool.Minor() > 3:
+		return fmt.Sprintf("NodePool minor version %s is more than 3 minor versions older than the HostedCluster version %s", pool.Version, cluster.Version)
+	}
+	return ""
+}
+
+// target derives what the machines shall become from the spec.
+func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
+	faults, err := contract.ParseFaults(pool.Annotations)
+	if err != nil {
+		r.Log.Warn("NodePool asks for faults that do not exist", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
+	}
+	t := target{
+		replicas: replicas(pool), config: configHash(pool, o.cluster), template: templateHash(pool),
+		maxSurge: 1, neverIgnites: faults.Has(contract.FaultNeverIgnites), drainStuck: faults.Has(contract.FaultDrainStuck),
+	}
+	if o.release != nil {
+		t.version, t.kubelet = o.release.Version, o.release.Kubelet
+	}
+	if pool.Spec.NodeDrainTimeout != nil {
+		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
+	}
+	management := pool.Spec.Management
+	if management.UpgradeType == hyperv1.UpgradeTypeInPlace {
+		t.inPlace, t.maxUnavailable = true, 1
+		if management.InPlace != nil {
+			t.maxUnavailable = max(1, scaled(management.InPlace.MaxUnavailable, t.replicas, 1, false))
+		}
+		return t
+	}
+	if management.Replace != nil {
+		t.onDelete = management.Replace.Strategy == hyperv1.UpgradeStrategyOnDelete
+		if rolling := management.Replace.RollingUpdate; rolling != nil {
+			t.maxSurge = scaled(rolling.MaxSurge, t.replicas, 1, true)
+			t.maxUnavailable = scaled(rolling.MaxUnavailable, t.replicas, 0, false)
+		}
+	}
+	if t.maxSurge == 0 && t.maxUnavailable == 0 {
+		t.maxUnavailable = 1 // as a MachineDeployment does: a rollout that may do neither would never end
+	}
+	return t
+}
+
+func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
+	if value == nil {
+		return unset
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, roundUp)
+	if err != nil {
+		return unset
+	}
+	return max(0, n)
+}
+
+// replicas is the number of nodes that is asked for. An autoscaled pool has its minimum, or what the annotation says
+// its load asks for, within its range.
+func replicas(pool *hyperv1.NodePool) int {
+	autoscaling := pool.Spec.AutoScaling
+	if autoscaling == nil {
+		if pool.Spec.Replicas == nil {
+			return 0
+		}
+		return int(*pool.Spec.Replicas)
+	}
+	lowest := 1
+	if autoscaling.Min != nil {
+		lowest = int(*autoscaling.Min)
+	}
+	load, err := strconv.Atoi(pool.Annotations[contract.AutoscaleAnnotation])
+	if err != nil {
+		load = lowest
+	}
+	return min(max(load, lowest), int(autoscaling.Max))
+}
+
+// configHash identifies what a change of which replaces machines, besides release and template.
+func configHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
+	var proxy, image any
+	if hc.Spec.Configuration != nil {
+		proxy, image = hc.Spec.Configuration.Proxy, hc.Spec.Configuration.Image
+	}
+	return hash(pool.Spec.Config, pool.Spec.TuningConfig, hc.Spec.PullSecret.Name, hc.Spec.AdditionalTrustBundle, hc.Spec.ImageContentSources, proxy, image)
+}
+
+func templateHash(pool *hyperv1.NodePool) string { return hash(pool.Spec.Platform, pool.Spec.Arch) }
+
+func hash(parts ...any) string {
+	digest := sha256.New()
+	_ = json.NewEncoder(digest).Encode(parts) // API types always encode, and a digest takes everything
+	return hex.EncodeToString(digest.Sum(nil))[:8]
+}
+
+// marketplaceImage is what the operator fills in for the Azure marketplace image of a release.
+func marketplaceImage(r *release.Release) (publisher, offer, sku, version string) {
+	return "azureopenshift", "aro4", fmt.Sprintf("4%d-v2", r.Minor()), "9.6.20251015"
+}
+
+// ensureMetadata adds what the operator adds to a NodePool: finalizer, owner, marketplace image.
+func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) error {
+	base := pool.DeepCopy()
+	controllerutil.AddFinalizer(pool, contract.Finalizer)
+	owner := metav1.OwnerReference{APIVersion: hyperv1.GroupVersion.String(), Kind: "HostedCluster", Name: hc.Name, UID: hc.UID}
+	owned := false
+	for _, reference := range pool.OwnerReferences {
+		owned = owned || reference.UID == hc.UID
+	}
+	if !owned {
+		pool.OwnerReferences = append(pool.OwnerReferences, owner)
+	}
+	if azure := pool.Spec.Platform.Azure; azure != nil && azure.Image.Type == hyperv1.AzureMarketplace && azure.Image.AzureMarketplace != nil && azure.Image.AzureMarketplace.Publisher == "" {
+		if known, err := r.Releases.Lookup(pool.Spec.Release.Image); err == nil {
+			image := azure.Image.AzureMarketplace
+			image.Publisher, image.Offer, image.SKU, image.Version = marketplaceImage(known)
+		}
+	}
+	if pool.Annotations[contract.CurrentConfigAnnotation] == "" {
+		annotate(pool, configHash(pool, hc))
+	}
+	if equality.Semantic.DeepEqual(base, pool) {
+		return nil
+	}
+	if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("writing the operator's fields of the NodePool: %w", err)
+	}
+	return nil
+}
+
+func annotate(pool *hyperv1.NodePool, config string) {
+	if pool.Annotations == nil {
+		pool.Annotations = map[string]string{}
+	}
+	pool.Annotations[contract.CurrentConfigAnnotation] = config
+	pool.Annotations[contract.CurrentConfigVersion] = config
+	pool.Annotations[contract.CurrentTemplateAnnotation] = pool.Name + "-" + templateHash(pool)
+}
+
+func recordKey(pool *hyperv1.NodePool) client.ObjectKey {
+	return client.ObjectKey{Namespace: contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName), Name: "machines-" + pool.Name}
+}
+
+// record returns the ConfigMap that holds the pool's machines, nil if there is none.
+func (r *Reconciler) record(ctx context.Context, pool *hyperv1.NodePool) (*corev1.ConfigMap, error) {
+	var record corev1.ConfigMap
+	err := r.Management.Get(ctx, recordKey(pool), &record)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of machines: %w", err)
+	}
+	return &record, nil
+}
+
+// writeRecord stores the machines, if nobody has since they were read.
+func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, record *corev1.ConfigMap, machines []Machine) error {
+	data, err := encodeMachines(machines)
+	if err != nil {
+		return err
+	}
+	if record == nil {
+		key := recordKey(pool)
+		record = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{contract.MachinesLabel: pool.Name}},
+			Data:       data,
+		}
+		return r.Management.Create(ctx, record, operatorManager)
+	}
+	base := record.DeepCopy()
+	record = record.DeepCopy()
+	record.Data = data
+	if err := r.Management.Patch(ctx, record, lockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("writing the record of machines: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, pool *hyperv1.NodePool, status hyperv1.NodePoolStatus) error {
+	if equality.Semantic.DeepEqual(pool.Status, status) {
+		return nil
+	}
+	base := pool.DeepCopy()
+	pool.Status = status
+	if err := r.Management.Status().Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+		return fmt.Errorf("writing the status of the NodePool: %w", err)
+	}
+	return nil
+}
+
+// delete removes the pool's nodes and machines, then its finalizer. When the whole cluster goes, the hosted API server
+// takes its nodes with it, and nobody is there to drain for.
+func (r *Reconciler) delete(ctx context.Context, pool *hyperv1.NodePool) (time.Duration, error) {
+	if !controllerutil.ContainsFinalizer(pool, contract.Finalizer) {
+		return 0, nil
+	}
+	var hc hyperv1.HostedCluster
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName}, &hc)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	record, recordErr := r.record(ctx, pool)
+	if recordErr != nil {
+		return 0, recordErr
+	}
+	if err == nil && hc.DeletionTimestamp.IsZero() && record != nil && canProvision(&hc) {
+		done, wait, err := r.drain(ctx, pool, &hc, record)
+		if err != nil || !done {
+			return wait, err
+		}
+	}
+	if record != nil {
+		if err := r.Management.Delete(ctx, record); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("deleting the record of machines: %w", err)
+		}
+	}
+	base := pool.DeepCopy()
+	controllerutil.RemoveFinalizer(pool, contract.Finalizer)
+	if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("removing the NodePool's finalizer: %w", err)
+	}
+	return 0, nil
+}
+
+// drain scales the pool down to nothing.
+func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster, record *corev1.ConfigMap) (done bool, wait time.Duration, err error) {
+	o := &observed{now: time.Now(), cluster: hc}
+	before, err := decodeMachines(record.Data)
+	if err != nil {
+		return false, 0, err
+	}
+	o.target = r.target(pool, o)
+	o.target.replicas, o.target.controlPlaneReady, o.target.onDelete, o.target.inPlace = 0, true, false, false
+	o.target.maxSurge = 0
+	o.machines, wait = step(before, o.target, r.Scale, o.now, nil)
+	changed := !slices.Equal(before, o.machines)
+	if changed {
+		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+			return false, 0, err
+		}
+	}
+	if _, err := r.syncNodes(ctx, pool, o); err != nil {
+		return false, 0, err
+	}
+	if changed && len(o.machines) > 0 {
+		wait = again
+	}
+	return len(o.machines) == 0, wait, nil
+}

@@ -1,0 +1,189 @@
+package nodepool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// conditions collects node pool conditions, which are a type of their own with the usual rules.
+type conditions struct {
+	list       *[]hyperv1.NodePoolCondition
+	now        metav1.Time
+	generation int64
+}
+
+func (c conditions) set(kind string, status corev1.ConditionStatus, reason, message string) {
+	condition := hyperv1.NodePoolCondition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: c.now, ObservedGeneration: c.generation,
+	}
+	for i := range *c.list {
+		existing := &(*c.list)[i]
+		if existing.Type != kind {
+			continue
+		}
+		if existing.Status == status {
+			condition.LastTransitionTime = existing.LastTransitionTime
+		}
+		*existing = condition
+		return
+	}
+	*c.list = append(*c.list, condition)
+}
+
+func (c conditions) truth(kind string, yes bool, reason, message string) {
+	status := corev1.ConditionFalse
+	if yes {
+		status = corev1.ConditionTrue
+	}
+	c.set(kind, status, reason, message)
+}
+
+func (c conditions) yes(kind, message string) { c.truth(kind, true, hyperv1.AsExpectedReason, message) }
+
+func (c conditions) remove(kind string) {
+	*c.list = slices.DeleteFunc(*c.list, func(condition hyperv1.NodePoolCondition) bool { return condition.Type == kind })
+}
+
+// decide returns the pool's status.
+func decide(pool *hyperv1.NodePool, o *observed) hyperv1.NodePoolStatus {
+	status := *pool.Status.DeepCopy()
+	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.now), generation: pool.Generation}
+	if o.pause.Active {
+		c.truth(hyperv1.NodePoolReconciliationActiveConditionType, false, hyperv1.ReconciliationPausedConditionReason, o.pause.Message)
+		return status
+	}
+	if o.problem != nil {
+		c.truth(hyperv1.NodePoolReconciliationActiveConditionType, true, hyperv1.ReconciliationInvalidPausedUntilConditionReason, o.problem.Error())
+	} else {
+		c.yes(hyperv1.NodePoolReconciliationActiveConditionType, "Reconciliation active on resource")
+	}
+	decideSpec(c, pool, o)
+	if o.release == nil || o.skew != "" {
+		c.truth(hyperv1.NodePoolReadyConditionType, false, hyperv1.NodePoolValidationFailedReason, "The NodePool's release cannot be used")
+		return status
+	}
+	provisioning := canProvision(o.cluster)
+	c.truth(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
+	decideMachines(c, &status, o)
+	return status
+}
+
+// decideSpec reports what can be told from the spec alone.
+func decideSpec(c conditions, pool *hyperv1.NodePool, o *observed) {
+	if o.release == nil {
+		c.truth(hyperv1.NodePoolValidReleaseImageConditionType, false, hyperv1.NodePoolValidationFailedReason, fmt.Sprintf("failed to lookup release image: %s is not in the release catalogue", pool.Spec.Release.Image))
+	} else {
+		c.yes(hyperv1.NodePoolValidReleaseImageConditionType, "Using release image: "+pool.Spec.Release.Image)
+	}
+	if o.skew == "" {
+		c.yes(hyperv1.NodePoolSupportedVersionSkewConditionType, "Release image version is valid")
+	} else {
+		c.truth(hyperv1.NodePoolSupportedVersionSkewConditionType, false, hyperv1.NodePoolUnsupportedSkewReason, o.skew)
+	}
+	c.yes(hyperv1.NodePoolUpdateManagementEnabledConditionType, "")
+	c.yes(hyperv1.NodePoolValidArchPlatform, "")
+	c.yes(hyperv1.NodePoolValidPlatformConfigConditionType, "")
+	c.yes(hyperv1.NodePoolValidMachineConfigConditionType, "")
+	c.yes(hyperv1.NodePoolValidTuningConfigConditionType, "")
+	if autoscaling := pool.Spec.AutoScaling; autoscaling != nil {
+		lowest := int32(1)
+		if autoscaling.Min != nil {
+			lowest = *autoscaling.Min
+		}
+		c.yes(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, lowest))
+	} else {
+		c.truth(hyperv1.NodePoolAutoscalingEnabledConditionType, false, hyperv1.AsExpectedReason, "")
+	}
+	c.truth(hyperv1.NodePoolAutorepairEnabledConditionType, pool.Spec.Management.AutoRepair, hyperv1.AsExpectedReason, "")
+}
+
+// decideMachines reports the machines and what is being rolled out.
+func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observed) {
+	t := o.target
+	versions := map[[2]string]*hyperv1.NodeVersion{}
+	alive, provisioned, ready := 0, 0, 0
+	var outdatedConfig, outdatedTemplate bool
+	for i := range o.machines {
+		m := &o.machines[i]
+		if !m.alive() {
+			continue
+		}
+		alive++
+		healthy := m.ready() && (o.nodeReady == nil || o.nodeReady[m.Name])
+		outdatedConfig = outdatedConfig || m.Config != t.config
+		outdatedTemplate = outdatedTemplate || m.Template != t.template
+		if m.ready() || !t.neverIgnites && o.now.Sub(m.Created) >= o.machineReady {
+			provisioned++
+		}
+		count := versions[[2]string{m.Version, m.Kubelet}]
+		if count == nil {
+			count = &hyperv1.NodeVersion{OCPVersion: m.Version, KubeletVersion: m.Kubelet, ReadyNodeCount: new(int32), UnreadyNodeCount: new(int32)}
+			versions[[2]string{m.Version, m.Kubelet}] = count
+		}
+		if healthy {
+			ready++
+			*count.ReadyNodeCount++
+		} else {
+			*count.UnreadyNodeCount++
+		}
+	}
+	status.Replicas = int32(ready)
+	status.NodesInfo.NodeVersions = nil
+	for _, count := range versions {
+		status.NodesInfo.NodeVersions = append(status.NodesInfo.NodeVersions, *count)
+	}
+	slices.SortFunc(status.NodesInfo.NodeVersions, func(a, b hyperv1.NodeVersion) int { return cmp.Compare(a.OCPVersion, b.OCPVersion) })
+
+	complete := settled(o.machines, t) && ready == t.replicas
+	if complete {
+		status.Version = t.version
+	}
+	// As long as a pool has no version it is updating to its first.
+	updatingVersion := status.Version != t.version
+	updatingConfig := !complete && (outdatedConfig || status.Version == "")
+	c.truth(hyperv1.NodePoolUpdatingVersionConditionType, updatingVersion, hyperv1.AsExpectedReason, textIf(updatingVersion, "Updating version in progress. Target version: "+t.version, ""))
+	c.truth(hyperv1.NodePoolUpdatingConfigConditionType, updatingConfig, hyperv1.AsExpectedReason, textIf(updatingConfig, "Updating config in progress. Target config: "+t.config, ""))
+	c.truth(hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, outdatedTemplate, hyperv1.AsExpectedReason, textIf(outdatedTemplate, "Updating platform machine template in progress", ""))
+
+	switch {
+	case t.replicas == 0 && alive == 0:
+		c.remove(hyperv1.NodePoolReachedIgnitionEndpoint)
+		for _, kind := range []string{hyperv1.NodePoolAllMachinesReadyConditionType, hyperv1.NodePoolAllNodesHealthyConditionType} {
+			c.truth(kind, false, hyperv1.AsExpectedReason, "NodePool set to no replicas")
+		}
+		c.yes(hyperv1.NodePoolReadyConditionType, "")
+		return
+	case alive == 0:
+		for _, kind := range []string{hyperv1.NodePoolAllMachinesReadyConditionType, hyperv1.NodePoolAllNodesHealthyConditionType} {
+			c.truth(kind, false, hyperv1.NodePoolNotFoundReason, "No Machines are created")
+		}
+	default:
+		reached := provisioned > 0 || !t.neverIgnites && o.oldest() >= o.ignition
+		c.truth(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
+		machines := provisioned == alive && alive >= t.replicas
+		c.truth(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(alive, t.replicas)-provisioned, max(alive, t.replicas))))
+		healthy := ready == alive && alive >= t.replicas
+		c.truth(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, "NodeProvisioning"), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(alive, t.replicas)-ready, max(alive, t.replicas))))
+	}
+	available := ready >= t.replicas
+	c.truth(hyperv1.NodePoolReadyConditionType, available, reasonIf(available, "ScalingUp"), textIf(available, "", fmt.Sprintf("Minimum availability requires %d replicas, current %d available", t.replicas, ready)))
+}
+
+func reasonIf(yes bool, otherwise string) string {
+	if yes {
+		return hyperv1.AsExpectedReason
+	}
+	return otherwise
+}
+
+func textIf(yes bool, text, otherwise string) string {
+	if yes {
+		return text
+	}
+	return otherwise
+}

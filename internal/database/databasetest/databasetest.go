@@ -1,0 +1,87 @@
+// Package databasetest gives a test its own Cosmos DB: the emulator in the test's process, with the schema in place and
+// faults to switch on, and a connection to it. It is for the tests of every service that uses package database.
+package databasetest
+
+import (
+	"context"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+)
+
+// Server is a Cosmos DB emulator that lives as long as the test.
+type Server struct {
+	// Options connect to it.
+	Options  database.Options
+	emulator *emulator.Server
+}
+
+// NewServer starts an emulator without a schema.
+func NewServer(t testing.TB) *Server {
+	t.Helper()
+	e, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true})
+	if err != nil {
+		t.Fatalf("starting the Cosmos DB emulator: %v", err)
+	}
+	server := httptest.NewServer(e)
+	t.Cleanup(func() {
+		server.Close()
+		if err := e.Close(); err != nil {
+			t.Errorf("stopping the Cosmos DB emulator: %v", err)
+		}
+	})
+	return &Server{
+		Options: database.Options{
+			Endpoint: server.URL, Key: emulator.WellKnownKey, RequestTimeout: 5 * time.Second, RetryBudget: 10 * time.Second,
+		},
+		emulator: e,
+	}
+}
+
+// Open makes one more connection, which is closed with the test.
+func (s *Server) Open(t testing.TB) *database.DB {
+	t.Helper()
+	db, err := database.Open(context.Background(), s.Options)
+	if err != nil {
+		t.Fatalf("opening the database: %v", err)
+	}
+	t.Cleanup(sync.OnceFunc(db.Close))
+	return db
+}
+
+// Inject makes requests misbehave until the function returned, or the test, ends it.
+func (s *Server) Inject(t testing.TB, rule faults.Rule) (remove func()) {
+	t.Helper()
+	id, err := s.emulator.Faults().Add(rule)
+	if err != nil {
+		t.Fatalf("injecting a fault: %v", err)
+	}
+	remove = func() { s.emulator.Faults().Remove(id) }
+	t.Cleanup(remove)
+	return remove
+}
+
+// Fired is how often the rules that are in place have fired.
+func (s *Server) Fired() int {
+	total := 0
+	for _, rule := range s.emulator.Faults().List() {
+		total += rule.Fired
+	}
+	return total
+}
+
+// New starts an emulator with the schema in place and connects to it.
+func New(t testing.TB) (*database.DB, *Server) {
+	t.Helper()
+	server := NewServer(t)
+	db := server.Open(t)
+	if err := db.EnsureSchema(t.Context()); err != nil {
+		t.Fatalf("making the schema: %v", err)
+	}
+	return db, server
+}

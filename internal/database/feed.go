@@ -1,0 +1,160 @@
+package database
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+)
+
+// Change is the newest state of a document that has been written. Writes in quick succession may be one change; a
+// removal is a change whose Removed is set. Documents of one partition come in the order of their last writes.
+type Change struct {
+	Kind    Kind
+	Key     Key
+	Removed bool
+
+	document []byte
+}
+
+// ItemOf is the document of a change, of the collection's kind.
+func ItemOf[T any](c *Collection[T], change Change) (*Item[T], error) {
+	return c.decode(change.document)
+}
+
+// Handler takes changes in their order. As long as it returns an error the same changes come again, after a back-off;
+// they also come again after a crash, so it must be idempotent.
+type Handler func(ctx context.Context, changes []Change) error
+
+// FeedOptions tune how a follower reads the change feed, which Cosmos DB only lets it ask for.
+type FeedOptions struct {
+	// Busy is how soon the feed is asked again after it had changes, Idle the longest it is left alone; every empty
+	// answer doubles the pause from one towards the other. 0 means 25 ms and 1 s.
+	Busy, Idle time.Duration
+	// Nudge makes the follower ask at once: whoever in this process writes, or hears that something was written, sends.
+	Nudge <-chan struct{}
+	// PageSize is the most changes that a handler gets at once; 0 means 200.
+	PageSize int
+	Log      *slog.Logger
+}
+
+func (o *FeedOptions) complete() {
+	if o.Busy == 0 {
+		o.Busy = 25 * time.Millisecond
+	}
+	if o.Idle == 0 {
+		o.Idle = time.Second
+	}
+	if o.PageSize == 0 {
+		o.PageSize = 200
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Tail calls handler for every change of the container Resources from since (to the second) on, in every replica that
+// asks, until ctx ends. It keeps no position: whoever needs to know what happened before lists it, after Tail has begun.
+func (db *DB) Tail(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
+	options.complete()
+	f := &feed{db: db, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}
+	return f.follow(ctx, handler, nil)
+}
+
+// feed reads one range of the change feed of the container Resources.
+type feed struct {
+	db      *DB
+	options FeedOptions
+	span    azcosmos.FeedRange
+	since   *time.Time
+	// position is azcosmos's token: where every physical range within the span stands. Empty is the beginning.
+	position string
+}
+
+// follow reads and handles until ctx ends. moved, if not nil, hears the position up to which everything was handled.
+func (f *feed) follow(ctx context.Context, handler Handler, moved func(position string)) error {
+	pause := f.options.Busy
+	for {
+		changes, position, err := f.next(ctx)
+		if err == nil && len(changes) > 0 {
+			err = handler(ctx, changes)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			f.options.Log.WarnContext(ctx, "following the change feed", "error", err)
+			pause = min(2*pause, mostBackoff)
+		default:
+			f.position = position
+			if moved != nil {
+				moved(position)
+			}
+			pause = min(2*pause, f.options.Idle)
+		}
+		if err == nil && len(changes) > 0 {
+			pause = f.options.Busy
+		}
+		if len(changes) == f.options.PageSize && err == nil {
+			continue
+		}
+		if !f.sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits for the pause or a nudge. Jitter keeps followers from asking in step.
+func (f *feed) sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause - rand.N(pause/8+1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-f.options.Nudge:
+	}
+	return true
+}
+
+// next reads one page after the position.
+func (f *feed) next(ctx context.Context) ([]Change, string, error) {
+	var response azcosmos.ChangeFeedResponse
+	err := f.db.connection.do(ctx, func(ctx context.Context, client *client) error {
+		options := &azcosmos.ChangeFeedOptions{MaxItemCount: int32(f.options.PageSize), FeedRange: &f.span, StartFrom: f.since}
+		if f.position != "" {
+			options.Continuation = &f.position
+		}
+		var err error
+		response, err = client.resources.ReadChangeFeed(ctx, options)
+		return err
+	})
+	if err != nil {
+		return nil, "", failure(err, "reading the change feed")
+	}
+	changes := make([]Change, 0, len(response.Items))
+	for _, document := range response.Items {
+		// Only what finds the document is decoded here: most handlers need few of them.
+		var e struct {
+			PartitionKey      string          `json:"partitionKey"`
+			Kind              Kind            `json:"kind"`
+			ResourceID        string          `json:"resourceId"`
+			DeletionTimestamp json.RawMessage `json:"deletionTimestamp"`
+		}
+		if err := json.Unmarshal(document, &e); err != nil {
+			return nil, "", fmt.Errorf("decoding a change: %w", err)
+		}
+		changes = append(changes, Change{
+			Kind: e.Kind, Key: Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID}, Removed: len(e.DeletionTimestamp) > 0, document: document,
+		})
+	}
+	position := response.ContinuationToken
+	if position == "" {
+		position = f.position
+	}
+	return changes, position, nil
+}

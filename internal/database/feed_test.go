@@ -1,0 +1,155 @@
+package database_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// witness remembers the last state seen of each document.
+type witness struct {
+	mu      sync.Mutex
+	seen    map[string]string
+	calls   int
+	changed chan struct{}
+}
+
+func newWitness() *witness {
+	return &witness{seen: map[string]string{}, changed: make(chan struct{}, 1)}
+}
+
+func (w *witness) handle(db *database.DB) database.Handler {
+	return func(_ context.Context, changes []database.Change) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.calls++
+		for _, change := range changes {
+			if change.Kind != database.ClusterKind {
+				continue
+			}
+			item, err := database.ItemOf(db.Clusters(), change)
+			if err != nil {
+				return err
+			}
+			state := fmt.Sprint(item.Value.Generation)
+			if change.Removed {
+				state = "removed"
+			}
+			w.seen[item.Value.UID] = state
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+		return nil
+	}
+}
+
+func (w *witness) await(t *testing.T, uid, state string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		w.mu.Lock()
+		got := w.seen[uid]
+		w.mu.Unlock()
+		if got == state {
+			return
+		}
+		select {
+		case <-w.changed:
+		case <-deadline:
+			t.Fatalf("%s was seen as %q, not as %q", uid, got, state)
+		}
+	}
+}
+
+// start runs a follower until the test ends or stop is called.
+func start(t *testing.T, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the follower ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestTailSeesWritesAndRemovals(t *testing.T) {
+	db, _ := databasetest.New(t)
+	w := newWitness()
+	nudge := make(chan struct{}, 1)
+	start(t, func(ctx context.Context) error {
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Nudge: nudge, Idle: 200 * time.Millisecond}, w.handle(db))
+	})
+	item := create(t, db, "a", "uid-1")
+	nudge <- struct{}{}
+	w.await(t, "uid-1", "1")
+	batch := db.NewBatch(subscription)
+	item.Value.Generation = 2
+	database.Replace(batch, item)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "uid-1", "2")
+	batch = db.NewBatch(subscription)
+	database.Remove(batch, item)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "uid-1", "removed")
+}
+
+func TestFollowResumesWhereItStood(t *testing.T) {
+	db, server := databasetest.New(t)
+	create(t, db, "before", "uid-before")
+	options := database.FollowOptions{
+		FeedOptions: database.FeedOptions{Idle: 50 * time.Millisecond}, Name: "test", Owner: "replica-0", LeaseDuration: time.Second,
+	}
+	first := newWitness()
+	stop := start(t, func(ctx context.Context) error { return db.Follow(ctx, options, first.handle(db)) })
+	first.await(t, "uid-before", "1")
+	create(t, db, "during", "uid-during")
+	first.await(t, "uid-during", "1")
+	stop()
+
+	create(t, db, "after", "uid-after")
+	second := newWitness()
+	other := server.Open(t)
+	options.Owner = "replica-1"
+	start(t, func(ctx context.Context) error { return other.Follow(ctx, options, second.handle(other)) })
+	second.await(t, "uid-after", "1")
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	if _, again := second.seen["uid-before"]; again {
+		t.Error("what was handled before the position was saved came again")
+	}
+}
+
+func TestFollowRedeliversUntilHandled(t *testing.T) {
+	db, _ := databasetest.New(t)
+	create(t, db, "a", "uid-1")
+	w := newWitness()
+	refusals := 3
+	options := database.FollowOptions{FeedOptions: database.FeedOptions{Idle: 20 * time.Millisecond}, Name: "test", Owner: "replica-0"}
+	start(t, func(ctx context.Context) error {
+		return db.Follow(ctx, options, func(ctx context.Context, changes []database.Change) error {
+			if refusals > 0 {
+				refusals--
+				return errors.New("not now")
+			}
+			return w.handle(db)(ctx, changes)
+		})
+	})
+	w.await(t, "uid-1", "1")
+}

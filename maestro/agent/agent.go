@@ -1,0 +1,225 @@
+// Package agent applies resources to a management cluster and reports what becomes of them. Inside are the controllers
+// of the Open Cluster Management work agent, unchanged: they apply manifests, keep AppliedManifestWorks, read feedback
+// and delete what is no longer wanted. Around them is our own: the works they see, the watches they read feedback from
+// and the MQTT link. So the agent speaks the published protocol and applies as the published agent does, without what
+// that one does by polling, by rate limit or after a restart.
+//
+// This is the only package that holds a management cluster's client.
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	workclientset "open-cluster-management.io/api/client/work/clientset/versioned"
+	workinformers "open-cluster-management.io/api/client/work/informers/externalversions"
+	ocmfeature "open-cluster-management.io/api/feature"
+	"open-cluster-management.io/ocm/pkg/features"
+	"open-cluster-management.io/ocm/pkg/work/spoke/auth"
+	"open-cluster-management.io/ocm/pkg/work/spoke/conditions"
+	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/finalizercontroller"
+	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
+	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/statuscontroller"
+	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+)
+
+// Options of an agent.
+type Options struct {
+	// Consumer is the name of the management cluster, at the server and in the client certificate.
+	Consumer string
+	// SourceID is the server's name in topics; empty means maestro.
+	SourceID string
+	// MQTTAddress is the broker's host:port, MQTTTLS the client's side of the connection.
+	MQTTAddress string
+	MQTTTLS     *tls.Config
+	// Cluster is how to reach the management cluster.
+	Cluster *rest.Config
+	// CRDDir holds the AppliedManifestWork CRD to install at start; empty when somebody else does.
+	CRDDir string
+	// Workers per controller; 0 means 16.
+	Workers int
+	// MaxFeedbackBytes bounds one feedback value; 0 means 400 KiB, which fits a message.
+	MaxFeedbackBytes int32
+	// StatusPoll is how often objects that are not watched are looked at; 0 means 5 minutes.
+	StatusPoll time.Duration
+	Log        *slog.Logger
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Consumer == "":
+		return errors.New("the agent needs its consumer's name")
+	case o.MQTTAddress == "" || o.MQTTTLS == nil:
+		return errors.New("the agent needs the broker's address and a client certificate")
+	case o.Cluster == nil:
+		return errors.New("the agent needs a management cluster")
+	}
+	if o.SourceID == "" {
+		o.SourceID = "maestro"
+	}
+	if o.Workers <= 0 {
+		o.Workers = 16
+	}
+	if o.MaxFeedbackBytes <= 0 {
+		o.MaxFeedbackBytes = 400 << 10
+	}
+	if o.StatusPoll <= 0 {
+		o.StatusPoll = statusPoll
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return nil
+}
+
+// rawFeedback turns on the feedback of whole objects (`@`). The gate is a global of the work agent's library.
+var rawFeedback = sync.OnceValue(func() error {
+	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
+		return err
+	}
+	return features.SpokeMutableFeatureGate.Set(string(ocmfeature.RawFeedbackJsonString) + "=true")
+})
+
+// Agent is one management cluster's agent.
+type Agent struct {
+	o       Options
+	uplink  *uplink
+	working atomic.Bool
+}
+
+// New prepares an agent. Run makes it work.
+func New(o Options) (*Agent, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if err := rawFeedback(); err != nil {
+		return nil, fmt.Errorf("turn on raw feedback: %w", err)
+	}
+	u := newUplink(o.Consumer, o.SourceID, o.Consumer+"-agent", o.Log)
+	u.link = mqttlink.New(mqttlink.Options{
+		Address: o.MQTTAddress, TLS: o.MQTTTLS, ClientID: o.Consumer + "-agent-client",
+		Subscribe: []string{u.topic("sourceevents")},
+		Receive:   u.receive,
+		Invalid:   func(_ string, err error) { o.Log.Error("message dropped", "error", err) },
+		Up:        u.up,
+		Log:       o.Log,
+	})
+	return &Agent{o: o, uplink: u}, nil
+}
+
+// Ready says why the agent cannot be reached, nil when it can.
+func (a *Agent) Ready(ctx context.Context) error { return a.uplink.link.Ready(ctx) }
+
+// Working says that the controllers are not running yet, nil when they are.
+func (a *Agent) Working(context.Context) error {
+	if !a.working.Load() {
+		return errors.New("the management cluster cannot be reached, or its AppliedManifestWorks cannot be listed")
+	}
+	return nil
+}
+
+// Run applies and reports until the context ends, and returns once everything it started has. The MQTT link comes up
+// only when the controllers are ready, so the first resync already finds them at work.
+func (a *Agent) Run(ctx context.Context) error {
+	config := rest.CopyConfig(a.o.Cluster)
+	config.UserAgent = "maestro-agent"
+	// The API server's own fairness limits the agent; a limit here would only add waiting.
+	config.QPS, config.Burst = -1, 0
+	if a.o.CRDDir != "" {
+		if err := installCRDs(ctx, config, a.o.CRDDir, a.o.Log); err != nil {
+			return err
+		}
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	start := func(run func(context.Context)) {
+		running.Add(1)
+		go func() { defer running.Done(); run(ctx) }()
+	}
+	defer running.Wait()
+	defer cancel()
+
+	if err := a.startControllers(ctx, config, start); err != nil {
+		return err
+	}
+	a.working.Store(true)
+	start(a.uplink.run)
+	return a.uplink.link.Run(ctx)
+}
+
+func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start func(func(context.Context))) error {
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reach the management cluster: %w", err)
+	}
+	kubeClient, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reach the management cluster: %w", err)
+	}
+	extensionsClient, err := apiextensionsclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reach the management cluster: %w", err)
+	}
+	workClient, err := workclientset.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reach the management cluster: %w", err)
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("reach the management cluster: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	if err != nil {
+		return fmt.Errorf("discover the management cluster's kinds: %w", err)
+	}
+
+	appliedClient := workClient.WorkV1().AppliedManifestWorks()
+	hubHash, err := a.hubHash(ctx, appliedClient)
+	if err != nil {
+		return err
+	}
+	factoryOfApplied := workinformers.NewSharedInformerFactory(workClient, 0)
+	applied := newNudgedInformer(factoryOfApplied.Work().V1().AppliedManifestWorks())
+	works := newWorkInformer(a.uplink.works)
+	lister := works.Lister().ManifestWorks(a.o.Consumer)
+	hub := a.uplink.works
+	objects := newObjects(ctx, dynamicClient, a.o.Log, applied.nudge)
+
+	validator := auth.NewFactory(config, kubeClient, works, a.o.Consumer, mapper).NewExecutorValidator(ctx, false)
+	conditionReader, err := conditions.NewConditionReader()
+	if err != nil {
+		return fmt.Errorf("prepare condition rules: %w", err)
+	}
+	controllers := []factory.Controller{
+		manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
+			appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator),
+		finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, objects, a.o.Consumer),
+		finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
+		statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
+	}
+	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })
+	start(func(ctx context.Context) { works.Informer().Run(ctx.Done()) })
+	for _, controller := range controllers {
+		start(func(ctx context.Context) { controller.Run(ctx, a.o.Workers) })
+	}
+	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
+	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+func (r *region) configMap(name string) (*unstructured.Unstructured, error) {
+	return r.dynamic().Resource(configMaps).Namespace("default").Get(r.t.Context(), name, metav1.GetOptions{})
+}
+
+func (r *region) untilGone(name string) {
+	r.t.Helper()
+	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
+		_, err := r.configMap(name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %v", err)
+	})
+}
+
+// TestLifecycle follows one resource from its creation to its end.
+func TestLifecycle(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	consumer := r.consumer(server)
+	r.startAgent(consumer)
+	cs := r.source(server, "cluster-service")
+	cs.subscribe()
+
+	b := newBundle(consumer, "one")
+	start := time.Now()
+	if version := cs.must("create", b); version != 1 {
+		t.Fatalf("created at version %d", version)
+	}
+	cs.untilApplied(b.ID, 1)
+	t.Logf("applied and reported after %s", time.Since(start))
+	cs.until(b.ID, "fed back", func(st statusEvent) bool {
+		return st.feedback("key") == "one" && st.is("Available") || st.feedback("key") == "one"
+	})
+
+	start = time.Now()
+	if version := cs.must("update", b.with("two")); version != 2 {
+		t.Fatalf("updated to version %d", version)
+	}
+	cs.untilApplied(b.ID, 2)
+	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "two" })
+	t.Logf("updated and fed back after %s", time.Since(start))
+
+	// What somebody else does to the object is told at once, for it is watched.
+	start = time.Now()
+	patch := []byte(`{"data":{"key":"theirs"}}`)
+	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "theirs" })
+	t.Logf("foreign change fed back after %s", time.Since(start))
+
+	start = time.Now()
+	cs.must("delete", b)
+	cs.untilDeleted(b.ID)
+	t.Logf("deleted after %s", time.Since(start))
+	r.untilGone(b.configMapName())
+	if status := r.call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
+		t.Errorf("the deleted resource is still there: %d", status)
+	}
+}

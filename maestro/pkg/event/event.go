@@ -1,0 +1,396 @@
+// Package event turns resources and statuses into CloudEvents and back. It is the one place that knows the wire format
+// Maestro publishes: the event types, the extension attributes and the JSON bodies of
+// io.open-cluster-management.works.v1alpha1.manifestbundles, as sources send them over gRPC and agents over MQTT.
+// Everything it decodes comes from outside, so decoding never panics and says exactly what is wrong.
+package event
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2"
+	cetypes "github.com/cloudevents/sdk-go/v2/types"
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/common"
+	workpayload "open-cluster-management.io/sdk-go/pkg/cloudevents/clients/work/payload"
+	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
+	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+// Action is what an event asks for.
+type Action string
+
+const (
+	Create       Action = "create"
+	Update       Action = "update"
+	Delete       Action = "delete"
+	StatusUpdate Action = "status"
+	// SpecResync is an agent asking for everything that differs from what it lists.
+	SpecResync Action = "spec-resync"
+	// StatusResync is a source asking for every status that differs from what it lists.
+	StatusResync Action = "status-resync"
+)
+
+// DataType is the only data type that is served: manifest bundles.
+var dataType = workpayload.ManifestBundleEventDataType
+
+// tracing is the extension in which the published clients carry their log tracing keys.
+const tracing = "logtracing"
+
+// ActionOf says what an event asks for.
+func ActionOf(evt *cloudevents.Event) (Action, error) {
+	t, err := types.ParseCloudEventsType(evt.Type())
+	if err != nil {
+		return "", resource.Errorf(resource.Malformed, "the event's type: %v", err)
+	}
+	if t.CloudEventsDataType != dataType {
+		return "", resource.Errorf(resource.Malformed, "the event's data type %s is not served; %s is", t.CloudEventsDataType, dataType)
+	}
+	switch {
+	case t.SubResource == types.SubResourceSpec && t.Action == types.CreateRequestAction:
+		return Create, nil
+	case t.SubResource == types.SubResourceSpec && t.Action == types.UpdateRequestAction:
+		return Update, nil
+	case t.SubResource == types.SubResourceSpec && t.Action == types.DeleteRequestAction:
+		return Delete, nil
+	case t.SubResource == types.SubResourceSpec && t.Action == types.ResyncRequestAction:
+		return SpecResync, nil
+	case t.SubResource == types.SubResourceStatus && t.Action == types.ResyncRequestAction:
+		return StatusResync, nil
+	case t.SubResource == types.SubResourceStatus && (t.Action == types.UpdateRequestAction || t.Action == types.ResyncResponseAction):
+		return StatusUpdate, nil
+	}
+	return "", resource.Errorf(resource.Malformed, "the event's type %s asks for nothing that is served", evt.Type())
+}
+
+// DecodeSpec reads a source's create, update or delete request. Version is 0 when the source asks for "whatever is
+// newest". Only a deletion may come without a bundle.
+func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, error) {
+	ext := extensions(evt)
+	r := &resource.Resource{
+		ID:       ext.text(types.ExtensionResourceID),
+		Consumer: ext.text(types.ExtensionClusterName),
+		Version:  ext.optionalInteger(types.ExtensionResourceVersion),
+		Tracing:  ext.optionalText(tracing),
+		Source:   evt.Source(),
+	}
+	if metadata := ext.optionalText(types.ExtensionWorkMeta); metadata != "" {
+		r.Metadata = json.RawMessage(metadata)
+		if err := json.Unmarshal(r.Metadata, &metav1.ObjectMeta{}); err != nil {
+			ext.fail("extension %s is no ObjectMeta: %v", types.ExtensionWorkMeta, err)
+		}
+	}
+	if evt.Source() == "" {
+		ext.fail("the source is empty")
+	}
+	if r.Version < 0 {
+		ext.fail("extension %s is negative", types.ExtensionResourceVersion)
+	}
+	if action != Delete {
+		r.Spec = json.RawMessage(evt.Data())
+		var bundle workpayload.ManifestBundle
+		if err := json.Unmarshal(r.Spec, &bundle); err != nil {
+			ext.fail("the data is no manifest bundle: %v", err)
+		}
+		if len(bundle.Manifests) == 0 && ext.err == nil {
+			ext.fail("the manifest bundle holds no manifest")
+		}
+	}
+	if ext.err != nil {
+		return nil, ext.err
+	}
+	return r, nil
+}
+
+// EncodeSpec makes the event that brings a resource's newest version, or its deletion, to its agent.
+func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevents.Event, error) {
+	request := map[Action]types.EventAction{
+		Create: types.CreateRequestAction, Update: types.UpdateRequestAction, Delete: types.DeleteRequestAction,
+	}[action]
+	b := types.NewEventBuilder(source, types.CloudEventsType{
+		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: request,
+	}).WithResourceID(r.ID).WithResourceVersion(r.Version).WithClusterName(r.Consumer)
+	if action == Delete {
+		b = b.WithDeletionTimestamp(r.DeletedAt)
+	}
+	evt := b.NewEvent()
+	if r.Tracing != "" {
+		evt.SetExtension(tracing, r.Tracing)
+	}
+	metadata, err := agentMetadata(r)
+	if err != nil {
+		return nil, err
+	}
+	evt.SetExtension(types.ExtensionWorkMeta, metadata)
+	body := r.Spec
+	if action == Delete {
+		// A deletion names what to delete; its manifests would only make it large.
+		body = json.RawMessage(`{"manifests":[]}`)
+	}
+	if err := evt.SetData(cloudevents.ApplicationJSON, []byte(body)); err != nil {
+		return nil, fmt.Errorf("encode the bundle of resource %s: %w", r.ID, err)
+	}
+	return &evt, nil
+}
+
+// agentMetadata is the metadata the agent shall see. Names of ManifestWorks are unique only within a source, so that
+// towards the agent the resource's id is the name.
+func agentMetadata(r *resource.Resource) (string, error) {
+	metadata := metav1.ObjectMeta{}
+	if len(r.Metadata) > 0 {
+		if err := json.Unmarshal(r.Metadata, &metadata); err != nil {
+			return "", fmt.Errorf("metadata of resource %s: %w", r.ID, err)
+		}
+	}
+	metadata.Name = r.ID
+	metadata.ResourceVersion = ""
+	metadata.Finalizers = nil
+	out, err := json.Marshal(metadata)
+	return string(out), err
+}
+
+// DecodeStatus reads an agent's report.
+func DecodeStatus(evt *cloudevents.Event) (*resource.Status, error) {
+	ext := extensions(evt)
+	s := &resource.Status{
+		ResourceID: ext.text(types.ExtensionResourceID),
+		Consumer:   ext.text(types.ExtensionClusterName),
+		Version:    ext.optionalInteger(types.ExtensionResourceVersion),
+		Sequence:   ext.text(types.ExtensionStatusUpdateSequenceID),
+		Hash:       ext.optionalText(types.ExtensionStatusHash),
+		Agent:      evt.Source(),
+		Body:       json.RawMessage(evt.Data()),
+	}
+	if _, err := strconv.ParseInt(s.Sequence, 10, 64); err != nil {
+		ext.fail("extension %s is no integer", types.ExtensionStatusUpdateSequenceID)
+	}
+	var body workpayload.ManifestBundleStatus
+	if err := json.Unmarshal(s.Body, &body); err != nil {
+		ext.fail("the data is no manifest bundle status: %v", err)
+	}
+	s.Deleted = meta.IsStatusConditionTrue(body.Conditions, common.ResourceDeleted)
+	if ext.err != nil {
+		return nil, ext.err
+	}
+	return s, nil
+}
+
+// EncodeStatus makes the event that tells a source of its resource's newest status. As the published server's, it
+// carries the bundle beside the status, so that a source without a store of its own can rebuild the whole work.
+func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
+	if r.Status == nil {
+		return nil, errors.New("the resource has no status yet")
+	}
+	s := r.Status
+	evt := types.NewEventBuilder(s.Agent, types.CloudEventsType{
+		CloudEventsDataType: dataType, SubResource: types.SubResourceStatus, Action: types.UpdateRequestAction,
+	}).WithResourceID(r.ID).WithResourceVersion(s.Version).WithStatusUpdateSequenceID(s.Sequence).
+		WithClusterName(r.Consumer).WithOriginalSource(r.Source).NewEvent()
+	evt.SetExtension(types.ExtensionStatusHash, s.Hash)
+	if len(r.Metadata) > 0 {
+		evt.SetExtension(types.ExtensionWorkMeta, string(r.Metadata))
+	}
+	if r.Tracing != "" {
+		evt.SetExtension(tracing, r.Tracing)
+	}
+	if !r.DeletedAt.IsZero() {
+		evt.SetExtension(types.ExtensionDeletionTimestamp, r.DeletedAt)
+	}
+
+	body := map[string]json.RawMessage{}
+	if err := json.Unmarshal(s.Body, &body); err != nil {
+		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
+	}
+	if len(r.Spec) > 0 {
+		body["manifestBundle"] = r.Spec
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
+	}
+	if err := evt.SetData(cloudevents.ApplicationJSON, data); err != nil {
+		return nil, fmt.Errorf("encode the status of resource %s: %w", r.ID, err)
+	}
+	return &evt, nil
+}
+
+// DecodeSpecResync reads the versions an agent holds, by resource id.
+func DecodeSpecResync(evt *cloudevents.Event) (consumer string, held map[string]int64, err error) {
+	ext := extensions(evt)
+	consumer = ext.text(types.ExtensionClusterName)
+	if ext.err != nil {
+		return "", nil, ext.err
+	}
+	list, err := payload.DecodeSpecResyncRequest(*evt)
+	if err != nil {
+		return "", nil, resource.Errorf(resource.Malformed, "the spec resync's data: %v", err)
+	}
+	held = make(map[string]int64, len(list.Versions))
+	for _, v := range list.Versions {
+		held[v.ResourceID] = v.ResourceVersion
+	}
+	return consumer, held, nil
+}
+
+// DecodeStatusResync reads the status hashes a source or server holds, by resource id. None means: send everything.
+func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
+	list, err := payload.DecodeStatusResyncRequest(*evt)
+	if err != nil {
+		return nil, resource.Errorf(resource.Malformed, "the status resync's data: %v", err)
+	}
+	hashes := make(map[string]string, len(list.Hashes))
+	for _, h := range list.Hashes {
+		hashes[h.ResourceID] = h.StatusHash
+	}
+	return hashes, nil
+}
+
+// EncodeStatusResync asks an agent for the statuses whose hashes differ. It never sends an empty list, which would ask
+// for everything.
+func EncodeStatusResync(source, consumer string, hashes []payload.ResourceStatusHash) (*cloudevents.Event, error) {
+	if len(hashes) == 0 {
+		return nil, errors.New("a status resync of nothing would ask for everything")
+	}
+	evt := types.NewEventBuilder(source, types.CloudEventsType{
+		CloudEventsDataType: dataType, SubResource: types.SubResourceStatus, Action: types.ResyncRequestAction,
+	}).WithClusterName(consumer).NewEvent()
+	if err := evt.SetData(cloudevents.ApplicationJSON, payload.ResourceStatusHashList{Hashes: hashes}); err != nil {
+		return nil, fmt.Errorf("encode a status resync: %w", err)
+	}
+	return &evt, nil
+}
+
+// ServerStatus is a status that the server reports on its own behalf: one condition, for the resource's version. An
+// agent's later report replaces it.
+func ServerStatus(r *resource.Resource, server string, condition metav1.Condition, now time.Time) (*resource.Status, error) {
+	condition.LastTransitionTime = metav1.NewTime(now)
+	condition.ObservedGeneration = r.Version
+	body, err := json.Marshal(workpayload.ManifestBundleStatus{Conditions: []metav1.Condition{condition}})
+	if err != nil {
+		return nil, err
+	}
+	return &resource.Status{
+		ResourceID: r.ID, Consumer: r.Consumer, Version: r.Version, Agent: server, Sequence: "0",
+		Hash: uuid.NewSHA1(uuid.NameSpaceOID, body).String(), Body: body, Deleted: condition.Type == common.ResourceDeleted,
+	}, nil
+}
+
+// attributes reads an event's extensions and keeps the first mistake.
+type attributes struct {
+	values map[string]any
+	err    error
+}
+
+func extensions(evt *cloudevents.Event) *attributes {
+	return &attributes{values: evt.Extensions()}
+}
+
+func (a *attributes) fail(format string, args ...any) {
+	if a.err == nil {
+		a.err = resource.Errorf(resource.Malformed, format, args...)
+	}
+}
+
+func (a *attributes) text(name string) string {
+	v := a.optionalText(name)
+	if v == "" {
+		a.fail("extension %s is missing or empty", name)
+	}
+	return v
+}
+
+func (a *attributes) optionalText(name string) string {
+	v, ok := a.values[name]
+	if !ok {
+		return ""
+	}
+	s, err := cetypes.Format(v)
+	if err != nil {
+		a.fail("extension %s: %v", name, err)
+	}
+	return s
+}
+
+func (a *attributes) optionalInteger(name string) int64 {
+	v, ok := a.values[name]
+	if !ok {
+		return 0
+	}
+	n, err := cetypes.ToInteger(v)
+	if err != nil {
+		a.fail("extension %s is no integer: %v", name, err)
+	}
+	return int64(n)
+}
+
+// resyncID is an extension by which our agent recognises the answer to its spec resync. Agents that do not send it get
+// no answer.
+const resyncID = "resyncid"
+
+// EncodeSpecResync asks the server for everything that differs from what the agent holds.
+func EncodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion) (*cloudevents.Event, error) {
+	evt := types.NewEventBuilder(agent, types.CloudEventsType{
+		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: types.ResyncRequestAction,
+	}).WithOriginalSource(types.SourceAll).WithClusterName(consumer).NewEvent()
+	evt.SetExtension(resyncID, id)
+	if err := evt.SetData(cloudevents.ApplicationJSON, payload.ResourceVersionList{Versions: held}); err != nil {
+		return nil, fmt.Errorf("encode a spec resync: %w", err)
+	}
+	return &evt, nil
+}
+
+// ResyncAnswer acknowledges an agent's spec resync; nil when the agent did not ask for that.
+func ResyncAnswer(request *cloudevents.Event, source string) *cloudevents.Event {
+	id, ok := request.Extensions()[resyncID]
+	if !ok {
+		return nil
+	}
+	ext := extensions(request)
+	evt := types.NewEventBuilder(source, types.CloudEventsType{
+		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: types.ResyncResponseAction,
+	}).WithClusterName(ext.optionalText(types.ExtensionClusterName)).NewEvent()
+	evt.SetExtension(resyncID, id)
+	if err := evt.SetData(cloudevents.ApplicationJSON, struct{}{}); err != nil {
+		return nil
+	}
+	return &evt
+}
+
+// AnsweredResync reads the id of the resync an event acknowledges; empty for any other event.
+func AnsweredResync(evt *cloudevents.Event) string {
+	t, err := types.ParseCloudEventsType(evt.Type())
+	if err != nil || t.SubResource != types.SubResourceSpec || t.Action != types.ResyncResponseAction {
+		return ""
+	}
+	return extensions(evt).optionalText(resyncID)
+}
+
+// DataType names the data type that is served, as subscriptions do.
+func DataType() string { return dataType.String() }
+
+// StatusView is a resource's status as the published REST API shows it: the conditions of the whole, and the agent's
+// report on each manifest, with the resource version, sequence id and hash it came with. Nil before the first report.
+func StatusView(r *resource.Resource) (json.RawMessage, error) {
+	if r.Status == nil {
+		return nil, nil
+	}
+	body := map[string]json.RawMessage{}
+	if err := json.Unmarshal(r.Status.Body, &body); err != nil {
+		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
+	}
+	view := map[string]any{
+		"ObservedVersion": r.Status.Version,
+		"SequenceID":      r.Status.Sequence,
+		"StatusHash":      r.Status.Hash,
+		"conditions":      body["conditions"],
+		"resourceStatus":  body["resourceStatus"],
+	}
+	return json.Marshal(view)
+}

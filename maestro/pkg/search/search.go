@@ -1,0 +1,285 @@
+// Package search reads the search expressions of Maestro's REST API and turns them into SQL conditions with parameters.
+// It knows comparisons of named fields, `in`, `and`, `or`, `not` and parentheses, and the label forms that the published
+// client sends. Whatever it does not know is refused: a search that cannot be done is an error, never a wrong answer.
+package search
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// maxDepth bounds nesting and maxBytes the length of an expression.
+const (
+	maxDepth = 32
+	maxBytes = 64 << 10
+)
+
+// Fields maps the names that may be searched for to SQL columns.
+type Fields struct {
+	Text    map[string]string
+	Integer map[string]string
+	// Labels is the SQL expression of a jsonb object of labels, and LabelPath how a search names it.
+	Labels, LabelPath string
+}
+
+// Condition parses an expression. Parameters are numbered from first on.
+func (f Fields) Condition(expression string, first int) (sql string, args []any, err error) {
+	if len(expression) > maxBytes {
+		return "", nil, fmt.Errorf("the search is longer than %d bytes", maxBytes)
+	}
+	tokens, err := scan(expression)
+	if err != nil {
+		return "", nil, err
+	}
+	p := &parser{fields: f, tokens: tokens, next: first}
+	sql, err = p.or(0)
+	if err == nil && len(p.tokens) > 0 {
+		err = fmt.Errorf("%q was not expected", p.tokens[0])
+	}
+	return sql, p.args, err
+}
+
+// A token is a quoted string, an arrow or containment operator, a comparison, a bracket, a comma or a word.
+var token = regexp.MustCompile(`^(?:'(?:[^']|'')*'|->>|->|@>|<>|!=|<=|>=|=|<|>|\(|\)|,|[A-Za-z0-9_.%+-]+)`)
+
+func scan(s string) ([]string, error) {
+	var tokens []string
+	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
+		// A word may end in what begins an arrow.
+		t := token.FindString(s)
+		if i := strings.Index(t, "->"); i > 0 && t[0] != '\'' {
+			t = t[:i]
+		} else if strings.HasSuffix(t, "-") && strings.HasPrefix(s[len(t):], ">") {
+			t = strings.TrimSuffix(t, "-")
+		}
+		if t == "" {
+			return nil, fmt.Errorf("the search cannot be read from %.20q on", s)
+		}
+		tokens = append(tokens, t)
+		s = s[len(t):]
+	}
+	return tokens, nil
+}
+
+type parser struct {
+	fields Fields
+	tokens []string
+	args   []any
+	next   int
+}
+
+func (p *parser) peek() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	return strings.ToLower(p.tokens[0])
+}
+
+func (p *parser) take() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	t := p.tokens[0]
+	p.tokens = p.tokens[1:]
+	return t
+}
+
+func (p *parser) expect(want string) error {
+	if got := p.take(); !strings.EqualFold(got, want) {
+		return fmt.Errorf("%q was expected, not %q", want, got)
+	}
+	return nil
+}
+
+func (p *parser) param(v any) string {
+	p.args = append(p.args, v)
+	p.next++
+	return "$" + strconv.Itoa(p.next-1)
+}
+
+func (p *parser) or(depth int) (string, error) {
+	return p.chain(depth, "or", p.and)
+}
+
+func (p *parser) and(depth int) (string, error) {
+	return p.chain(depth, "and", p.term)
+}
+
+func (p *parser) chain(depth int, word string, part func(int) (string, error)) (string, error) {
+	sql, err := part(depth)
+	if err != nil {
+		return "", err
+	}
+	parts := []string{sql}
+	for p.peek() == word {
+		p.take()
+		if sql, err = part(depth); err != nil {
+			return "", err
+		}
+		parts = append(parts, sql)
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	return "(" + strings.Join(parts, " "+word+" ") + ")", nil
+}
+
+func (p *parser) term(depth int) (string, error) {
+	if depth > maxDepth {
+		return "", fmt.Errorf("the search is nested deeper than %d", maxDepth)
+	}
+	switch p.peek() {
+	case "not":
+		p.take()
+		sql, err := p.term(depth + 1)
+		return "not " + sql, err
+	case "(":
+		p.take()
+		sql, err := p.or(depth + 1)
+		if err != nil {
+			return "", err
+		}
+		return "(" + sql + ")", p.expect(")")
+	}
+	return p.comparison()
+}
+
+func (p *parser) comparison() (string, error) {
+	name := p.take()
+	if p.fields.LabelPath != "" && name == strings.Split(p.fields.LabelPath, "->")[0] {
+		return p.label()
+	}
+	if column, ok := p.fields.Text[name]; ok {
+		return p.compare(column, p.text)
+	}
+	if column, ok := p.fields.Integer[name]; ok {
+		return p.compare(column, p.integer)
+	}
+	return "", fmt.Errorf("%q cannot be searched for", name)
+}
+
+// label reads what follows the first element of the label path: the rest of the path and a test of the labels.
+func (p *parser) label() (string, error) {
+	for _, part := range strings.Split(p.fields.LabelPath, "->")[1:] {
+		if err := p.expect("->"); err != nil {
+			return "", err
+		}
+		if err := p.expect(part); err != nil {
+			return "", err
+		}
+	}
+	switch p.take() {
+	case "@>":
+		object, err := p.text()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("(%s @> %s::jsonb)", p.fields.Labels, p.param(object)), nil
+	case "->>":
+		key, err := p.text()
+		if err != nil {
+			return "", err
+		}
+		column := fmt.Sprintf("(%s ->> %s)", p.fields.Labels, p.param(key))
+		if len(p.tokens) > 1 && p.tokens[0] == "<>" && strings.EqualFold(p.tokens[1], "null") {
+			p.tokens = p.tokens[2:]
+			return "(" + column + " is not null)", nil
+		}
+		return p.compare(column, p.text)
+	}
+	return "", fmt.Errorf("labels can be searched for with @> and ->> only")
+}
+
+func (p *parser) compare(column string, value func() (any, error)) (string, error) {
+	op := strings.ToLower(p.take())
+	switch op {
+	case "=", "<", ">", "<=", ">=":
+	case "<>", "!=":
+		// A label that is absent differs from any value.
+		v, err := value()
+		return fmt.Sprintf("(%s is distinct from %s)", column, p.param(v)), err
+	case "like", "ilike":
+		if p.fields.isInteger(column) {
+			return "", fmt.Errorf("%s needs a text", op)
+		}
+	case "in":
+		return p.in(column, value)
+	default:
+		return "", fmt.Errorf("%q is no comparison", op)
+	}
+	v, err := value()
+	return fmt.Sprintf("(%s %s %s)", column, op, p.param(v)), err
+}
+
+func (f Fields) isInteger(column string) bool {
+	for _, c := range f.Integer {
+		if c == column {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *parser) in(column string, value func() (any, error)) (string, error) {
+	if err := p.expect("("); err != nil {
+		return "", err
+	}
+	var params []string
+	for {
+		v, err := value()
+		if err != nil {
+			return "", err
+		}
+		params = append(params, p.param(v))
+		if p.peek() != "," {
+			break
+		}
+		p.take()
+	}
+	return fmt.Sprintf("(%s in (%s))", column, strings.Join(params, ", ")), p.expect(")")
+}
+
+func (p *parser) text() (any, error) {
+	t := p.take()
+	if len(t) < 2 || t[0] != '\'' {
+		return nil, fmt.Errorf("a quoted text was expected, not %q", t)
+	}
+	if strings.ContainsRune(t, 0) {
+		return nil, fmt.Errorf("texts cannot contain a zero byte")
+	}
+	return strings.ReplaceAll(t[1:len(t)-1], "''", "'"), nil
+}
+
+func (p *parser) integer() (any, error) {
+	n, err := strconv.ParseInt(strings.Trim(p.take(), "'"), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("an integer was expected")
+	}
+	return n, nil
+}
+
+// Order parses an orderBy parameter against the same fields. The tie-breaker makes paging stable.
+func (f Fields) Order(orderBy, tieBreaker string) (string, error) {
+	var parts []string
+	for _, part := range strings.Split(orderBy, ",") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		column, ok := f.Text[words[0]]
+		if !ok {
+			column, ok = f.Integer[words[0]]
+		}
+		direction := "asc"
+		if len(words) == 2 {
+			direction = strings.ToLower(words[1])
+		}
+		if !ok || len(words) > 2 || direction != "asc" && direction != "desc" {
+			return "", fmt.Errorf("%q is no order", strings.TrimSpace(part))
+		}
+		parts = append(parts, column+" "+direction)
+	}
+	return strings.Join(append(parts, tieBreaker), ", "), nil
+}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+// consumerName is what fits into an MQTT topic of the published clients and into a DNS name.
+var consumerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+const consumerColumns = `id, name, labels, created_at, updated_at`
+
+func consumerRow(r pgx.CollectableRow) (*resource.Consumer, error) {
+	var c resource.Consumer
+	return &c, r.Scan(&c.ID, &c.Name, &c.Labels, &c.CreatedAt, &c.UpdatedAt)
+}
+
+// CreateConsumer registers a consumer. Its name defaults to its id.
+func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[string]string) (*resource.Consumer, error) {
+	id := uuid.NewString()
+	if name == "" {
+		name = id
+	}
+	if !consumerName.MatchString(name) {
+		return nil, resource.Errorf(resource.Malformed, "consumer name %q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	rows, err := s.pool.Query(ctx, `insert into consumers (id, name, labels) values ($1, $2, $3) returning `+consumerColumns, id, name, labels)
+	if err != nil {
+		return nil, fmt.Errorf("create consumer %s: %w", name, err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
+	if pgCode(err) == uniqueViolation {
+		return nil, resource.Errorf(resource.AlreadyExists, "consumer %s exists", name)
+	}
+	return c, wrap(err, "create consumer %s", name)
+}
+
+// Consumer reads one consumer by its id.
+func (s *Store) Consumer(ctx context.Context, id string) (*resource.Consumer, error) {
+	rows, err := s.pool.Query(ctx, `select `+consumerColumns+` from consumers where id = $1`, id)
+	if err != nil {
+		return nil, fmt.Errorf("read consumer %s: %w", id, err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+	}
+	return c, wrap(err, "read consumer %s", id)
+}
+
+// RelabelConsumer replaces a consumer's labels.
+func (s *Store) RelabelConsumer(ctx context.Context, id string, labels map[string]string) (*resource.Consumer, error) {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	rows, err := s.pool.Query(ctx, `update consumers set labels = $2, updated_at = now() where id = $1 returning `+consumerColumns, id, labels)
+	if err != nil {
+		return nil, fmt.Errorf("relabel consumer %s: %w", id, err)
+	}
+	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+	}
+	return c, wrap(err, "relabel consumer %s", id)
+}
+
+// DeleteConsumer removes a consumer that no resource is on.
+func (s *Store) DeleteConsumer(ctx context.Context, id string) error {
+	tag, err := s.pool.Exec(ctx, `delete from consumers where id = $1`, id)
+	switch {
+	case pgCode(err) == foreignKeyViolation || pgCode(err) == restrictViolation:
+		return resource.Errorf(resource.ConsumerInUse, "consumer %s still has resources", id)
+	case err != nil:
+		return fmt.Errorf("delete consumer %s: %w", id, err)
+	case tag.RowsAffected() == 0:
+		return resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+	}
+	return nil
+}
+
+// ConsumerNames lists every consumer.
+func (s *Store) ConsumerNames(ctx context.Context) ([]string, error) {
+	rows, err := s.pool.Query(ctx, `select name from consumers order by name`)
+	if err != nil {
+		return nil, fmt.Errorf("list consumers: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return names, wrap(err, "list consumers")
+}

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+// Create stores a new resource and its delivery. Creating what exists with the same content is the same as having
+// created it; with other content it is refused.
+func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64, err error) {
+	hash, err := ContentHash(r)
+	if err != nil {
+		return 0, err
+	}
+	err = s.pool.QueryRow(ctx, `
+		with dead as (delete from tombstones where resource_id = $1 returning version),
+		born as (
+			insert into resources (id, source, consumer, version, metadata, spec, tracing, content_hash)
+			values ($1, $2, $3, coalesce((select version from dead), 0) + 1, $4, $5, $6, $7)
+			on conflict (id) do nothing returning id, consumer, version),
+		sent as (insert into deliveries (resource_id, consumer) select id, consumer from born)
+		select version from born`,
+		r.ID, r.Source, r.Consumer, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash).Scan(&version)
+	switch {
+	case err == nil:
+		return version, nil
+	case pgCode(err) == foreignKeyViolation:
+		return 0, resource.Errorf(resource.UnknownConsumer, "there is no consumer %q", r.Consumer)
+	case pgCode(err) == untranslatableChar:
+		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
+	case !errors.Is(err, pgx.ErrNoRows):
+		return 0, fmt.Errorf("create resource %s: %w", r.ID, err)
+	}
+
+	var source, consumer string
+	var same, deleting bool
+	err = s.pool.QueryRow(ctx, `select source, consumer, version, content_hash = $2, deleted_at is not null from resources where id = $1`,
+		r.ID, hash).Scan(&source, &consumer, &version, &same, &deleting)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		// It was deleted between the two statements. The caller's retry will create it.
+		return 0, resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+	case err != nil:
+		return 0, fmt.Errorf("create resource %s: read the existing one: %w", r.ID, err)
+	case source != r.Source:
+		return 0, resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", r.ID)
+	case deleting:
+		return 0, resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+	case !same || consumer != r.Consumer:
+		return 0, resource.Errorf(resource.AlreadyExists, "resource %s exists with other content (version %d)", r.ID, version)
+	}
+	return version, nil
+}
+
+// Update replaces a resource's content and orders its delivery. r.Version is the version the change builds on, or 0 for
+// whichever is newest. Content that is there already changes nothing.
+func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64, err error) {
+	hash, err := ContentHash(r)
+	if err != nil {
+		return 0, err
+	}
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var source, consumer string
+		var same, deleting bool
+		err := tx.QueryRow(ctx, `select source, consumer, version, content_hash = $2, deleted_at is not null
+			from resources where id = $1 for update`, r.ID, hash).Scan(&source, &consumer, &version, &same, &deleting)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return resource.Errorf(resource.NotFound, "there is no resource %s", r.ID)
+		case err != nil:
+			return err
+		case source != r.Source:
+			return resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", r.ID)
+		case deleting:
+			return resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+		case consumer != r.Consumer:
+			return resource.Errorf(resource.Malformed, "resource %s is on consumer %q and cannot move to %q", r.ID, consumer, r.Consumer)
+		case r.Version != 0 && r.Version != version:
+			return resource.Errorf(resource.VersionConflict, "resource %s is at version %d, not %d", r.ID, version, r.Version)
+		case same:
+			return nil
+		}
+		version++
+		var batch pgx.Batch
+		batch.Queue(`update resources set version = $2, metadata = $3, spec = $4, tracing = $5, content_hash = $6, updated_at = now() where id = $1`,
+			r.ID, version, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash)
+		batch.Queue(orderDelivery, r.ID, consumer)
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	if pgCode(err) == untranslatableChar {
+		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
+	}
+	return version, wrap(err, "update resource %s", r.ID)
+}
+
+// orderDelivery puts a resource's newest version at the end of the new work of its consumer.
+const orderDelivery = `insert into deliveries (resource_id, consumer) values ($1, $2)
+	on conflict (resource_id) do update set
+		position = nextval('delivery_order'), lane = 0, due_at = now(), attempts = 0, parked = null`
+
+// Delete asks for a resource's deletion. It is done once the agent has confirmed. version is the one the decision
+// builds on, or 0. Deleting what is unknown or being deleted is no mistake; gone tells that there is nothing left to
+// confirm.
+func (s *Store) Delete(ctx context.Context, id, source string, version int64) (consumer string, gone bool, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var owner string
+		var newest int64
+		var deleting bool
+		err := tx.QueryRow(ctx, `select source, consumer, version, deleted_at is not null from resources where id = $1 for update`,
+			id).Scan(&owner, &consumer, &newest, &deleting)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			gone = true
+			return nil
+		case err != nil:
+			return err
+		case source != "" && owner != source:
+			return resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", id)
+		case deleting:
+			return nil
+		case version != 0 && version != newest:
+			return resource.Errorf(resource.VersionConflict, "resource %s is at version %d, not %d", id, newest, version)
+		}
+		var batch pgx.Batch
+		batch.Queue(`update resources set deleted_at = now(), updated_at = now() where id = $1`, id)
+		batch.Queue(orderDelivery, id, consumer)
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	return consumer, gone, wrap(err, "delete resource %s", id)
+}
+
+const resourceColumns = `r.id, r.source, r.consumer, r.version, r.metadata, r.tracing, r.created_at, r.updated_at, r.deleted_at,
+	r.status_version, r.status_agent, r.status_sequence, r.status_hash, r.status_body,
+	coalesce((select parked from deliveries d where d.resource_id = r.id), '')`
+
+// row reads resourceColumns, and the spec when it was selected behind them.
+func row(scan func(dest ...any) error, withSpec bool) (*resource.Resource, error) {
+	var r resource.Resource
+	var metadata, spec, body []byte
+	var deletedAt *time.Time
+	var statusVersion, sequence *int64
+	var agent, hash *string
+	dest := []any{&r.ID, &r.Source, &r.Consumer, &r.Version, &metadata, &r.Tracing, &r.CreatedAt, &r.UpdatedAt, &deletedAt,
+		&statusVersion, &agent, &sequence, &hash, &body, &r.Parked}
+	if withSpec {
+		dest = append(dest, &spec)
+	}
+	if err := scan(dest...); err != nil {
+		return nil, err
+	}
+	r.Metadata, r.Spec = metadata, spec
+	if deletedAt != nil {
+		r.DeletedAt = *deletedAt
+	}
+	if statusVersion != nil {
+		r.Status = &resource.Status{
+			ResourceID: r.ID, Consumer: r.Consumer, Version: *statusVersion, Agent: *agent,
+			Sequence: strconv.FormatInt(*sequence, 10), Hash: *hash, Body: body,
+		}
+	}
+	return &r, nil
+}
+
+// Get reads one resource with its spec.
+func (s *Store) Get(ctx context.Context, id string) (*resource.Resource, error) {
+	r, err := row(s.pool.QueryRow(ctx, `select `+resourceColumns+`, r.spec from resources r where r.id = $1`, id).Scan, true)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, resource.Errorf(resource.NotFound, "there is no resource %s", id)
+	}
+	return r, wrap(err, "read resource %s", id)
+}
+
+// Spec reads only a resource's bundle; nil when the resource is gone.
+func (s *Store) Spec(ctx context.Context, id string) (spec json.RawMessage, err error) {
+	err = s.pool.QueryRow(ctx, `select spec from resources where id = $1`, id).Scan((*[]byte)(&spec))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return spec, wrap(err, "read the bundle of resource %s", id)
+}
+
+// Load reads resources and confirmed deletions by id, without specs. What exists in neither form is left out.
+func (s *Store) Load(ctx context.Context, ids []string) ([]*resource.Resource, error) {
+	rows, err := s.pool.Query(ctx, `select `+resourceColumns+` from resources r where r.id = any($1)`, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load resources: %w", err)
+	}
+	live, err := pgx.CollectRows(rows, func(row_ pgx.CollectableRow) (*resource.Resource, error) { return row(row_.Scan, false) })
+	if err != nil {
+		return nil, fmt.Errorf("load resources: %w", err)
+	}
+	dead, err := s.tombstones(ctx, `where t.resource_id = any($1)`, ids)
+	if err != nil {
+		return nil, err
+	}
+	return append(live, dead...), nil
+}
+
+const tombstoneColumns = `t.resource_id, t.source, t.consumer, t.version, t.metadata, t.tracing, t.deleted_at,
+	t.status_agent, t.status_sequence, t.status_body`
+
+func tombstone(scan func(dest ...any) error) (*resource.Resource, error) {
+	var r resource.Resource
+	var metadata, body []byte
+	var sequence int64
+	status := &resource.Status{Deleted: true}
+	if err := scan(&r.ID, &r.Source, &r.Consumer, &r.Version, &metadata, &r.Tracing, &r.DeletedAt,
+		&status.Agent, &sequence, &body); err != nil {
+		return nil, err
+	}
+	r.Metadata = metadata
+	status.ResourceID, status.Consumer, status.Version = r.ID, r.Consumer, r.Version
+	status.Sequence, status.Body = strconv.FormatInt(sequence, 10), body
+	r.Status = status
+	return &r, nil
+}
+
+func (s *Store) tombstones(ctx context.Context, where string, args ...any) ([]*resource.Resource, error) {
+	rows, err := s.pool.Query(ctx, `select `+tombstoneColumns+` from tombstones t `+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read tombstones: %w", err)
+	}
+	dead, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (*resource.Resource, error) { return tombstone(r.Scan) })
+	return dead, wrap(err, "read tombstones")
+}
+
+// PruneTombstones forgets confirmed deletions older than the retention, at most so many at once.
+func (s *Store) PruneTombstones(ctx context.Context, retention time.Duration, limit int) (int64, error) {
+	tag, err := s.pool.Exec(ctx, `delete from tombstones where resource_id in (
+		select resource_id from tombstones where confirmed_at < now() - $1::interval limit $2)`, retention, limit)
+	return tag.RowsAffected(), wrap(err, "prune tombstones")
+}
+
+// HashesBySource lists what a source has: the status hash of each of its resources, by id.
+func (s *Store) HashesBySource(ctx context.Context, source string) (map[string]string, error) {
+	rows, err := s.pool.Query(ctx, `select id, status_hash from resources where source = $1 and status_hash is not null`, source)
+	if err != nil {
+		return nil, fmt.Errorf("list the statuses of source %s: %w", source, err)
+	}
+	hashes := map[string]string{}
+	var id, hash string
+	_, err = pgx.ForEachRow(rows, []any{&id, &hash}, func() error { hashes[id] = hash; return nil })
+	return hashes, wrap(err, "list the statuses of source %s", source)
+}
+
+func nullable(raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	return string(raw)
+}
+
+// wrap says what was being done when a database error came, and passes a request's own fault as it is.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	var fault *resource.Error
+	if errors.As(err, &fault) {
+		return fault
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}

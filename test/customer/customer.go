@@ -1,0 +1,260 @@
+// Package customer is a customer of the region for tests and benchmarks: somebody with a subscription, a resource group and
+// the published ARM client, unmodified. It speaks to nothing but ARM.
+package customer
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+)
+
+// APIVersion is the version that the customer speaks.
+const APIVersion = "2026-09-01-preview"
+
+// Customer is somebody with a subscription and the published ARM client.
+type Customer struct {
+	endpoints local.Endpoints
+	// Subscription is its id.
+	Subscription  string
+	resourceGroup string
+	// Resources is the published client.
+	Resources *armresources.Client
+	groups    *armresources.ResourceGroupsClient
+	providers *armresources.ProvidersClient
+	// pipeline is the client's own, for lists that armresources has no method for.
+	pipeline runtime.Pipeline
+	http     *http.Client
+}
+
+// New registers the provider in a subscription and makes a resource group there.
+func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceGroup string) (*Customer, error) {
+	client, err := Trusting(endpoints.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client}
+
+	credential, err := newCredential(endpoints, c.http)
+	if err != nil {
+		return nil, err
+	}
+	options := &arm.ClientOptions{ClientOptions: policy.ClientOptions{
+		Cloud: cloud.Configuration{
+			ActiveDirectoryAuthorityHost: endpoints.ARM,
+			Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+				cloud.ResourceManager: {Endpoint: endpoints.ARM, Audience: "https://management.azure.com"},
+			},
+		},
+		Transport: c.http,
+		Retry:     policy.RetryOptions{MaxRetries: 20, RetryDelay: 50 * time.Millisecond, MaxRetryDelay: time.Second},
+	}}
+	factory, err := armresources.NewClientFactory(subscription, credential, options)
+	if err != nil {
+		return nil, err
+	}
+	c.Resources, c.groups, c.providers = factory.NewClient(), factory.NewResourceGroupsClient(), factory.NewProvidersClient()
+	core, err := arm.NewClient("hcpmesh-test", "v1.0.0", credential, options)
+	if err != nil {
+		return nil, err
+	}
+	c.pipeline = core.Pipeline()
+
+	if _, err := c.providers.Register(ctx, "Microsoft.RedHatOpenShift", nil); err != nil {
+		return nil, fmt.Errorf("registering the provider: %w", err)
+	}
+	if _, err := c.groups.CreateOrUpdate(ctx, resourceGroup, armresources.ResourceGroup{Location: to.Ptr(endpoints.Location)}, nil); err != nil {
+		return nil, fmt.Errorf("making the resource group: %w", err)
+	}
+	return c, nil
+}
+
+// Trusting makes a client that trusts the authority in a file and nobody else.
+func Trusting(authorityFile string) (*http.Client, error) {
+	authority, err := os.ReadFile(authorityFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", authorityFile)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	transport.MaxIdleConnsPerHost = 64
+	return &http.Client{Transport: transport}, nil
+}
+
+// GroupID is the resource group's ARM id.
+func (c *Customer) GroupID() string {
+	return "/subscriptions/" + c.Subscription + "/resourceGroups/" + c.resourceGroup
+}
+
+// ClusterID is the ARM id of a cluster.
+func (c *Customer) ClusterID(name string) string {
+	return c.GroupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
+
+// NodePoolID is the ARM id of a node pool.
+func (c *Customer) NodePoolID(cluster, name string) string {
+	return c.ClusterID(cluster) + "/nodePools/" + name
+}
+
+// The operators that need an identity of their own.
+var (
+	controlPlaneOperators = []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config"}
+	dataPlaneOperators    = []string{"disk-csi-driver", "file-csi-driver", "image-registry"}
+)
+
+// ClusterBody is a cluster that passes every rule. Its network is its own, so that clusters do not collide.
+func (c *Customer) ClusterBody(name string) armresources.GenericResource {
+	identity := func(role string) string {
+		return c.GroupID() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name + "-" + role
+	}
+	controlPlane, dataPlane := map[string]string{}, map[string]string{}
+	assigned := map[string]*armresources.IdentityUserAssignedIdentitiesValue{identity("service"): {}}
+	for _, operator := range controlPlaneOperators {
+		id := identity("cp-" + operator)
+		controlPlane[operator], assigned[id] = id, &armresources.IdentityUserAssignedIdentitiesValue{}
+	}
+	for _, operator := range dataPlaneOperators {
+		dataPlane[operator] = identity("dp-" + operator)
+	}
+	network := c.GroupID() + "/providers/Microsoft.Network/"
+	return armresources.GenericResource{
+		Location: to.Ptr(c.endpoints.Location),
+		Tags:     map[string]*string{"made-by": to.Ptr("e2e")},
+		Identity: &armresources.Identity{Type: to.Ptr(armresources.ResourceIdentityTypeUserAssigned), UserAssignedIdentities: assigned},
+		Properties: map[string]any{
+			"version": map[string]any{"id": "4.21", "channelGroup": "stable"},
+			"platform": map[string]any{
+				"subnetId":                network + "virtualNetworks/" + name + "/subnets/workers",
+				"vnetIntegrationSubnetId": network + "virtualNetworks/" + name + "/subnets/integration",
+				"networkSecurityGroupId":  network + "networkSecurityGroups/" + name,
+				"operatorsAuthentication": map[string]any{"userAssignedIdentities": map[string]any{
+					"controlPlaneOperators":  controlPlane,
+					"dataPlaneOperators":     dataPlane,
+					"serviceManagedIdentity": identity("service"),
+				}},
+			},
+		},
+	}
+}
+
+// NodePoolBody is a node pool of so many nodes.
+func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
+	return armresources.GenericResource{
+		Location: to.Ptr(c.endpoints.Location),
+		Properties: map[string]any{
+			"platform": map[string]any{"vmSize": "Standard_D8s_v3"},
+			"replicas": replicas,
+		},
+	}
+}
+
+// pollQuickly makes the published pollers ask often: what is measured in minutes in the cloud takes seconds here.
+var pollQuickly = &runtime.PollUntilDoneOptions{Frequency: 50 * time.Millisecond}
+
+// Put creates or replaces a resource and waits for the operation's end.
+func (c *Customer) Put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
+	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
+	if err != nil {
+		return armresources.GenericResource{}, fmt.Errorf("PUT %s: %w", id, err)
+	}
+	response, err := poller.PollUntilDone(ctx, pollQuickly)
+	if err != nil {
+		return armresources.GenericResource{}, fmt.Errorf("waiting for the PUT of %s: %w", id, err)
+	}
+	return response.GenericResource, nil
+}
+
+// Patch merges properties or tags into a resource and waits for the operation's end.
+func (c *Customer) Patch(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
+	poller, err := c.Resources.BeginUpdateByID(ctx, id, APIVersion, body, nil)
+	if err != nil {
+		return armresources.GenericResource{}, fmt.Errorf("PATCH %s: %w", id, err)
+	}
+	response, err := poller.PollUntilDone(ctx, pollQuickly)
+	if err != nil {
+		return armresources.GenericResource{}, fmt.Errorf("waiting for the PATCH of %s: %w", id, err)
+	}
+	return response.GenericResource, nil
+}
+
+// Delete deletes a resource and waits for the operation's end.
+func (c *Customer) Delete(ctx context.Context, id string) error {
+	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)
+	if err != nil {
+		return fmt.Errorf("DELETE %s: %w", id, err)
+	}
+	if _, err := poller.PollUntilDone(ctx, pollQuickly); err != nil {
+		return fmt.Errorf("waiting for the DELETE of %s: %w", id, err)
+	}
+	return nil
+}
+
+// List reads all pages of a collection through the client's pipeline and returns the resources' names.
+func (c *Customer) List(ctx context.Context, collection string) ([]string, error) {
+	var names []string
+	for next := c.endpoints.ARM + collection + "?api-version=" + APIVersion; next != ""; {
+		request, err := runtime.NewRequest(ctx, http.MethodGet, next)
+		if err != nil {
+			return nil, err
+		}
+		response, err := c.pipeline.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusOK {
+			return nil, runtime.NewResponseError(response)
+		}
+		var page struct {
+			Value    []armresources.GenericResource `json:"value"`
+			NextLink string                         `json:"nextLink"`
+		}
+		if err := runtime.UnmarshalAsJSON(response, &page); err != nil {
+			return nil, err
+		}
+		for _, resource := range page.Value {
+			names = append(names, *resource.Name)
+		}
+		next = page.NextLink
+	}
+	return names, nil
+}
+
+// PutQuickly is Put for measuring: it asks after the operation every few milliseconds, which no poller of the published
+// client does.
+func (c *Customer) PutQuickly(ctx context.Context, id string, body armresources.GenericResource) error {
+	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
+	if err != nil {
+		return fmt.Errorf("PUT %s: %w", id, err)
+	}
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !poller.Done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		if _, err := poller.Poll(ctx); err != nil {
+			return fmt.Errorf("polling the PUT of %s: %w", id, err)
+		}
+	}
+	if _, err := poller.Result(ctx); err != nil {
+		return fmt.Errorf("the PUT of %s: %w", id, err)
+	}
+	return nil
+}

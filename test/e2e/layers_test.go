@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// nothingIsLeft waits until no layer holds anything of any cluster but tombstones, and says what is left otherwise. What
+// is still on its way out when an operation has ended (a namespace being finalized by Kubernetes) has the test's patience.
+func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer.Customer) {
+	t.Helper()
+	var left []string
+	eventually(t, ctx, func() bool {
+		left = leftovers(t, ctx, customers...)
+		return len(left) == 0
+	}, func() string { return "left over:\n  " + strings.Join(left, "\n  ") })
+}
+
+// leftovers looks into every layer. A layer that cannot be asked counts as having something left.
+func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Customer) []string {
+	t.Helper()
+	var left []string
+	layers := map[string]func(context.Context) ([]string, error){
+		"management cluster": inManagementClusters,
+		"maestro":            inMaestro,
+		"cluster service":    inClusterService,
+		"hosted processes":   inProcesses,
+		"etcd":               inEtcd,
+		"cosmos": func(ctx context.Context) ([]string, error) {
+			var found []string
+			for _, c := range customers {
+				more, err := inCosmos(ctx, c.Subscription)
+				if err != nil {
+					return nil, err
+				}
+				found = append(found, more...)
+			}
+			return found, nil
+		},
+	}
+	for layer, look := range layers {
+		found, err := look(ctx)
+		if err != nil {
+			left = append(left, layer+": cannot be asked: "+err.Error())
+		}
+		for _, thing := range found {
+			left = append(left, layer+": "+thing)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// inManagementClusters finds hosted control planes, their namespaces and the agents' records.
+func inManagementClusters(ctx context.Context) ([]string, error) {
+	kinds := []schema.GroupVersionResource{
+		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"},
+		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"},
+		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"},
+		{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"},
+		{Version: "v1", Resource: "namespaces"},
+	}
+	var found []string
+	for name, path := range region.Endpoints().Kubeconfigs {
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		if err != nil {
+			return nil, err
+		}
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range kinds {
+			list, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("listing %s on %s: %w", kind.Resource, name, err)
+			}
+			for _, item := range list.Items {
+				if kind.Resource == "namespaces" && !strings.HasPrefix(item.GetName(), "ocm-") {
+					continue
+				}
+				found = append(found, fmt.Sprintf("%s %s %s/%s", name, kind.Resource, item.GetNamespace(), item.GetName()))
+			}
+		}
+	}
+	return found, nil
+}
+
+// inMaestro finds rows, soft-deleted ones too: they go only when the agent has confirmed.
+func inMaestro(ctx context.Context) ([]string, error) {
+	return rows(ctx, local.MaestroDatabase, "SELECT id::text || ' of ' || consumer_name FROM resources")
+}
+
+func rows(ctx context.Context, name, query string) ([]string, error) {
+	address, err := os.ReadFile(region.Endpoints().DatabaseURLFiles[name])
+	if err != nil {
+		return nil, err
+	}
+	connection, err := pgx.Connect(ctx, strings.TrimSpace(string(address)))
+	if err != nil {
+		return nil, err
+	}
+	defer connection.Close(context.WithoutCancel(ctx))
+	result, err := connection.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(result, pgx.RowTo[string])
+}
+
+// inClusterService finds clusters and node pools that are more than a tombstone.
+func inClusterService(ctx context.Context) ([]string, error) {
+	endpoints := region.Endpoints()
+	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Hcpctl)])
+	if err != nil {
+		return nil, err
+	}
+	connection, err := grpc.NewClient(endpoints.ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))))
+	if err != nil {
+		return nil, err
+	}
+	defer connection.Close()
+	client := clusterservicev1.NewClusterServiceClient(connection)
+	var found []string
+	clusters, err := client.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: 500})
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range clusters.GetClusters() {
+		found = append(found, fmt.Sprintf("%s in %s", cluster.GetResourceId(), cluster.GetStatus().GetPhase()))
+	}
+	pools, err := client.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{PageSize: 500})
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range pools.GetNodePools() {
+		found = append(found, fmt.Sprintf("%s in %s", pool.GetResourceId(), pool.GetStatus().GetPhase()))
+	}
+	return found, nil
+}
+
+// inCosmos finds live documents of a subscription, reservations included, and operations that have not ended.
+func inCosmos(ctx context.Context, subscription string) ([]string, error) {
+	endpoints := region.Endpoints()
+	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	var found []string
+	more, err := liveDocuments(ctx, db.Clusters(), subscription)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, more...)
+	if more, err = liveDocuments(ctx, db.NodePools(), subscription); err != nil {
+		return nil, err
+	}
+	found = append(found, more...)
+	if more, err = liveDocuments(ctx, db.Reservations(), subscription); err != nil {
+		return nil, err
+	}
+	return append(found, more...), nil
+}
+
+func liveDocuments[T any](ctx context.Context, collection *database.Collection[T], subscription string) ([]string, error) {
+	var found []string
+	err := collection.All(ctx, subscription, "", func(item *database.Item[T]) error {
+		found = append(found, item.Key.ResourceID)
+		return nil
+	})
+	return found, err
+}
+
+// inProcesses finds API servers of hosted control planes that still run for this region.
+func inProcesses(context.Context) ([]string, error) {
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, path := range commands {
+		data, err := os.ReadFile(path)
+		if err != nil { // it ended meanwhile
+			continue
+		}
+		command := string(bytes.ReplaceAll(data, []byte{0}, []byte{' '}))
+		if strings.Contains(command, region.Endpoints().Etcd) && strings.Contains(command, "--etcd-prefix=/hosted/") {
+			found = append(found, filepath.Dir(path)+" "+command)
+		}
+	}
+	return found, nil
+}
+
+// inEtcd finds keys of hosted control planes, through etcd's JSON gateway.
+func inEtcd(ctx context.Context) ([]string, error) {
+	prefix := []byte("/hosted/")
+	end := append(slices.Clone(prefix[:len(prefix)-1]), prefix[len(prefix)-1]+1)
+	body, err := json.Marshal(map[string]any{
+		"key": base64.StdEncoding.EncodeToString(prefix), "range_end": base64.StdEncoding.EncodeToString(end), "keys_only": true, "limit": 20,
+	})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, region.Endpoints().Etcd+"/v3/kv/range", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Kvs []struct {
+			Key []byte `json:"key"`
+		} `json:"kvs"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, pair := range answer.Kvs {
+		found = append(found, string(pair.Key))
+	}
+	return found, nil
+}

@@ -1,0 +1,94 @@
+// Package e2e drives a whole region through ARM, with the published client, and then looks into every layer. The region
+// is started for the tests, on free ports, with everything that `make run` starts.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+)
+
+// region is shared by the tests: starting one takes longer than most of them.
+var region *local.Region
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if testing.Short() {
+		fmt.Println("the whole region is not started with -short")
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "hcpmesh-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	// PostgreSQL's user must be able to pass through.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	quick, freePorts := 0.002, 0
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	region, err = local.Start(ctx, local.Config{
+		StateDir:  dir,
+		BasePort:  &freePorts,
+		TimeScale: &quick,
+		Build:     true,
+		Faults:    true,
+		Throwaway: true,
+		OnNote:    func(note string) { fmt.Fprintln(os.Stderr, note) },
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "starting the region: %v\nits logs are in %s\n", err, filepath.Join(dir, "logs"))
+		return 1
+	}
+	code := m.Run()
+	region.Close()
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "the region's logs are in %s\n", filepath.Join(dir, "logs"))
+		return code
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// needsRegion skips a test when there is no region.
+func needsRegion(t testing.TB) {
+	t.Helper()
+	if region == nil {
+		t.Skip("needs the whole region; run without -short")
+	}
+}
+
+// newCustomer is a customer with a subscription of their own.
+func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup string) *customer.Customer {
+	t.Helper()
+	c, err := customer.New(ctx, region.Endpoints(), subscription, resourceGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// patience bounds what takes the region a while, on a machine that is busy with other things.
+func patience(t testing.TB, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,127 @@
+// Command arm-frontdoor plays Azure Resource Manager for one region on a developer's machine or in tests.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+)
+
+// shutdownGrace is how long answers under way may take when the door closes.
+const shutdownGrace = 5 * time.Second
+
+type options struct {
+	process     process.Options
+	listen      string
+	publicURL   string
+	identityDir string
+	frontend    string
+	stateDir    string
+	clientsFile string
+	location    string
+	apiVersions string
+}
+
+func main() {
+	flags := flag.NewFlagSet("arm-frontdoor", flag.ExitOnError)
+	var o options
+	o.process.AddFlags(flags)
+	flags.StringVar(&o.listen, "listen", "", "`address` to serve ARM on over TLS, as host:port")
+	flags.StringVar(&o.publicURL, "public-url", "", "`URL` that callers reach the door at; https://<listen> by default")
+	flags.StringVar(&o.identityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.frontend, "frontend-address", "", "`address` of the frontend, as host:port")
+	flags.StringVar(&o.stateDir, "state-dir", "", "`folder` for the subscriptions and the key that signs tokens")
+	flags.StringVar(&o.clientsFile, "clients-file", "", "JSON `file` with the clients that may have tokens")
+	flags.StringVar(&o.location, "location", "westus3", "Azure `location` that the region plays")
+	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
+	process.Parse(flags, os.Args[1:], func() error {
+		return process.Required(flags, "listen", "identity-dir", "frontend-address", "state-dir", "clients-file")
+	})
+	process.Run("arm-frontdoor", o.process, o.run)
+}
+
+func (o *options) run(ctx context.Context, p *process.Process) error {
+	identity, err := mesh.LoadIdentity(o.identityDir)
+	if err != nil {
+		return err
+	}
+	clients, err := token.ReadClients(o.clientsFile)
+	if err != nil {
+		return err
+	}
+	if o.publicURL == "" {
+		o.publicURL = "https://" + o.listen
+	}
+	issuer, err := token.NewIssuer(o.publicURL, o.stateDir, clients)
+	if err != nil {
+		return err
+	}
+	stored, err := directory.Open(filepath.Join(o.stateDir, "subscriptions.json"))
+	if err != nil {
+		return err
+	}
+	door, err := frontdoor.New(frontdoor.Options{
+		PublicURL: o.publicURL, Location: o.location, APIVersions: strings.Split(o.apiVersions, ","),
+		Frontend: o.frontend, FrontendTLS: identity.ClientTLS(mesh.Frontend),
+		Tokens: issuer, Directory: stored, Log: p.Log, Metrics: p.Metrics,
+	})
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	p.Ready("frontend", dial(o.frontend))
+
+	// Callers of ARM have tokens and no certificates.
+	tlsConfig := identity.ServerTLS()
+	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
+	tlsConfig.MinVersion = tls.VersionTLS12
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{
+		Handler: door, TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+	p.Log.Info("serving ARM", "url", o.publicURL)
+	served := make(chan error, 1)
+	go func() { served <- server.ServeTLS(listener, "", "") }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving ARM: %w", err)
+	case <-ctx.Done():
+	}
+	graceful, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(graceful); err != nil {
+		_ = server.Close()
+	}
+	<-served
+	return nil
+}
+
+// dial reports whether the frontend takes connections.
+func dial(address string) process.Check {
+	return func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return errors.New("the frontend takes no connections")
+		}
+		return connection.Close()
+	}
+}

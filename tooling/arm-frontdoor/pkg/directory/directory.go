@@ -1,0 +1,179 @@
+// Package directory is what ARM itself knows of a region: its subscriptions, whether the resource provider is registered
+// in each, and the resource groups. All of it is small, so that it lives in memory and in one file that is replaced as a
+// whole before a change is acknowledged. Names are compared without regard to case and kept as they were written.
+package directory
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Subscription is one customer's.
+type Subscription struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	TenantID string `json:"tenantId"`
+	// Provider is the resource provider's registration: NotRegistered, Registering, Registered or Unregistering.
+	Provider string `json:"provider"`
+	// RegistrationDate is when the resource provider was first registered.
+	RegistrationDate time.Time `json:"registrationDate,omitzero"`
+	// State is what the resource provider is told: Registered, Unregistered, Warned, Suspended or Deleted.
+	State string `json:"state"`
+	// Features are registered features of the provider.
+	Features []string `json:"features,omitempty"`
+	// Groups by their lower-case names.
+	Groups map[string]*Group `json:"groups,omitempty"`
+}
+
+// Registrations of a provider.
+const (
+	NotRegistered = "NotRegistered"
+	Registered    = "Registered"
+)
+
+// Group is a resource group.
+type Group struct {
+	Name      string            `json:"name"`
+	Location  string            `json:"location"`
+	ManagedBy string            `json:"managedBy,omitempty"`
+	Tags      map[string]string `json:"tags,omitempty"`
+	// Deleting is set while what is in the group is being deleted.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// Directory is the whole.
+type Directory struct {
+	path string
+
+	mu            sync.Mutex
+	subscriptions map[string]*Subscription
+}
+
+// Open reads the directory's file; none is an empty directory.
+func Open(path string) (*Directory, error) {
+	d := &Directory{path: path, subscriptions: map[string]*Subscription{}}
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return d, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &d.subscriptions)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the directory of subscriptions: %w", err)
+	}
+	return d, nil
+}
+
+// Subscription returns a copy of a subscription.
+func (d *Directory) Subscription(id string) (Subscription, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := d.subscriptions[strings.ToLower(id)]
+	if found == nil {
+		return Subscription{}, false
+	}
+	return found.clone(), true
+}
+
+// Subscriptions are all of them, by id.
+func (d *Directory) Subscriptions() []Subscription {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]Subscription, 0, len(d.subscriptions))
+	for _, s := range d.subscriptions {
+		all = append(all, s.clone())
+	}
+	slices.SortFunc(all, func(a, b Subscription) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Group returns a copy of a resource group.
+func (s *Subscription) Group(name string) (Group, bool) {
+	found := s.Groups[strings.ToLower(name)]
+	if found == nil {
+		return Group{}, false
+	}
+	return *found, true
+}
+
+// SortedGroups are a subscription's groups by name.
+func (s *Subscription) SortedGroups() []Group {
+	all := make([]Group, 0, len(s.Groups))
+	for _, g := range s.Groups {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b Group) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	return all
+}
+
+// Update changes a subscription, which is made when absent, and returns it once the change is durable. When change
+// returns an error nothing changes. It must not keep what it is given.
+func (d *Directory) Update(id string, change func(s *Subscription) error) (Subscription, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := strings.ToLower(id)
+	next := Subscription{ID: key, Provider: NotRegistered, State: "Unregistered"}
+	before := d.subscriptions[key]
+	if before != nil {
+		next = before.clone()
+	}
+	if next.Groups == nil {
+		next.Groups = map[string]*Group{}
+	}
+	if err := change(&next); err != nil {
+		return Subscription{}, err
+	}
+	d.subscriptions[key] = &next
+	if err := d.save(); err != nil {
+		d.subscriptions[key] = before
+		if before == nil {
+			delete(d.subscriptions, key)
+		}
+		return Subscription{}, fmt.Errorf("storing the subscription: %w", err)
+	}
+	return next.clone(), nil
+}
+
+func (d *Directory) save() error {
+	data, err := json.MarshalIndent(d.subscriptions, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return err
+	}
+	part, err := os.OpenFile(d.path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(data)
+	if err == nil {
+		err = part.Sync()
+	}
+	if closeErr := part.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), d.path)
+}
+
+func (s *Subscription) clone() Subscription {
+	c := *s
+	c.Features = slices.Clone(s.Features)
+	c.Groups = make(map[string]*Group, len(s.Groups))
+	for name, g := range s.Groups {
+		copied := *g
+		c.Groups[name] = &copied
+	}
+	return c
+}

@@ -1,0 +1,23 @@
+// Command hcpctl is the command line of hcpmesh: it runs the local region, and works with clusters and node pools through
+// Azure Resource Manager.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := command.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hcpctl: "+err.Error())
+		os.Exit(1)
+	}
+}

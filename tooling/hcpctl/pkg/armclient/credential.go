@@ -1,0 +1,97 @@
+package armclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// secret is what a client gets tokens with, as the region writes it down.
+type secret struct {
+	TenantID     string `json:"tenantId"`
+	ClientID     string `json:"clientId"`
+	ClientSecret string `json:"clientSecret"`
+}
+
+// credential gets tokens by OAuth 2.0's client credentials. The pipeline keeps a token until it is about to expire.
+type credential struct {
+	authority string
+	secret    secret
+	http      *http.Client
+}
+
+// newCredential reads the first client of a credentials file.
+func newCredential(authority, path string, client *http.Client) (*credential, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials: %w", err)
+	}
+	var secrets []secret
+	if err := json.Unmarshal(data, &secrets); err != nil || len(secrets) == 0 {
+		return nil, fmt.Errorf("%s holds no credentials", path)
+	}
+	return &credential{authority: strings.TrimSuffix(authority, "/"), secret: secrets[0], http: client}, nil
+}
+
+// GetToken implements azcore.TokenCredential.
+func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	form := url.Values{
+		"grant_type": {"client_credentials"}, "client_id": {c.secret.ClientID}, "client_secret": {c.secret.ClientSecret},
+		"scope": {strings.Join(options.Scopes, " ")},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.authority+"/"+c.secret.TenantID+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return azcore.AccessToken{}, unreachable(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int    `json:"expires_in"`
+		Description string `json:"error_description"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return azcore.AccessToken{}, fmt.Errorf("getting a token: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return azcore.AccessToken{}, fmt.Errorf("getting a token: %s", answer.Description)
+	}
+	return azcore.AccessToken{Token: answer.AccessToken, ExpiresOn: time.Now().Add(time.Duration(answer.ExpiresIn) * time.Second)}, nil
+}
+
+// unreachable makes one sentence of a connection that could not be made. It is not retried: whoever types a command
+// wants to know at once.
+func unreachable(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return &Unreachable{cause: failed.Err}
+	}
+	return &Unreachable{cause: err}
+}
+
+// Unreachable says that nobody answers at the endpoint.
+type Unreachable struct{ cause error }
+
+// Error says what to do.
+func (u *Unreachable) Error() string {
+	return fmt.Sprintf("Azure Resource Manager cannot be reached (%v); is the region up? See `hcpctl region status`", u.cause)
+}
+
+// Unwrap gives the cause.
+func (u *Unreachable) Unwrap() error { return u.cause }
+
+// NonRetriable keeps azcore from trying again.
+func (u *Unreachable) NonRetriable() {}

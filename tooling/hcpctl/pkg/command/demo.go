@@ -1,0 +1,93 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/spf13/cobra"
+)
+
+// The demo's cluster and node pool.
+const (
+	demoCluster  = "demo"
+	demoNodePool = "workers"
+	demoVersion  = "4.20"
+	demoReplicas = 2
+)
+
+func (e *environment) regionDemo() *cobra.Command {
+	c := &cobra.Command{
+		Use: "demo", Short: "Create a cluster and a node pool in the running region, and tell how to use them", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := e.prepare(c); err != nil {
+				return err
+			}
+			return e.demo(c)
+		},
+	}
+	return c
+}
+
+// regional fills in what the commands of a region do not have flags for.
+func (e *environment) regional() {
+	e.arm.Subscription = first(e.arm.Subscription, DefaultSubscription)
+	e.arm.Group = first(e.arm.Group, DefaultGroup)
+}
+
+// prepare makes the default subscription and resource group, without which a region is of no use.
+func (e *environment) prepare(c *cobra.Command) error {
+	e.regional()
+	client, err := e.client()
+	if err != nil {
+		return err
+	}
+	location, err := e.location()
+	if err != nil {
+		return err
+	}
+	return client.Ensure(c.Context(), location)
+}
+
+// demo creates what is missing, waits for what is under way, and tells how to go on.
+func (e *environment) demo(c *cobra.Command) error {
+	client, err := e.client()
+	if err != nil {
+		return err
+	}
+	location, err := e.location()
+	if err != nil {
+		return err
+	}
+	cluster := clusterTemplate(e.arm.Subscription, e.arm.Group, demoCluster, location, demoVersion, "stable")
+	if err := e.ensure(c, client, client.ClusterID(demoCluster), "cluster "+demoCluster, cluster); err != nil {
+		return err
+	}
+	pool := nodePoolTemplate(location, defaultVMSize, demoReplicas)
+	if err := e.ensure(c, client, client.NodePoolID(demoCluster, demoNodePool), "node pool "+demoNodePool, pool); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.out, `
+The cluster %q is there, created through Azure Resource Manager. To use it:
+
+    .build/bin/hcpctl cluster kubeconfig %s -f demo.kubeconfig
+    .build/third-party/bin/kubectl --kubeconfig demo.kubeconfig get nodes
+
+`, demoCluster, demoCluster)
+	return err
+}
+
+// ensure creates a resource unless it exists, and waits until it is settled.
+func (e *environment) ensure(c *cobra.Command, client *armclient.Client, id, what string, body armclient.Resource) error {
+	_, err := client.Get(c.Context(), id)
+	if err == nil {
+		return e.watch(c.Context(), client, id, what)
+	}
+	if !armclient.IsNotFound(err) {
+		return err
+	}
+	operation, err := client.Put(c.Context(), id, body)
+	if err != nil {
+		return fmt.Errorf("creating the %s: %w", what, err)
+	}
+	return e.await(c.Context(), client, operation, id, what)
+}

@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+)
+
+// await shows how far an operation is until it ended.
+func (e *environment) await(ctx context.Context, client *armclient.Client, operation armclient.Operation, id, what string) error {
+	began := time.Now()
+	live := display.NewLive(e.err)
+	err := client.Await(ctx, operation, id, func(resource armclient.Resource) {
+		live.Draw(progress(live, resource, what, time.Since(began)))
+	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped waiting; the operation goes on, see `hcpctl cluster watch`")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Fprintf(e.err, "%s: done after %s\n", what, time.Since(began).Round(100*time.Millisecond))
+	return nil
+}
+
+// progress is what a resource says about each layer: ARM's provisioning state, and the conditions that come from below.
+func progress(live *display.Live, resource armclient.Resource, what string, elapsed time.Duration) []display.Line {
+	state := at(resource, "properties", "provisioningState")
+	if resource == nil {
+		state = "gone"
+	}
+	head := what + ": " + state
+	if live.Terminal() {
+		head += fmt.Sprintf(" (%s)", elapsed.Round(time.Second))
+	}
+	lines := []display.Line{{Key: "state", Text: head}}
+	for _, condition := range conditions(resource) {
+		kind, _, _ := strings.Cut(condition, "=")
+		lines = append(lines, display.Line{Key: "condition " + kind, Text: "  " + condition})
+	}
+	return lines
+}
+
+// settled reports whether a provisioning state does not move any more.
+func settled(state string) bool {
+	return state == "Succeeded" || state == "Failed" || state == "Canceled"
+}
+
+// watch shows a resource until it is settled or gone.
+func (e *environment) watch(ctx context.Context, client *armclient.Client, id, what string) error {
+	began := time.Now()
+	live := display.NewLive(e.err)
+	for {
+		resource, err := client.Get(ctx, id)
+		if armclient.IsNotFound(err) {
+			live.Draw([]display.Line{{Key: "state", Text: what + ": does not exist"}})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		live.Draw(progress(live, resource, what, time.Since(began)))
+		state := at(resource, "properties", "provisioningState")
+		if state == "Succeeded" {
+			return nil
+		}
+		if settled(state) {
+			return fmt.Errorf("%s is %s", what, state)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}

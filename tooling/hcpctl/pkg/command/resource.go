@@ -1,0 +1,147 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"sigs.k8s.io/yaml"
+)
+
+// at reads a value of a resource as text, by the path of its fields; empty when it is not there.
+func at(resource map[string]any, fields ...string) string {
+	var value any = resource
+	for _, field := range fields {
+		object, ok := value.(map[string]any)
+		if !ok {
+			return ""
+		}
+		value = object[field]
+	}
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return fmt.Sprintf("%g", v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// groupOf is the resource group in an ARM id.
+func groupOf(id string) string {
+	segments := strings.Split(id, "/")
+	for i := range segments {
+		if strings.EqualFold(segments[i], "resourceGroups") && i+1 < len(segments) {
+			return segments[i+1]
+		}
+	}
+	return ""
+}
+
+// conditions are a resource's, one line each.
+func conditions(resource map[string]any) []string {
+	properties, _ := resource["properties"].(map[string]any)
+	status, _ := properties["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	var lines []string
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
+		line := at(condition, "type") + "=" + at(condition, "status")
+		if reason := at(condition, "reason"); reason != "" {
+			line += " " + reason
+		}
+		if message := at(condition, "message"); message != "" {
+			line += ": " + message
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// readBody reads a resource from a YAML or JSON file; ARM checks its fields.
+func readBody(path string) (armclient.Resource, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the resource: %w", err)
+	}
+	var body armclient.Resource
+	if err := yaml.Unmarshal(data, &body); err != nil {
+		return nil, fmt.Errorf("%s is no resource: %w", path, err)
+	}
+	return body, nil
+}
+
+// parseTags reads KEY=VALUE; KEY- removes one.
+func parseTags(pairs []string) (map[string]any, error) {
+	tags := map[string]any{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		switch {
+		case ok && key != "":
+			tags[key] = value
+		case strings.HasSuffix(pair, "-") && len(pair) > 1:
+			tags[strings.TrimSuffix(pair, "-")] = nil
+		default:
+			return nil, fmt.Errorf("the tag %q is not of the form KEY=VALUE, or KEY- to remove one", pair)
+		}
+	}
+	return tags, nil
+}
+
+// clusterTemplate is a cluster that needs nothing but a name: every other resource that it refers to is named after it,
+// as each may be used by one cluster only.
+func clusterTemplate(subscription, group, name, location, version, channel string) armclient.Resource {
+	in := func(kind, resource string) string {
+		return "/subscriptions/" + subscription + "/resourceGroups/" + group + "/providers/" + kind + "/" + resource
+	}
+	identity := func(operator string) string {
+		return in("Microsoft.ManagedIdentity/userAssignedIdentities", name+"-"+operator)
+	}
+	controlPlane, assigned := map[string]any{}, map[string]any{}
+	for _, operator := range []string{
+		"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver",
+		"image-registry", "cloud-network-config",
+	} {
+		controlPlane[operator] = identity(operator)
+		assigned[identity(operator)] = map[string]any{}
+	}
+	assigned[identity("service")] = map[string]any{}
+	dataPlane := map[string]any{}
+	for _, operator := range []string{"disk-csi-driver", "file-csi-driver", "image-registry"} {
+		dataPlane[operator] = identity("dp-" + operator)
+	}
+	network := in("Microsoft.Network/virtualNetworks", name+"-vnet") + "/subnets/"
+	return armclient.Resource{
+		"location": location,
+		"identity": map[string]any{"type": "UserAssigned", "userAssignedIdentities": assigned},
+		"properties": map[string]any{
+			"version": map[string]any{"id": version, "channelGroup": channel},
+			"platform": map[string]any{
+				"managedResourceGroup":    name + "-managed",
+				"subnetId":                network + "nodes",
+				"vnetIntegrationSubnetId": network + "integration",
+				"networkSecurityGroupId":  in("Microsoft.Network/networkSecurityGroups", name+"-nsg"),
+				"operatorsAuthentication": map[string]any{"userAssignedIdentities": map[string]any{
+					"controlPlaneOperators":  controlPlane,
+					"dataPlaneOperators":     dataPlane,
+					"serviceManagedIdentity": identity("service"),
+				}},
+			},
+		},
+	}
+}
+
+// nodePoolTemplate is a node pool in its cluster's subnet.
+func nodePoolTemplate(location, vmSize string, replicas int) armclient.Resource {
+	return armclient.Resource{
+		"location": location,
+		"properties": map[string]any{
+			"platform": map[string]any{"vmSize": vmSize},
+			"replicas": replicas,
+		},
+	}
+}

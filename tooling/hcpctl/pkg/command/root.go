@@ -1,0 +1,134 @@
+// Package command is hcpctl's commands: flags, what they call, and what they print. They work with clusters through Azure
+// Resource Manager only (package armclient); the region's commands drive the supervisor of package local. The defaults of
+// all flags come from the state folder of a local region, so that a command needs none there.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/spf13/cobra"
+)
+
+// Where the commands work unless told otherwise.
+const (
+	DefaultSubscription = "11111111-1111-1111-1111-111111111111"
+	DefaultGroup        = "demo"
+)
+
+// environment is what all commands share: the global flags and where to write.
+type environment struct {
+	out, err io.Writer
+
+	stateDir string
+	arm      armclient.Options
+	output   string
+}
+
+// New makes the command tree. Results go to out, progress to errOut.
+func New(out, errOut io.Writer) *cobra.Command {
+	e := &environment{out: out, err: errOut}
+	root := &cobra.Command{
+		Use:           "hcpctl",
+		Short:         "Run a region of hcpmesh on this machine, and work with its clusters",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
+	root.AddCommand(e.region(), e.cluster(), e.nodePool())
+	return root
+}
+
+// group is a command that only has others below it.
+func group(use, short string, children ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q for %q; see --help", args[0], c.CommandPath())
+			}
+			return c.Help()
+		},
+	}
+	c.AddCommand(children...)
+	return c
+}
+
+// region's state folder, absolute.
+func (e *environment) state() (string, error) {
+	if e.stateDir != "" {
+		return filepath.Abs(e.stateDir)
+	}
+	source, err := local.FindSource()
+	if err != nil {
+		return "", errors.New("found no region: run this inside a checkout of hcpmesh, or name the region's folder with --state-dir")
+	}
+	return filepath.Join(source, ".region"), nil
+}
+
+// addARMFlags adds the flags of the commands that talk to ARM.
+func (e *environment) addARMFlags(c *cobra.Command) {
+	flags := c.PersistentFlags()
+	flags.StringVar(&e.arm.Endpoint, "endpoint", "", "`URL` of Azure Resource Manager (default the local region's)")
+	flags.StringVar(&e.arm.CAFile, "ca-file", "", "`file` with the authority of --endpoint's certificate (default the local region's)")
+	flags.StringVar(&e.arm.CredentialsFile, "credentials-file", "", "`file` with the client's credentials (default the local region's)")
+	flags.StringVar(&e.arm.Subscription, "subscription", DefaultSubscription, "subscription `id`")
+	flags.StringVarP(&e.arm.Group, "resource-group", "g", DefaultGroup, "resource group's `name`")
+}
+
+func (e *environment) addOutputFlag(c *cobra.Command) {
+	c.Flags().StringVarP(&e.output, "output", "o", "table", "`format`: table, json or yaml")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if !strings.Contains(" table json yaml ", " "+e.output+" ") {
+			return fmt.Errorf("--output: %q is not one of table, json, yaml", e.output)
+		}
+		if before != nil {
+			return before(c, args)
+		}
+		return nil
+	}
+}
+
+// client makes the ARM client; what the flags leave open comes from the local region.
+func (e *environment) client() (*armclient.Client, error) {
+	options := e.arm
+	if options.Endpoint == "" || options.CAFile == "" || options.CredentialsFile == "" {
+		endpoints, err := e.endpoints()
+		if err != nil {
+			return nil, err
+		}
+		options.Endpoint = first(options.Endpoint, endpoints.ARM)
+		options.CAFile = first(options.CAFile, endpoints.CAFile)
+		options.CredentialsFile = first(options.CredentialsFile, endpoints.CredentialsFile)
+	}
+	return armclient.New(options)
+}
+
+func (e *environment) endpoints() (local.Endpoints, error) {
+	dir, err := e.state()
+	if err != nil {
+		return local.Endpoints{}, err
+	}
+	return local.Describe(dir)
+}
+
+func first(values ...string) string {
+	for _, value := range values {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
