@@ -100,17 +100,20 @@ func TestServe(t *testing.T) {
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: id.ClientTLS(mesh.Frontend), ForceAttemptHTTP2: true}}
 	}
 	url := "https://" + listener.Addr().String()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	arm := client(frontDoor)
 	for {
 		status, body := get(t, arm, url+"/readyz")
 		if status == http.StatusOK {
 			break
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("not ready: %d %s", status, body)
+		case <-tick.C:
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if status, body := get(t, arm, url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview"); status != http.StatusOK {
 		t.Errorf("the operations list answered %d %s", status, body)
