@@ -57,6 +57,6 @@ func FuzzParse(f *testing.F) {
 		if !strings.EqualFold(back, text) {
 			t.Fatalf("%q leads back to %q", text, back)
 		}
-		armid.Parent(text)
+		_ = armid.Parent(text)
 	})
 }
