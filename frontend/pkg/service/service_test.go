@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,9 +55,17 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestServe runs the whole service: only the ARM front door is let in, readiness follows Cosmos DB, and stopping it ends
-// everything it started. Cluster Service is not there, which keeps nobody from being served.
-func TestServe(t *testing.T) {
+// region is the whole service on a store, with identities to call it with. Cluster Service is not there, which keeps
+// nobody from being served.
+type region struct {
+	url      string
+	frontend chan error
+	stop     context.CancelFunc
+	client   func(peer mesh.Peer) *http.Client
+}
+
+func serve(t testing.TB) *region {
+	t.Helper()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {
 		t.Fatal(err)
@@ -66,48 +76,53 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity := func(peer mesh.Peer) (string, *mesh.Identity) {
+	issue := func(peer mesh.Peer) string {
 		dir := t.TempDir()
 		if err := authority.Issue(dir, peer); err != nil {
 			t.Fatal(err)
 		}
-		loaded, err := mesh.LoadIdentity(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return dir, loaded
+		return dir
 	}
-	own, _ := identity(mesh.Frontend)
-	_, frontDoor := identity(mesh.ARMFrontDoor)
-	_, stranger := identity(mesh.Backend)
 	keyFile := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(keyFile, []byte(emulator.WellKnownKey), 0o600); err != nil {
 		t.Fatal(err)
 	}
-
-	options := service.Options{IdentityDir: own, ClusterServiceAddress: "127.0.0.1:1", Location: "westus3"}
+	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3"}
 	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop}
 	go func() {
-		done <- service.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
+		r.frontend <- service.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
 	}()
-	client := func(id *mesh.Identity) *http.Client {
-		return &http.Client{Transport: &http.Transport{TLSClientConfig: id.ClientTLS(mesh.Frontend), ForceAttemptHTTP2: true}}
+	r.client = func(peer mesh.Peer) *http.Client {
+		identity, err := mesh.LoadIdentity(issue(peer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Connections of HTTP/1.1, as many as a busy front door keeps.
+		transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 64, Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(true)
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
 	}
-	url := "https://" + listener.Addr().String()
+	return r
+}
+
+// ready waits until the service says that it is.
+func (r *region) ready(t testing.TB, client *http.Client) {
+	t.Helper()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	arm := client(frontDoor)
 	for {
-		status, body := get(t, arm, url+"/readyz")
+		status, body := do(t, client, http.MethodGet, r.url+"/readyz", "")
 		if status == http.StatusOK {
-			break
+			return
 		}
 		select {
 		case <-deadline:
@@ -115,30 +130,85 @@ func TestServe(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	if status, body := get(t, arm, url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview"); status != http.StatusOK {
-		t.Errorf("the operations list answered %d %s", status, body)
-	}
-	if response, err := client(stranger).Get(url + "/healthz"); err == nil {
-		_ = response.Body.Close()
-		t.Error("a peer that may not call the frontend was answered")
-	}
-	arm.CloseIdleConnections()
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("stopping: %v", err)
-	}
 }
 
-func get(t *testing.T, client *http.Client, url string) (int, string) {
+func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {
 	t.Helper()
-	response, err := client.Get(url)
+	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Ms-Identity-Url", "https://identity.example")
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, string(body)
+	return response.StatusCode, string(content)
+}
+
+// TestServe: only the ARM front door is let in, readiness follows Cosmos DB, and stopping ends everything.
+func TestServe(t *testing.T) {
+	r := serve(t)
+	arm := r.client(mesh.ARMFrontDoor)
+	r.ready(t, arm)
+	if status, body := do(t, arm, http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", ""); status != http.StatusOK {
+		t.Errorf("the operations list answered %d %s", status, body)
+	}
+	if response, err := r.client(mesh.Backend).Get(r.url + "/healthz"); err == nil {
+		_ = response.Body.Close()
+		t.Error("a peer that may not call the frontend was answered")
+	}
+	arm.CloseIdleConnections()
+	r.stop()
+	if err := <-r.frontend; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+// BenchmarkGet is a GET of a cluster over mutual TLS from 16 clients; p50 and p99 are of all requests.
+func BenchmarkGet(b *testing.B) {
+	r := serve(b)
+	arm := r.client(mesh.ARMFrontDoor)
+	r.ready(b, arm)
+	const subscription = "11111111-1111-1111-1111-111111111111"
+	if status, body := do(b, arm, http.MethodPut, r.url+"/subscriptions/"+subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
+		b.Fatal(status, body)
+	}
+	content, err := os.ReadFile("../../testdata/bodies/cluster.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	group := "/subscriptions/" + subscription + "/resourceGroups/group"
+	body := strings.NewReplacer("{{location}}", "westus3", "{{network}}", group+"/providers/Microsoft.Network",
+		"{{identity}}", group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
+	cluster := r.url + group + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster?api-version=2026-09-01-preview"
+	if status, answer := do(b, arm, http.MethodPut, cluster, body); status != http.StatusCreated {
+		b.Fatal(status, answer)
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		var own []time.Duration
+		for pb.Next() {
+			started := time.Now()
+			if status, answer := do(b, arm, http.MethodGet, cluster, ""); status != http.StatusOK {
+				b.Error(status, answer)
+			}
+			own = append(own, time.Since(started))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, own...)
+	})
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
