@@ -121,7 +121,7 @@ func (s *Server) createNodePool(ctx context.Context, rq *request, change cluster
 	body := wire.NewBody(change.fields)
 	pool := rq.version.DecodeNodePool(body, base, true)
 	pool.SystemData = rq.stamp(nil, now)
-	completeNodePool(pool, cluster)
+	s.completeNodePool(pool, cluster)
 	violations := combine(body.Problems(), checkNames(body, &pool.Resource), s.Rules.NodePool(nodePoolChange(rq, pool, nil, cluster)))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
@@ -141,7 +141,8 @@ func (s *Server) createNodePool(ctx context.Context, rq *request, change cluster
 }
 
 // completeNodePool fills in what a pool takes from its cluster.
-func completeNodePool(pool *hub.NodePool, cluster *database.ClusterDocument) {
+func (s *Server) completeNodePool(pool *hub.NodePool, cluster *database.ClusterDocument) {
+	pool.Location = s.Rules.Location(pool.Location)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = cluster.Cluster.Properties.Platform.SubnetID
 	}
