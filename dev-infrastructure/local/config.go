@@ -143,6 +143,11 @@ func (c *Config) validate() error {
 	case c.BasePort != nil && (*c.BasePort < 0 || *c.BasePort > 65535-portsPerRegion || (*c.BasePort > 0 && *c.BasePort < 1024)):
 		return fmt.Errorf("basePort: %d is neither 0 nor between 1024 and %d", *c.BasePort, 65535-portsPerRegion)
 	}
+	for _, name := range c.Without {
+		if known := c.processNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("without: there is no process %q; there are %s", name, strings.Join(known, ", "))
+		}
+	}
 	return nil
 }
 
@@ -151,6 +156,17 @@ func (c *Config) managementClusters() []string {
 	names := make([]string, c.ManagementClusters)
 	for i := range names {
 		names[i] = fmt.Sprintf("mgmt-%d", i+1)
+	}
+	return names
+}
+
+// processNames are the names of all processes that a region may have.
+func (c *Config) processNames() []string {
+	names := []string{
+		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor",
+	}
+	for _, cluster := range c.managementClusters() {
+		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-hypershift-runtime", cluster+"-maestro-agent")
 	}
 	return names
 }

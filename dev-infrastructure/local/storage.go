@@ -97,5 +97,7 @@ func (r *Region) etcd() supervisor.Spec {
 		Args:    arguments,
 		Ports:   map[string]int{"client": r.port(etcdPort), "peer": r.port(etcdPeerPort)},
 		Ready:   httpReady(client+"/health", nil),
+		// It is safe against crashes, and would wait for its clients' watches to end.
+		Grace: 2 * time.Second,
 	}
 }

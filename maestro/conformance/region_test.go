@@ -311,6 +311,8 @@ func (r *region) dynamic() dynamic.Interface {
 func eventually(t testing.TB, within time.Duration, what string, condition func() error) {
 	t.Helper()
 	deadline := time.Now().Add(within)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
 	for {
 		err := condition()
 		if err == nil {
@@ -319,6 +321,6 @@ func eventually(t testing.TB, within time.Duration, what string, condition func(
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %s: %v", what, within, err)
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-again.C
 	}
 }

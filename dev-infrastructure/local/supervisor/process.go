@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
@@ -206,10 +207,15 @@ func (p *process) launch(ctx context.Context) (Running, error) {
 	return launch(&p.spec, p.log.file)
 }
 
+// ended says how a life came to its end, with the last words of a process that ended by itself.
 func (p *process) ended(running Running, begin int64) error {
 	reason := "ended with exit code 0"
 	if err := running.Err(); err != nil {
 		reason = "ended: " + err.Error()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && !exit.Exited() { // a signal from outside
+			return errors.New(reason)
+		}
 	}
 	if line := p.log.tail(begin); line != "" {
 		reason += ": " + line

@@ -27,12 +27,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
 const location = "westus3"
 
 // harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
 type harness struct {
+	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
 	server         *server.Server
@@ -44,7 +46,7 @@ type harness struct {
 func newHarness(t testing.TB) *harness {
 	t.Helper()
 	ctx := t.Context()
-	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
+	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,7 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{db: db, clusterService: &fleet{generations: map[string]int64{}, deleted: map[string]bool{}}, metrics: prometheus.NewRegistry()}
+	h := &harness{faults: cosmos.Faults(), db: db, clusterService: &fleet{generations: map[string]int64{}, deleted: map[string]bool{}}, metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	dispatcher := dispatch.New(clusterservice.NewClient(h.clusterService.serve(t)), log, h.metrics)
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -299,6 +299,35 @@ func TestPins(t *testing.T) {
 	}
 }
 
+func TestPoints(t *testing.T) {
+	cases := map[string]struct{ where, want, reason string }{
+		"one":        {"c.pk = 'p' AND c.id = 'a'", "p/a", "both pinned"},
+		"product":    {"c.pk IN ('p','q') AND c.id IN ('a','b') AND c.n > 1", "p/a p/b q/a q/b", "all combinations"},
+		"read many":  {"(c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q')", "p/a q/b", "alternatives"},
+		"restricted": {"c.n = 1 AND ((c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q'))", "p/a q/b", "alternatives in a conjunction"},
+		"open":       {"c.id = 'a'", "", "the key is open"},
+		"half open":  {"(c.id = 'a' AND c.pk = 'p') OR c.n = 1", "", "one alternative is open"},
+		"negated":    {"NOT (c.id = 'a' AND c.pk = 'p')", "", "a negation names what is not meant"},
+		"both pins":  {"c.pk = 'p' AND c.id = 'a' AND c.id = 'b'", "p/a", "contradictions are left to the filter"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			points, ok := q.Points([][]string{{"pk"}, {"id"}}, nil)
+			var got []string
+			for _, p := range points {
+				got = append(got, p[0].Str+"/"+p[1].Str)
+			}
+			if ok != (tc.want != "") || strings.Join(got, " ") != tc.want {
+				t.Errorf("%v, %v, want %q: %s", got, ok, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"SELECT * FROM c", "SELECT TOP 1 VALUE c.a[0]['b'] FROM c JOIN t IN c.t WHERE c.x LIKE '%a[^b-c]_' ESCAPE '!' ORDER BY c.y DESC",

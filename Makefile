@@ -1,0 +1,53 @@
+# The few things there are to do. Everything that is built lands in .build, everything a region keeps in .region.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test lint generate bench build clean third-party postgresql tools
+
+bin := $(CURDIR)/.build/bin
+# Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
+modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
+units = $(filter-out ./test/...,$(modules))
+
+help: ## show this
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: build postgresql ## run the whole region on this machine and create a cluster in it
+	$(bin)/hcpctl region up --detach --demo
+
+test: third-party postgresql lint ## lint, then run every test
+	status=0; \
+	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -p 2 -timeout 30m $(units) || status=1; \
+	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -p 1 -timeout 60m ./test/... || status=1; \
+	exit $$status
+
+lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions
+	unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt: $$unformatted" >&2; exit 1; fi
+	go vet $(modules)
+	$(bin)/staticcheck $(modules)
+	cd api/proto && $(bin)/buf lint
+
+generate: tools ## write the generated code again
+	cd api/proto && PATH="$(bin):$$PATH" buf generate
+
+bench: third-party postgresql ## measure the region and print the table of figures
+	go run ./test/bench
+
+build: third-party ## build all programs
+	mkdir -p $(bin)
+	go build -o $(bin)/ $$(git ls-files -co --exclude-standard '*/cmd/*/main.go' | grep -v '^tooling/third-party/' | xargs -n1 dirname | sed 's|^|./|')
+
+clean: ## stop the region and remove everything that was built or kept
+	if [ -x $(bin)/hcpctl ]; then $(bin)/hcpctl region down --purge; fi
+	rm -rf .build .region
+
+third-party:
+	tooling/third-party/build.sh
+
+postgresql:
+	tooling/postgresql.sh
+
+tools:
+	mkdir -p $(bin)
+	cd tooling/tools && GOWORK=off go build -o $(bin)/ $$(GOWORK=off go list tool)

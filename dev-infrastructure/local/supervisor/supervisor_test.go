@@ -1,0 +1,341 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The test binary plays a supervisor that is killed, and a server that it runs.
+const (
+	playSupervisor = "HCPMESH_TEST_SUPERVISOR_DIR"
+	playServer     = "HCPMESH_TEST_SERVER_FILE"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(playSupervisor); dir != "" {
+		superviseForever(dir)
+	}
+	if file := os.Getenv(playServer); file != "" {
+		serveForever(file)
+	}
+	os.Exit(m.Run())
+}
+
+func patience(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	ctx := patience(t)
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s: %v", what, ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func shell(name, script string, needs ...string) Spec {
+	return Spec{Name: name, Program: "/bin/sh", Args: []string{"-c", script}, Needs: needs}
+}
+
+func exists(path string) func(context.Context) error {
+	return func(context.Context) error { _, err := os.Stat(path); return err }
+}
+
+func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
+	t.Helper()
+	s, err := New(specs, Options{LogDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func TestDependenciesStartFirstAndStopLast(t *testing.T) {
+	dir := t.TempDir()
+	// Each says when it starts and when it is asked to end; `base` is ready only when its file is there.
+	script := func(name, before string) string {
+		return fmt.Sprintf(`cd %s; trap 'echo -%s >>order; exit 0' TERM; echo +%s >>order; %s while :; do sleep 0.02; done`, dir, name, name, before)
+	}
+	base := shell("base", script("base", "touch base-is-ready;"))
+	base.Ready = exists(filepath.Join(dir, "base-is-ready"))
+	middle := shell("middle", script("middle", "touch middle-is-ready;"), "base")
+	middle.Ready = exists(filepath.Join(dir, "middle-is-ready"))
+	s := newSupervisor(t, shell("top", script("top", ""), "middle"), middle, base)
+	if err := s.Start(patience(t)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all to say that they started", func() bool {
+		data, _ := os.ReadFile(filepath.Join(dir, "order"))
+		return bytes.Count(data, []byte("\n")) == 3
+	})
+	s.Stop()
+	data, err := os.ReadFile(filepath.Join(dir, "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"+base", "+middle", "+top", "-top", "-middle", "-base"}
+	if diff := cmp.Diff(want, strings.Fields(string(data))); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatDiesIsStartedAgain(t *testing.T) {
+	ctx := patience(t)
+	settled := 0
+	spec := shell("a", "exec sleep 1000")
+	spec.Settle = func(context.Context) error { settled++; return nil }
+	s := newSupervisor(t, spec)
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first := s.Status()[0]
+	if err := s.Kill(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AwaitReady(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	second := s.Status()[0]
+	if second.Pid == first.Pid || second.Restarts != 1 {
+		t.Errorf("after a kill: %+v, before: %+v", second, first)
+	}
+	if err := s.Restart(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if third := s.Status()[0]; third.Pid == second.Pid || third.Restarts != 2 {
+		t.Errorf("after a restart: %+v, before: %+v", third, second)
+	}
+	s.Stop()
+	if settled != 3 {
+		t.Errorf("settled %d times, not once for each life", settled)
+	}
+}
+
+func TestWhatAProcessLeavesInItsGroupEndsWithIt(t *testing.T) {
+	ctx := patience(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	s := newSupervisor(t, shell("parent", fmt.Sprintf("sleep 1000 & echo $! >%s.part; mv %s.part %s; wait", file, file, file)))
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	child := awaitNumber(t, file)
+	if err := s.Kill(ctx, "parent"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the child to end", func() bool { return gone(child) })
+}
+
+func TestAProcessThatNeverStartsIsExplained(t *testing.T) {
+	ill := shell("ill", "echo the disk is on fire; exit 3", "well")
+	ill.Ready = exists("/does/not/exist")
+	s := newSupervisor(t,
+		shell("well", "exec sleep 1000"),
+		ill,
+		shell("waiting", "exec sleep 1000", "ill"))
+	err := s.Start(patience(t))
+	if err == nil {
+		t.Fatal("started")
+	}
+	for _, want := range []string{"ill", "exit status 3", "the disk is on fire"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
+	for _, status := range s.Status() {
+		if status.State != Stopped || status.Pid != 0 {
+			t.Errorf("left behind: %+v", status)
+		}
+	}
+}
+
+func TestAProcessThatDoesNotListenToReasonIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	spec := shell("deaf", fmt.Sprintf("trap '' TERM; touch %s/deaf; while :; do sleep 0.02; done", dir))
+	spec.Grace = 50 * time.Millisecond
+	spec.Ready = exists(filepath.Join(dir, "deaf"))
+	s := newSupervisor(t, spec)
+	if err := s.Start(patience(t)); err != nil {
+		t.Fatal(err)
+	}
+	pid := s.Status()[0].Pid
+	s.Stop()
+	if !gone(pid) {
+		t.Errorf("process %d is still there", pid)
+	}
+}
+
+func TestSetsThatCannotBeStartedAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		specs  []Spec
+		want   string
+	}{
+		"cycle":   {"nothing could start first", []Spec{shell("a", "", "b"), shell("b", "", "a")}, "a needs b needs a"},
+		"unknown": {"what is needed must be there", []Spec{shell("a", "", "b")}, "a needs b, which is not there"},
+		"twice":   {"names tell processes apart", []Spec{shell("a", ""), shell("a", "")}, "two processes are named a"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(test.specs, Options{LogDir: t.TempDir()})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("New() = %v, want %q: %s", err, test.want, test.reason)
+			}
+		})
+	}
+}
+
+func TestNothingOutlivesASupervisorThatWasKilled(t *testing.T) {
+	dir := t.TempDir()
+	supervising := exec.Command(os.Args[0], "-test.run=^$")
+	supervising.Env = append(os.Environ(), playSupervisor+"="+dir)
+	if err := supervising.Start(); err != nil {
+		t.Fatal(err)
+	}
+	port := awaitNumber(t, filepath.Join(dir, "port"))
+	server := awaitNumber(t, filepath.Join(dir, "server-pid"))
+	if err := supervising.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = supervising.Wait()
+	until(t, "the server to end", func() bool { return gone(server) })
+	// Its threads may let go of the port a moment later.
+	until(t, "the port to be free", func() bool {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return false
+		}
+		return listener.Close() == nil
+	})
+}
+
+// superviseForever is the supervisor that TestNothingOutlivesASupervisorThatWasKilled kills.
+func superviseForever(dir string) {
+	program, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	s, err := New([]Spec{{
+		Name: "server", Program: program, Args: []string{"-test.run=^$"},
+		Env: []string{playSupervisor + "=", playServer + "=" + filepath.Join(dir, "port")},
+	}}, Options{LogDir: dir})
+	if err != nil {
+		panic(err)
+	}
+	if err := s.Start(context.Background()); err != nil {
+		panic(err)
+	}
+	writeNumber(filepath.Join(dir, "server-pid"), s.Status()[0].Pid)
+	select {}
+}
+
+func serveForever(file string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	writeNumber(file, listener.Addr().(*net.TCPAddr).Port)
+	select {}
+}
+
+func writeNumber(path string, n int) {
+	if err := os.WriteFile(path+".part", []byte(strconv.Itoa(n)), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		panic(err)
+	}
+}
+
+func awaitNumber(t *testing.T, path string) int {
+	t.Helper()
+	number := 0
+	until(t, path, func() bool {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return false
+		}
+		number, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		return err == nil
+	})
+	return number
+}
+
+// gone reports whether a process has ended; one that nobody reaps yet has.
+func gone(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func TestBackoffGrowsAndForgets(t *testing.T) {
+	var b backoff
+	var got []time.Duration
+	for range 9 {
+		got = append(got, b.after(time.Second))
+	}
+	want := []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("delays of a process that dies at once (-want +got):\n%s", diff)
+	}
+	if delay := b.after(stableAfter); delay != firstDelay {
+		t.Errorf("after a stable life the delay is %s, not %s", delay, firstDelay)
+	}
+}
+
+func TestALogStaysBounded(t *testing.T) {
+	dir := t.TempDir()
+	log, err := openLog(dir, "chatty")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.file.Close()
+	if _, err := log.file.Write(bytes.Repeat([]byte("0123456789abcde\n"), maxLogSize/16+1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.bound(); err != nil {
+		t.Fatal(err)
+	}
+	// A writer that holds the file goes on at its beginning, because it appends.
+	if _, err := log.file.WriteString("after\n"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(log.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(data) != "after\n" {
+		t.Errorf("the log holds %d bytes, not just what was written after", len(data))
+	}
+	if info, err := os.Stat(log.path + ".1"); err != nil || info.Size() <= maxLogSize {
+		t.Errorf("what was written before is not in the older file: %v", err)
+	}
+	if line := log.tail(0); line != "after" {
+		t.Errorf("the last line is %q", line)
+	}
+}
