@@ -250,4 +250,3 @@ func (r *region) nothingLeft(sub string) {
 		r.t.Error(err)
 	}
 }
-
