@@ -92,10 +92,15 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 		}
 	}
 	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:     scheme,
-		Logger:     logr.FromSlogHandler(r.log.Handler()),
-		Metrics:    metricsserver.Options{BindAddress: "0"}, // the process serves them itself
-		Controller: config.Controller{SkipNameValidation: new(true), RecoverPanic: new(true)},
+		Scheme:  scheme,
+		Logger:  logr.FromSlogHandler(r.log.Handler()),
+		Metrics: metricsserver.Options{BindAddress: "0"}, // the process serves them itself
+		Controller: config.Controller{
+			SkipNameValidation: new(true), RecoverPanic: new(true),
+			// The priority queue of this version blocks for ever, with its lock held, when it hands out an item while it
+			// is shut down; the manager then does not end.
+			UsePriorityQueue: new(false),
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
