@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,12 +46,19 @@ type register struct {
 	value, etag              string
 }
 
+// overtaken is the ETag of a write whose answer was lost and that others have written over before it was found again: one
+// that no condition holds for any more.
+const overtaken = `"overtaken"`
+
 // step gives the states that a register may be in after an action with an outcome; none is a broken promise.
 func (r register) step(a action, o outcome) []register {
 	if o.lost {
 		return []register{r}
 	}
 	written := register{exists: true, moving: true, value: a.value, etag: o.etag}
+	if o.etag == overtaken {
+		written.etag = ""
+	}
 	settled := r.exists && !r.moving && !r.deleting
 	matching := a.ifMatch == "" || r.etag == "" || r.etag == a.ifMatch
 	if o.status == 0 {
@@ -207,10 +215,54 @@ func TestLinearizable(t *testing.T) {
 		counts[fmt.Sprintf("%s %d", operation.Input.(action).verb, operation.Output.(outcome).status)]++
 	}
 	t.Logf("%d operations: %v", len(history), counts)
-	if result := porcupine.CheckOperationsTimeout(model(), history, 2*time.Minute); result != porcupine.Ok {
+	result, found := porcupine.CheckOperationsVerbose(model(), history, 2*time.Minute)
+	if result != porcupine.Ok {
 		t.Errorf("the history is not linearizable: %s", result)
+		explain(t, history, found)
 	}
 	y.documents().check(t)
+}
+
+// explain shows where the longest attempts to put each cluster's history into an order ended.
+func explain(t *testing.T, history []porcupine.Operation, found porcupine.LinearizationInfo) {
+	t.Helper()
+	for _, attempts := range found.PartialLinearizationsOperations() {
+		var longest []porcupine.Operation
+		for _, attempt := range attempts {
+			if len(attempt) > len(longest) {
+				longest = attempt
+			}
+		}
+		if len(longest) == 0 {
+			continue
+		}
+		name := longest[0].Input.(action).cluster
+		placed := map[string]bool{}
+		key := func(o porcupine.Operation) string { return fmt.Sprintf("%d at %d", o.ClientId, o.Call) }
+		for _, operation := range longest {
+			placed[key(operation)] = true
+		}
+		var left []porcupine.Operation
+		for _, operation := range history {
+			if operation.Input.(action).cluster == name && !placed[key(operation)] {
+				left = append(left, operation)
+			}
+		}
+		if len(left) == 0 {
+			continue
+		}
+		slices.SortFunc(left, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+		for _, operation := range longest[max(0, len(longest)-12):] {
+			t.Logf("%s: in order  %v", name, line(operation))
+		}
+		for _, operation := range left[:min(len(left), 12)] {
+			t.Logf("%s: no place for %v", name, line(operation))
+		}
+	}
+}
+
+func line(o porcupine.Operation) string {
+	return fmt.Sprintf("client %d, %v to %v: %+v answered %+v", o.ClientId, time.Duration(o.Call), time.Duration(o.Return), o.Input, o.Output)
 }
 
 func pick(random *rand.Rand, etags map[string]string, value, cluster string) action {
