@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
-var linearizableOps = flag.Int("linearizable-ops", 3000, "`number` of operations of TestLinearizable")
+var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable")
 
 // action is what a client of TestLinearizable asked for, and what it was told.
 type action struct {
