@@ -32,7 +32,7 @@ generate: tools ## write the generated code again
 	cd api/proto && PATH="$(bin):$$PATH" buf generate
 
 bench: third-party postgresql ## measure the region and print the table of figures
-	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -p 1 -timeout 120m -run '^$$' -bench . -benchtime 1x ./test/...
+	go run ./test/bench
 
 build: third-party ## build all programs
 	mkdir -p $(bin)

@@ -10,10 +10,11 @@ require (
 	github.com/hcpmesh/hcpmesh/api v0.0.0-00010101000000-000000000000
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.0
-	golang.org/x/sys v0.47.0
+	golang.org/x/sys v0.49.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda
 	google.golang.org/grpc v1.78.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -8,6 +8,7 @@ require (
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
+	github.com/hcpmesh/hcpmesh/tooling/hcpctl v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
 	google.golang.org/grpc v1.78.0
 	k8s.io/api v0.35.4
@@ -53,8 +54,8 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/term v0.45.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda // indirect
@@ -74,5 +75,6 @@ replace (
 	github.com/hcpmesh/hcpmesh/api => ../api
 	github.com/hcpmesh/hcpmesh/dev-infrastructure => ../dev-infrastructure
 	github.com/hcpmesh/hcpmesh/internal => ../internal
+	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../tooling/cosmos-emulator
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl => ../tooling/hcpctl
 )

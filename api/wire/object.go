@@ -282,7 +282,7 @@ func (o *Object) Each(read func(key string, value *Object)) {
 }
 
 // maxShown bounds how much of a wrong value a message repeats.
-const maxShown = 120
+const maxShown = 512
 
 // Show renders a wrong value for a message, cut where it is long.
 func Show(value any) string {

@@ -15,8 +15,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// resolveTimeout bounds finding out about a commit whose caller has gone.
-const resolveTimeout = 2 * time.Second
+// resolveTimeout bounds finding out about a commit, goneTimeout when its caller has gone.
+const (
+	resolveTimeout = 2 * time.Second
+	goneTimeout    = 300 * time.Millisecond
+)
 
 // Race is the document because of which a batch was not committed. It is in the chain of the error; use LostRace.
 type Race struct {
@@ -210,7 +213,11 @@ func (c *commit) resolve(ctx context.Context, err error) error {
 		return err
 	}
 	// Even a caller that has run out of time is better served by the truth.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
+	timeout := resolveTimeout
+	if ctx.Err() != nil {
+		timeout = goneTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	committed := false
 	found := make([]envelope, len(c.writes))

@@ -111,7 +111,7 @@ func (c *Collection[T]) encodeOver(e envelope, read []byte) ([]byte, error) {
 	}
 	known := fieldsOf(reflect.TypeFor[envelope]())
 	for name := range rest {
-		if _, ok := known[name]; ok || slices.Contains(systemFields, name) {
+		if _, ok := known.find(name); ok || slices.Contains(systemFields, name) {
 			delete(rest, name)
 		}
 	}

@@ -46,7 +46,7 @@ func holdsUnknown(t reflect.Type, value any) bool {
 		case t.Kind() == reflect.Struct:
 			known := fieldsOf(t)
 			for name, field := range v {
-				inner, ok := known[name]
+				inner, ok := known.find(name)
 				if !ok || holdsUnknown(inner, field) {
 					return true
 				}
@@ -85,7 +85,7 @@ func graft(t reflect.Type, fresh, old any) any {
 		}
 		known := fieldsOf(t)
 		for name, value := range was {
-			inner, ours := known[name]
+			inner, ours := known.find(name)
 			kept, present := is[name]
 			switch {
 			case !ours:
@@ -190,9 +190,26 @@ func opaque(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// fieldsOf maps the JSON names of a struct's fields, embedded ones included, to their types.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
+// fields maps the JSON names of a struct's fields to their types.
+type fields map[string]reflect.Type
+
+// find finds a field as encoding/json does when it decodes: in any casing. A field that differs from ours by its casing
+// alone has been read as ours, so it must not be kept beside it.
+func (f fields) find(name string) (reflect.Type, bool) {
+	if t, ok := f[name]; ok {
+		return t, true
+	}
+	for known, t := range f {
+		if strings.EqualFold(known, name) {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// fieldsOf lists a struct's fields, embedded ones included.
+func fieldsOf(t reflect.Type) fields {
+	fields := fields{}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

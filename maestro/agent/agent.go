@@ -26,7 +26,6 @@ import (
 	workinformers "open-cluster-management.io/api/client/work/informers/externalversions"
 	ocmfeature "open-cluster-management.io/api/feature"
 	"open-cluster-management.io/ocm/pkg/features"
-	"open-cluster-management.io/ocm/pkg/work/helper"
 	"open-cluster-management.io/ocm/pkg/work/spoke/auth"
 	"open-cluster-management.io/ocm/pkg/work/spoke/conditions"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/finalizercontroller"
@@ -189,10 +188,11 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		return fmt.Errorf("discover the management cluster's kinds: %w", err)
 	}
 
-	// AppliedManifestWorks are named after this hash. The published agent takes the broker's address for it, so that a
-	// broker that moves orphans them all; the name of the source never moves.
-	hubHash := helper.HubHash(a.o.SourceID)
 	appliedClient := workClient.WorkV1().AppliedManifestWorks()
+	hubHash, err := a.hubHash(ctx, appliedClient)
+	if err != nil {
+		return err
+	}
 	factoryOfApplied := workinformers.NewSharedInformerFactory(workClient, 0)
 	applied := newNudgedInformer(factoryOfApplied.Work().V1().AppliedManifestWorks())
 	works := newWorkInformer(a.uplink.works)

@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -41,6 +42,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// The work agent's library logs through klog, which knows only one place for the whole process.
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	code := postgrestest.Main(m, &database)
 	if clusters.env != nil {
 		_ = clusters.env.Stop()
@@ -308,6 +311,8 @@ func (r *region) dynamic() dynamic.Interface {
 func eventually(t testing.TB, within time.Duration, what string, condition func() error) {
 	t.Helper()
 	deadline := time.Now().Add(within)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
 	for {
 		err := condition()
 		if err == nil {
@@ -316,6 +321,6 @@ func eventually(t testing.TB, within time.Duration, what string, condition func(
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %s: %v", what, within, err)
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-again.C
 	}
 }

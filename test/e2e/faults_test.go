@@ -169,7 +169,7 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 
 // dropBrokerConnections cuts every connection at the MQTT broker.
 func dropBrokerConnections(t *testing.T, ctx context.Context) {
-	if err := control(ctx, http.MethodPost, region.Endpoints().BrokerFaults+"/faults/drop", nil); err != nil {
+	if err := control(ctx, http.MethodPost, region.Endpoints().MQTTFaults+"/faults/drop", nil); err != nil {
 		t.Logf("dropping connections: %v", err) // the broker may be down: then they are dropped indeed
 	}
 }

@@ -185,21 +185,13 @@ func inCosmos(ctx context.Context, subscription string) ([]string, error) {
 	return append(found, more...), nil
 }
 
-func liveDocuments[T any](ctx context.Context, reader database.Reader[T], subscription string) ([]string, error) {
+func liveDocuments[T any](ctx context.Context, collection *database.Collection[T], subscription string) ([]string, error) {
 	var found []string
-	for continuation := ""; ; {
-		items, next, err := reader.List(ctx, subscription, "", continuation, 1000)
-		if err != nil {
-			return nil, err
-		}
-		for _, item := range items {
-			found = append(found, item.Key.ResourceID)
-		}
-		if next == "" {
-			return found, nil
-		}
-		continuation = next
-	}
+	err := collection.All(ctx, subscription, "", func(item *database.Item[T]) error {
+		found = append(found, item.Key.ResourceID)
+		return nil
+	})
+	return found, err
 }
 
 // inProcesses finds API servers of hosted control planes that still run for this region.

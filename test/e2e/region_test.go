@@ -38,13 +38,13 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	asFastAsItGoes, freePorts := 0.0, 0
+	quick, freePorts := 0.002, 0
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	region, err = local.Start(ctx, local.Config{
 		StateDir:  dir,
 		BasePort:  &freePorts,
-		TimeScale: &asFastAsItGoes,
+		TimeScale: &quick,
 		Build:     true,
 		Faults:    true,
 		Throwaway: true,

@@ -154,7 +154,7 @@ func (k *kind[D]) reconcile(ctx context.Context, r inbox.Resource) error {
 			return err
 		}
 	}
-	return errors.New("Cluster Service's answers do not show what it was asked")
+	return errors.New("the answers of Cluster Service do not show what it was asked")
 }
 
 // step reads, decides and does one thing. It reports whether the next should follow at once.
@@ -193,7 +193,7 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	}
 	if report != nil {
 		if report.Generation > v.generation {
-			return false, fmt.Errorf("Cluster Service has generation %d of %s, the store only %d", report.Generation, r, v.generation)
+			return false, fmt.Errorf("generation %d of %s is in Cluster Service, but only %d in the store", report.Generation, r, v.generation)
 		}
 		s.news = k.observe(&item.Value, report)
 	}

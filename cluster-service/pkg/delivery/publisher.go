@@ -170,7 +170,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	}
 	var outcomes []outcome
 	for _, w := range order(tenancy.Works) {
-		if !w.Due() || w.DeletePublished && w.RetryTime.After(p.Store.Now().Add(store.Lease)) {
+		if !w.Due() || w.DeletePublished && w.RetryTime.After(p.Store.Now().Add(p.Store.Lease())) {
 			continue
 		}
 		o := p.publishWork(ctx, tenancy, w)

@@ -80,6 +80,9 @@ func (r *Receiver) resync(ctx context.Context) error {
 	for _, w := range works {
 		held = append(held, maestro.Held{ResourceID: w.ID, StatusHash: w.StatusHash})
 	}
+	if err := r.Store.RetryNow(ctx); err != nil {
+		return err
+	}
 	slog.Info("subscribed to Maestro; asking for what was missed", "works", len(held))
 	return r.Maestro.Resync(ctx, held)
 }

@@ -128,7 +128,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 		observedCondition(feedback.Degraded, seen))
 	s.Progress = setProgress(s.Progress, now,
 		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
-		maestroLayer(work), managementClusterLayer(work),
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
 		controlPlaneLayer(seen, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
 }
 
@@ -184,13 +184,21 @@ func observedCondition(name string, seen *feedback.Observed) condition {
 	return condition{name, c.Status, c.Reason, c.Message}
 }
 
-func maestroLayer(w *Work) layer {
-	switch {
-	case w.Refused:
-		return layer{LayerMaestro, "Refused", w.Error}
-	case w.Error != "":
-		return layer{LayerMaestro, "Retrying", "Publishing failed and is tried again: " + w.Error}
-	case w.Published < w.Desired:
+// maestroLayer is about the works that a resource needs, in their order: the first with trouble says it.
+func maestroLayer(works ...*Work) layer {
+	waiting := false
+	for _, w := range works {
+		switch {
+		case w == nil:
+		case w.Refused:
+			return layer{LayerMaestro, "Refused", w.Error}
+		case w.Error != "":
+			return layer{LayerMaestro, "Retrying", "Publishing failed and is tried again: " + w.Error}
+		case w.Published < w.Desired:
+			waiting = true
+		}
+	}
+	if waiting {
 		return layer{LayerMaestro, "Publishing", "Waiting for Maestro to take the desired state."}
 	}
 	return layer{LayerMaestro, "Published", "Maestro has the desired state."}
@@ -309,7 +317,7 @@ func decidePool(now time.Time, t *Tenancy, p *NodePool) {
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(work), managementClusterLayer(work), nodePoolLayer(p, seen, ready))
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, ready))
 }
 
 // sized says whether as many nodes are ready as were asked for.

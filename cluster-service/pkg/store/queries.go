@@ -172,20 +172,19 @@ func (s *Store) TakeDue(ctx context.Context, limit int) ([]string, error) {
 			UPDATE works SET due_time = $2 WHERE id IN (
 				SELECT id FROM works WHERE due_time <= $1 ORDER BY due_time LIMIT $3 FOR UPDATE SKIP LOCKED)
 			RETURNING cluster_uid)
-		SELECT DISTINCT cluster_uid::text FROM taken`, now, now.Add(Lease), limit)
+		SELECT DISTINCT cluster_uid::text FROM taken`, now, now.Add(s.lease), limit)
 	if err != nil {
 		return nil, fmt.Errorf("taking due works: %w", err)
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// NextDue is when the next work becomes due; zero when none will.
-func (s *Store) NextDue(ctx context.Context) (time.Time, error) {
-	var next *time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT min(due_time) FROM works WHERE due_time IS NOT NULL").Scan(&next); err != nil {
-		return time.Time{}, fmt.Errorf("reading when works are due: %w", err)
+// RetryNow makes the works due whose publishing failed: what was in the way may be over.
+func (s *Store) RetryNow(ctx context.Context) error {
+	if _, err := s.pool.Exec(ctx, "UPDATE works SET due_time = $1 WHERE error <> '' AND due_time > $1", s.Now()); err != nil {
+		return fmt.Errorf("making works due: %w", err)
 	}
-	return notNull(next), nil
+	return nil
 }
 
 // Unplaced lists the clusters that wait for a place, oldest first.

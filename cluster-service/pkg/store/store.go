@@ -38,8 +38,9 @@ const Channel = "hcpmesh_revisions"
 
 // Store is a database.
 type Store struct {
-	pool *pgxpool.Pool
-	now  func() time.Time
+	pool  *pgxpool.Pool
+	now   func() time.Time
+	lease time.Duration
 	// wake is called after a commit of this process that gave revisions.
 	wake func()
 	// fault is called with the name of each point at which a process may die; tests make it fail.
@@ -51,11 +52,17 @@ type Options struct {
 	URL            string
 	MaxConnections int32
 	Now            func() time.Time
+	// Lease is how long whoever made or took a due work has to publish it before another may; 0 means DefaultLease. Two
+	// who publish the same do no harm, so it can be short: it bounds how long a crash delays a work.
+	Lease time.Duration
 	// Wake is called after each commit that gave revisions; it must not block.
 	Wake func()
 	// Fault is for crash tests: an error of it stands for the process's death at that point.
 	Fault func(point string) error
 }
+
+// DefaultLease is many times what a publish takes.
+const DefaultLease = 5 * time.Second
 
 // Open prepares the connections; it does not connect.
 func Open(options Options) (*Store, error) {
@@ -74,6 +81,10 @@ func Open(options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault}
+	s.lease = options.Lease
+	if s.lease == 0 {
+		s.lease = DefaultLease
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -88,6 +99,9 @@ func Open(options Options) (*Store, error) {
 
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
+
+// Lease is how long a taken work is another's.
+func (s *Store) Lease() time.Duration { return s.lease }
 
 // Now is the store's clock, in the resolution that the database keeps.
 func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Microsecond) }

@@ -30,9 +30,6 @@ const (
 	selectWorks   = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
 )
 
-// Lease is how long whoever made or took a due work has to publish it before another may.
-const Lease = 30 * time.Second
-
 // Tx is a transaction over locked tenancies.
 type Tx struct {
 	conn  *pgxpool.Conn
@@ -223,7 +220,7 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Ten
 		case !w.Due():
 			w.RetryTime = time.Time{}
 		case !w.RetryTime.After(now):
-			w.RetryTime, due = now.Add(Lease), true
+			w.RetryTime, due = now.Add(t.store.lease), true
 		}
 		queueWork(batch, w)
 	}

@@ -163,7 +163,7 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 		ok = name == subscriptionAPIVersion
 	case deploymentVersion:
 		ok = name == deploymentAPIVersion
-	default:
+	case providerVersion:
 		rq.version, ok = s.versions[strings.ToLower(name)]
 	}
 	if !ok {

@@ -212,3 +212,20 @@ func TestRuntimeIsKilled(t *testing.T) {
 		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
 	}
 }
+
+// TestANodeThatWasNotReadyBecomesReady is about nodes that register before their network is up, as real ones do: the
+// keeper compared a node's new status with itself and never wrote it.
+func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
+	m := newManagementCluster(t)
+	stop := m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.005 }))
+	defer stop()
+	s := m.sample(t, "late-nodes")
+	s.createPrerequisites(t)
+	s.apply(t, s.cluster)
+	s.apply(t, s.pool)
+	s.waitCluster(t, time.Minute, available)
+	eventually(t, time.Minute, func() error {
+		_, err := s.nodesReady(t, 3)
+		return err
+	})
+}

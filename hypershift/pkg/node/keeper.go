@@ -183,15 +183,17 @@ func (c *cluster) ensure(ctx context.Context, pool string, n *Node, object *core
 		}
 		object = created
 	}
-	specChanged, _ := n.apply(pool, object, now)
+	specChanged, statusChanged := n.apply(pool, object, now)
 	if specChanged {
 		updated, err := nodes.Update(ctx, object, metav1.UpdateOptions{})
 		if err != nil {
 			return err
 		}
+		// The answer carries the stored status: an update of the node itself does not write it.
 		object = updated
+		_, statusChanged = n.apply(pool, object, now)
 	}
-	if _, statusChanged := n.apply(pool, object, now); statusChanged {
+	if statusChanged {
 		if _, err := nodes.UpdateStatus(ctx, object, metav1.UpdateOptions{}); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
@@ -166,6 +167,9 @@ func DecodeStatus(evt *cloudevents.Event) (*resource.Status, error) {
 		Hash:       ext.optionalText(types.ExtensionStatusHash),
 		Agent:      evt.Source(),
 		Body:       json.RawMessage(evt.Data()),
+	}
+	if _, err := strconv.ParseInt(s.Sequence, 10, 64); err != nil {
+		ext.fail("extension %s is no integer", types.ExtensionStatusUpdateSequenceID)
 	}
 	var body workpayload.ManifestBundleStatus
 	if err := json.Unmarshal(s.Body, &body); err != nil {

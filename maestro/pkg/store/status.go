@@ -116,7 +116,8 @@ func queueRemoval(batch *pgx.Batch, report *Report, consumer string, sequence in
 	})
 	batch.Queue(`insert into deliveries (resource_id, consumer)
 		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null
-		on conflict (resource_id) do update set position = nextval('delivery_order'), due_at = now(), attempts = 0`,
+		-- An agent that goes on denying what it is sent gets it with the usual growing pauses.
+		on conflict (resource_id) do nothing`,
 		st.ResourceID, consumer, st.Version).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() > 0 {
 			report.Outcome = Lost

@@ -85,15 +85,21 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		}
 	}
 	var lsn uint64
+	points, few := namedItems(c.PK, q, params)
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
-		var err error
-		lsn, err = s.store.Scan(c, scope, after, func(at store.Position, item store.Item) (bool, error) {
+		parse := func(at store.Position, item store.Item) (bool, error) {
 			doc, err := document.Parse(item.Body)
 			if err != nil {
 				return false, err
 			}
 			return visit(at, doc)
-		})
+		}
+		var err error
+		if few {
+			lsn, err = s.store.Lookup(c, scope, points, after, parse)
+		} else {
+			lsn, err = s.store.Scan(c, scope, after, parse)
+		}
 		return err
 	}
 	page, err := s.runPage(req, q, src, params, c.ID(), text)
@@ -160,13 +166,37 @@ func pinnedKey(d partition.Definition, pins sql.Pins) partition.Key {
 	key := make(partition.Key, 0, len(d.Paths))
 	for _, p := range d.Paths {
 		values := pins[sql.PinKey(p)]
-		if len(values) != 1 || values[0].Kind > document.String || !values[0].IsDefined() {
+		if len(values) != 1 || notScalar(values[0]) {
 			return nil
 		}
 		key = append(key, values[0])
 	}
 	return key
 }
+
+// namedItems lists the items a filter names by partition key and id, as the client's ReadMany does; false when it
+// does not name them all.
+func namedItems(d partition.Definition, q *sql.Query, params map[string]document.Value) ([]store.Point, bool) {
+	paths := make([][]string, 0, len(d.Paths)+1)
+	for _, p := range d.Paths {
+		paths = append(paths, p)
+	}
+	combinations, ok := q.Points(append(paths, []string{"id"}), params)
+	if !ok {
+		return nil, false
+	}
+	points := make([]store.Point, 0, len(combinations))
+	for _, values := range combinations {
+		n := len(values) - 1
+		if values[n].Kind != document.String || slices.ContainsFunc(values[:n], notScalar) {
+			continue // equal to no item's
+		}
+		points = append(points, store.Point{Key: values[:n], ID: values[n].Str})
+	}
+	return points, true
+}
+
+func notScalar(v document.Value) bool { return !v.IsDefined() || v.Kind > document.String }
 
 // runPage runs a query from the request's continuation and sets the next one.
 func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[string]document.Value, rid, text string) (*sql.Page, error) {

@@ -64,7 +64,7 @@ type Server struct {
 	faults *faults.Set
 	log    *slog.Logger
 	now    func() time.Time
-	// Observe, when set before serving, is told of every request that was answered.
+	// Observe, when set before serving, is told of every request. The status is 0 when a fault lost the request.
 	Observe func(resourceType, operation string, status int, took time.Duration)
 }
 
@@ -125,6 +125,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req, err := s.parse(w, r)
+	if s.Observe != nil {
+		defer func() { s.Observe(req.resourceType, req.operation, req.status, time.Since(started)) }()
+	}
 	if err == nil {
 		err = s.authenticate(req)
 	}
@@ -146,9 +149,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if fault != nil && fault.DropResponse {
 		panic(http.ErrAbortHandler) // the connection ends without a byte of the answer
-	}
-	if s.Observe != nil {
-		s.Observe(req.resourceType, req.operation, req.status, time.Since(started))
 	}
 }
 

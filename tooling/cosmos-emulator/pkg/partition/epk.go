@@ -165,7 +165,7 @@ func (d Definition) Split(n int) []Range {
 	for i := 1; i <= n; i++ {
 		to := MaxEPK
 		if i < n {
-			to = d.boundary(uint64(i), uint64(n))
+			to = d.boundary(d.space() / uint64(n) * uint64(i))
 		}
 		out = append(out, Range{Min: from, Max: to})
 		from = to
@@ -173,52 +173,58 @@ func (d Definition) Split(n int) []Range {
 	return out
 }
 
-func (d Definition) boundary(i, n uint64) string {
-	var b [16]byte
-	if d.Kind != KindMultiHash && d.Version < 2 {
-		binary.BigEndian.PutUint32(b[12:], uint32((i<<32)/n))
-		return upperHex(b[:])
-	}
-	q, _ := bits.Div64(i>>2, i<<62, n) // i/n of 2^62, the hashes' space in the top word
-	binary.BigEndian.PutUint64(b[:8], q)
-	return upperHex(b[:])
-}
-
-// bounds are a range's ends in the top 64 bits of the space, whose hashes use the lower 62 of these.
-func bounds(r Range) (lo, hi uint64) {
-	lo, hi = epkWord(r.Min), uint64(1)<<62
-	if r.Max != "" && r.Max != MaxEPK {
-		hi = epkWord(r.Max)
-	}
-	return lo, hi
-}
-
-// Width is the size of a range, for comparing ranges.
-func Width(r Range) uint64 {
-	lo, hi := bounds(r)
-	return hi - lo
-}
-
 // Halve divides a range in two at its middle; ok is false when it is too narrow.
-func Halve(r Range) (left, right Range, ok bool) {
-	lo, hi := bounds(r)
-	mid := lo + (hi-lo)/2
-	if mid == lo {
+func (d Definition) Halve(r Range) (left, right Range, ok bool) {
+	lo, hi := d.ends(r)
+	if hi-lo < 2 {
 		return r, Range{}, false
 	}
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], mid)
-	at := upperHex(b[:])
+	at := d.boundary(lo + (hi-lo)/2)
 	return Range{Min: r.Min, Max: at}, Range{Min: at, Max: r.Max}, true
 }
 
-func epkWord(s string) uint64 {
-	for len(s) < 16 {
-		s += "0"
+// Width is the size of a range, for comparing ranges of one definition.
+func (d Definition) Width(r Range) uint64 {
+	lo, hi := d.ends(r)
+	return hi - lo
+}
+
+// Ranges are computed on numbers: for version 1 the 32 bits at the end of its 16 bytes, otherwise the first 64
+// bits, of which hashes use the lower 62.
+func (d Definition) short() bool { return d.Kind != KindMultiHash && d.Version < 2 }
+
+func (d Definition) space() uint64 {
+	if d.short() {
+		return 1 << 32
 	}
-	b, err := hex.DecodeString(s[:16])
+	return 1 << 62
+}
+
+func (d Definition) boundary(n uint64) string {
+	var b [16]byte
+	if d.short() {
+		binary.BigEndian.PutUint32(b[12:], uint32(n))
+	} else {
+		binary.BigEndian.PutUint64(b[:8], n)
+	}
+	return upperHex(b[:])
+}
+
+func (d Definition) ends(r Range) (lo, hi uint64) {
+	hi = d.space()
+	if r.Max != "" && r.Max != MaxEPK {
+		hi = d.number(r.Max)
+	}
+	return d.number(r.Min), hi
+}
+
+func (d Definition) number(epk string) uint64 {
+	b, err := hex.DecodeString((epk + strings.Repeat("0", 32))[:32])
 	if err != nil {
-		return 0
+		return 0 // ranges are our own: boundary wrote them
+	}
+	if d.short() {
+		return uint64(binary.BigEndian.Uint32(b[12:]))
 	}
 	return binary.BigEndian.Uint64(b)
 }

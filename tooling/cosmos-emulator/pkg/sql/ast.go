@@ -26,6 +26,7 @@ type env struct {
 	params map[string]document.Value
 	aggs   []document.Value // results of aggregates
 	groups []document.Value // values of the GROUP BY expressions
+	budget *int             // rows that may still be looked at
 }
 
 type (

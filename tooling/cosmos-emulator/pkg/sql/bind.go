@@ -8,7 +8,7 @@ import (
 
 // bind resolves names to variables, finds aggregates and checks the query's shape. outer are the variables of the
 // enclosing queries.
-func (q *Query) bind(outer []string) error {
+func (q *Query) bind(outer []string, inner bool) error {
 	q.depth = len(outer)
 	names := append([]string(nil), outer...)
 	for i := range q.sources {
@@ -17,11 +17,13 @@ func (q *Query) bind(outer []string) error {
 			return &Error{Code: "SC2008", Message: "An input of the FROM clause has no name.", At: -1}
 		}
 		switch {
+		case i == 0 && !inner && !isPath(s.of):
+			return unsupported("The first input of FROM must be the container or a property path in it.")
 		case s.sub != nil:
-			if err := s.sub.bind(names); err != nil {
+			if err := s.sub.bind(names, true); err != nil {
 				return err
 			}
-		case i == 0 && len(outer) == 0:
+		case i == 0 && !inner:
 			// The first name of the outermost query is the container, whatever it is called.
 			s.of = rebase(s.of)
 		default:
@@ -35,6 +37,9 @@ func (q *Query) bind(outer []string) error {
 			}
 		}
 		names = append(names, s.alias)
+	}
+	if len(q.orderBy) > 0 && len(q.sources) == 0 {
+		return unsupported("ORDER BY needs a FROM clause.")
 	}
 	if q.star && len(q.sources) != 1 {
 		return &Error{Code: "SC2040", Message: "'SELECT *' is only valid with a single input set.", At: -1}
@@ -63,6 +68,20 @@ func (q *Query) bind(outer []string) error {
 		return unsupported("TOP and OFFSET LIMIT cannot be used together.")
 	}
 	return q.checkGrouping()
+}
+
+// isPath says whether an expression is a name followed by property names and constant indexes.
+func isPath(e expr) bool {
+	switch n := e.(type) {
+	case *ident:
+		return true
+	case *property:
+		return isPath(n.of)
+	case *index:
+		_, constant := n.at.(*literal)
+		return constant && isPath(n.of)
+	}
+	return false
 }
 
 // rebase turns the path of the outermost FROM into one on variable 0; nil means the container itself.
@@ -99,7 +118,7 @@ func (q *Query) bindExpr(p *expr, names []string, aggregates bool) error {
 		}
 		return &Error{Code: "SC2001", Message: fmt.Sprintf("Identifier '%s' could not be resolved.", n.name), At: -1}
 	case *subquery:
-		return n.query.bind(names)
+		return n.query.bind(names, true)
 	case *aggregate:
 		if !aggregates {
 			return &Error{Code: "SC2009", Message: fmt.Sprintf("The aggregate function '%s' is not allowed here.", n.name), At: -1}
@@ -161,8 +180,8 @@ func (q *Query) group(p *expr) error {
 	return nil
 }
 
-// checkParams checks that every parameter of the query has a value.
-func (q *Query) checkParams(params map[string]document.Value) error {
+// check makes sure that every parameter has a value and that TOP, OFFSET and LIMIT are counts, in the subqueries too.
+func (q *Query) check(params map[string]document.Value) error {
 	var err error
 	q.walk(func(e expr) {
 		if n, ok := e.(*param); ok && err == nil {
@@ -170,12 +189,43 @@ func (q *Query) checkParams(params map[string]document.Value) error {
 				err = &Error{Code: "SC2011", Message: fmt.Sprintf("The parameter '%s' has no value.", n.name), At: -1}
 			}
 		}
+	}, func(inner *Query) {
+		if err == nil {
+			_, err = inner.counts(params)
+		}
 	})
 	return err
 }
 
-// walk visits every expression, those of subqueries included.
-func (q *Query) walk(visit func(expr)) {
+// counts are the values of TOP, OFFSET and LIMIT.
+type counts struct {
+	limit  int // -1: none
+	offset int
+}
+
+func (q *Query) counts(params map[string]document.Value) (counts, error) {
+	c := counts{limit: -1}
+	for _, o := range []struct {
+		e    expr
+		into *int
+		name string
+	}{{q.top, &c.limit, "TOP"}, {q.limit, &c.limit, "LIMIT"}, {q.offset, &c.offset, "OFFSET"}} {
+		if o.e == nil {
+			continue
+		}
+		v := o.e.eval(&env{params: params})
+		n := int(v.Num)
+		if v.Kind != document.Number || float64(n) != v.Num || n < 0 {
+			return c, &Error{Code: "SC2062", Message: fmt.Sprintf("The operand of %s must be a whole number that is not negative.", o.name), At: -1}
+		}
+		*o.into = n
+	}
+	return c, nil
+}
+
+// walk visits every expression and every query, subqueries included.
+func (q *Query) walk(visit func(expr), visitQuery func(*Query)) {
+	visitQuery(q)
 	var down func(e expr)
 	down = func(e expr) {
 		if e == nil {
@@ -183,7 +233,7 @@ func (q *Query) walk(visit func(expr)) {
 		}
 		visit(e)
 		if s, ok := e.(*subquery); ok {
-			s.query.walk(visit)
+			s.query.walk(visit, visitQuery)
 		}
 		for _, c := range e.children() {
 			down(*c)
@@ -196,7 +246,7 @@ func (q *Query) walk(visit func(expr)) {
 	for _, s := range q.sources {
 		down(s.of)
 		if s.sub != nil {
-			s.sub.walk(visit)
+			s.sub.walk(visit, visitQuery)
 		}
 	}
 	down(q.where)

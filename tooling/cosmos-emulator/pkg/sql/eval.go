@@ -94,24 +94,21 @@ func (n *binary) eval(e *env) document.Value {
 	return arithmetic(n.op, left.Num, right.Num)
 }
 
-// compare gives no value for operands of different types, and orders only booleans, numbers and strings.
+// compare gives no value for operands of different types; objects and arrays have equality and nothing else.
 func compare(op string, a, b document.Value) document.Value {
 	if a.Kind != b.Kind || !a.IsDefined() {
 		return undefined
 	}
-	switch op {
-	case "=":
+	if op == "=" {
 		return document.FromBool(document.Equal(a, b))
-	case "!=":
-		return document.FromBool(!document.Equal(a, b))
 	}
-	switch a.Kind {
-	case document.Bool, document.Number, document.String, document.Null:
-	default:
+	if a.Kind == document.Array || a.Kind == document.Object {
 		return undefined
 	}
 	c := document.Compare(a, b)
 	switch op {
+	case "!=":
+		return document.FromBool(c != 0)
 	case "<":
 		return document.FromBool(c < 0)
 	case "<=":

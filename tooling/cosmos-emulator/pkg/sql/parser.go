@@ -10,6 +10,9 @@ import (
 // maxNesting bounds the recursion of the parser and of evaluation.
 const maxNesting = 200
 
+// maxJoins is the service's limit for one FROM clause.
+const maxJoins = 10
+
 type parser struct {
 	tokens []token
 	pos    int
@@ -30,7 +33,7 @@ func Parse(text string) (*Query, error) {
 	if p.peek().kind != tokenEnd {
 		return nil, syntaxError(p.peek())
 	}
-	if err := q.bind(nil); err != nil {
+	if err := q.bind(nil, false); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -247,6 +250,9 @@ func (p *parser) from(q *Query) error {
 		q.sources = append(q.sources, s)
 		if !p.word("JOIN") {
 			return nil
+		}
+		if len(q.sources) > maxJoins {
+			return unsupported("The query has more than %d JOINs.", maxJoins)
 		}
 	}
 }

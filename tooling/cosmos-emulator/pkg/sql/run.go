@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
@@ -61,29 +62,17 @@ type Page struct {
 
 // Run produces the page after a token (nil: the first), of at most maxRows rows and about maxBytes bytes.
 func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxRows, maxBytes int) (*Page, error) {
-	if err := q.checkParams(params); err != nil {
+	if err := q.check(params); err != nil {
 		return nil, err
 	}
-	r := &run{q: q, src: src, params: params, maxRows: maxRows, maxBytes: maxBytes, page: &Page{}, limit: -1}
+	n, err := q.counts(params)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{q: q, src: src, params: params, maxRows: maxRows, maxBytes: maxBytes, page: &Page{}, counts: n, budget: maxRowsRead}
 	if t != nil {
 		r.from = *t
 	}
-	for _, c := range []struct {
-		e    expr
-		into *int
-		name string
-	}{{q.top, &r.limit, "TOP"}, {q.limit, &r.limit, "LIMIT"}, {q.offset, &r.offset, "OFFSET"}} {
-		if c.e == nil {
-			continue
-		}
-		v := c.e.eval(&env{params: params})
-		n := int(v.Num)
-		if v.Kind != document.Number || float64(n) != v.Num || n < 0 {
-			return nil, &Error{Code: "SC2062", Message: fmt.Sprintf("The operand of %s must be a whole number that is not negative.", c.name), At: -1}
-		}
-		*c.into = n
-	}
-	var err error
 	switch {
 	case q.Grouped():
 		err = r.grouped()
@@ -92,18 +81,38 @@ func (q *Query) Run(src Source, params map[string]document.Value, t *Token, maxR
 	default:
 		err = r.streamed()
 	}
-	return r.page, err
+	if err == nil && r.budget < 0 {
+		err = unsupported("The query looks at more than %d rows for one page of results.", maxRowsRead)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.page, nil
 }
 
 type run struct {
+	counts
 	q                 *Query
 	src               Source
 	params            map[string]document.Value
 	from              Token
 	maxRows, maxBytes int
-	limit, offset     int // limit -1: none
 	page              *Page
 	bytes             int
+	budget            int
+}
+
+// maxRowsRead bounds the rows that one page of a query may look at, JOINs multiplied out: a runaway query is
+// refused instead of holding a snapshot and a processor for ever.
+const maxRowsRead = 20_000_000
+
+// spend counts a row; false means that the query has to end.
+func (e *env) spend() bool {
+	if e.budget == nil {
+		return true
+	}
+	*e.budget--
+	return *e.budget >= 0
 }
 
 // full says whether the page is.
@@ -123,6 +132,9 @@ func (q *Query) rows(e *env, visit func(e *env) bool) bool {
 }
 
 func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
+	if !e.spend() {
+		return false
+	}
 	if i == len(q.sources) {
 		if q.where != nil && !q.where.eval(e).IsTrue() {
 			return true
@@ -151,14 +163,14 @@ func (q *Query) join(e *env, i int, visit func(e *env) bool) bool {
 }
 
 // document binds a document as the first input of the outermost query.
-func (q *Query) document(params map[string]document.Value, doc document.Value, visit func(e *env) bool) bool {
-	e := &env{params: params}
+func (q *Query) document(params map[string]document.Value, budget *int, doc document.Value, visit func(e *env) bool) bool {
+	e := &env{params: params, budget: budget}
 	if len(q.sources) == 0 {
 		return q.rows(e, visit)
 	}
 	s := &q.sources[0]
 	if s.of != nil {
-		doc = s.of.eval(&env{vars: []document.Value{doc}, params: params})
+		doc = s.of.eval(&env{vars: []document.Value{doc}, params: params, budget: budget})
 	}
 	if s.each {
 		for _, item := range doc.Arr {
@@ -204,9 +216,12 @@ func (r *run) streamed() error {
 		if r.from.Done > 0 {
 			return nil
 		}
-		if v := q.project(&env{params: r.params}); v.IsDefined() && r.offset == 0 {
-			r.emit(document.Append(nil, v))
-		}
+		q.rows(&env{params: r.params, budget: &r.budget}, func(e *env) bool {
+			if v := q.project(e); v.IsDefined() && r.offset == 0 {
+				r.emit(document.Append(nil, v))
+			}
+			return true
+		})
 		return nil
 	}
 	skip := 0
@@ -227,7 +242,7 @@ func (r *run) streamed() error {
 		r.page.Read++
 		old := q.distinct && resume != nil && bytes.Compare(at, resume) <= 0
 		row := 0
-		goOn := q.document(r.params, doc, func(e *env) bool {
+		goOn := q.document(r.params, &r.budget, doc, func(e *env) bool {
 			v := q.project(e)
 			if !v.IsDefined() {
 				return true
@@ -300,7 +315,7 @@ func (r *run) ordered() error {
 		r.page.Read++
 		n := 0
 		position := append([]byte(nil), at...)
-		q.document(r.params, doc, func(e *env) bool {
+		q.document(r.params, &r.budget, doc, func(e *env) bool {
 			v := q.project(e)
 			if !v.IsDefined() {
 				return true
@@ -386,43 +401,66 @@ type group struct {
 	accs   []accumulator
 }
 
-// grouped computes all groups, in the order in which their first documents come, and returns those not returned yet.
+// groups gathers rows into groups, in the order in which their first rows come.
+type groups struct {
+	q     *Query
+	byKey map[string]*group
+	order []*group
+}
+
+func newGroups(q *Query) *groups {
+	g := &groups{q: q, byKey: map[string]*group{}}
+	if len(q.groupBy) == 0 {
+		g.open("", nil) // without GROUP BY there is one group even of nothing
+	}
+	return g
+}
+
+func (g *groups) open(key string, values []document.Value) *group {
+	one := &group{values: values, accs: make([]accumulator, len(g.q.aggregates))}
+	g.byKey[key] = one
+	g.order = append(g.order, one)
+	return one
+}
+
+func (g *groups) add(e *env) bool {
+	var key strings.Builder
+	values := make([]document.Value, len(g.q.groupBy))
+	for i, by := range g.q.groupBy {
+		values[i] = by.eval(e)
+		key.WriteString(document.Canonical(values[i]))
+		key.WriteByte(0)
+	}
+	one := g.byKey[key.String()]
+	if one == nil {
+		one = g.open(key.String(), values)
+	}
+	for i, a := range g.q.aggregates {
+		one.accs[i].add(a.of.eval(e))
+	}
+	return true
+}
+
+// env is where the group's results are projected from; outer has the variables of the enclosing queries.
+func (g *group) env(q *Query, outer *env) *env {
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggs: make([]document.Value, len(q.aggregates))}
+	for i, a := range q.aggregates {
+		e.aggs[i] = g.accs[i].result(a.name)
+	}
+	return e
+}
+
+// grouped computes all groups and returns those not returned yet.
 func (r *run) grouped() error {
 	q := r.q
-	groups := map[string]*group{}
-	var order []*group
-	newGroup := func(values []document.Value) *group {
-		g := &group{values: values, accs: make([]accumulator, len(q.aggregates))}
-		order = append(order, g)
-		return g
-	}
-	if len(q.groupBy) == 0 {
-		groups[""] = newGroup(nil)
-	}
-	add := func(e *env) bool {
-		var key string
-		values := make([]document.Value, len(q.groupBy))
-		for i, by := range q.groupBy {
-			values[i] = by.eval(e)
-			key += document.Canonical(values[i]) + "\x00"
-		}
-		g := groups[key]
-		if g == nil {
-			g = newGroup(values)
-			groups[key] = g
-		}
-		for i, a := range q.aggregates {
-			g.accs[i].add(a.of.eval(e))
-		}
-		return true
-	}
+	gs := newGroups(q)
+	top := &env{params: r.params, budget: &r.budget}
 	if len(q.sources) == 0 {
-		q.rows(&env{params: r.params}, add)
+		q.rows(top, gs.add)
 	} else {
 		err := r.src(nil, func(_ []byte, doc document.Value) (bool, error) {
 			r.page.Read++
-			q.document(r.params, doc, add)
-			return true, nil
+			return q.document(r.params, &r.budget, doc, gs.add), nil
 		})
 		if err != nil {
 			return err
@@ -430,8 +468,8 @@ func (r *run) grouped() error {
 	}
 	var rows [][]byte
 	seen := map[string]bool{}
-	for _, g := range order {
-		v := q.project(g.env(q, r.params))
+	for _, g := range gs.order {
+		v := q.project(g.env(q, top))
 		if !v.IsDefined() {
 			continue
 		}
@@ -458,31 +496,19 @@ func (r *run) grouped() error {
 	return nil
 }
 
-func (g *group) env(q *Query, params map[string]document.Value) *env {
-	e := &env{params: params, groups: g.values, aggs: make([]document.Value, len(q.aggregates))}
-	for i, a := range q.aggregates {
-		e.aggs[i] = g.accs[i].result(a.name)
-	}
-	return e
-}
-
-// inner runs a subquery for one row of its enclosing query.
+// inner runs a subquery for one row of its enclosing query; it says whether visit wants more.
 func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
-	e := &env{vars: outer.vars, params: outer.params}
-	if q.Grouped() || len(q.orderBy) > 0 {
-		return q.innerCollected(e, visit)
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget}
+	n, err := q.counts(e.params)
+	if err != nil || n.limit == 0 {
+		return true // check refused bad counts before
 	}
-	left := -1
-	if q.top != nil {
-		left = int(q.top.eval(e).Num)
+	var seen map[string]bool
+	if q.distinct {
+		seen = map[string]bool{}
 	}
-	seen := map[string]bool{}
 	stopped := false
-	q.rows(e, func(row *env) bool {
-		if left == 0 {
-			return false
-		}
-		v := q.project(row)
+	emit := func(v document.Value) bool {
 		if !v.IsDefined() {
 			return true
 		}
@@ -493,74 +519,54 @@ func (q *Query) inner(outer *env, visit func(v document.Value) bool) bool {
 			}
 			seen[key] = true
 		}
-		left--
+		if n.offset > 0 {
+			n.offset--
+			return true
+		}
+		if n.limit > 0 {
+			n.limit--
+		}
 		stopped = !visit(v)
-		return !stopped
-	})
+		return !stopped && n.limit != 0
+	}
+	switch {
+	case q.Grouped():
+		gs := newGroups(q)
+		q.rows(e, gs.add)
+		for _, g := range gs.order {
+			if !emit(q.project(g.env(q, e))) {
+				break
+			}
+		}
+	case len(q.orderBy) > 0:
+		q.innerSorted(e, emit)
+	default:
+		q.rows(e, func(row *env) bool { return emit(q.project(row)) })
+	}
 	return !stopped
 }
 
-func (q *Query) innerCollected(e *env, visit func(v document.Value) bool) bool {
-	if len(q.orderBy) > 0 {
-		type row struct {
-			sortedRow
-			v document.Value
-		}
-		var all []*row
-		q.rows(e, func(env *env) bool {
-			v := q.project(env)
-			if v.IsDefined() {
-				r := &row{v: v}
-				r.row = len(all)
-				for _, o := range q.orderBy {
-					r.keys = append(r.keys, o.of.eval(env))
-				}
-				all = append(all, r)
-			}
-			return true
-		})
-		slices.SortFunc(all, func(a, b *row) int { return q.compareRows(&a.sortedRow, &b.sortedRow) })
-		for _, r := range all {
-			if !visit(r.v) {
-				return false
-			}
-		}
-		return true
+func (q *Query) innerSorted(e *env, emit func(v document.Value) bool) {
+	type row struct {
+		sortedRow
+		v document.Value
 	}
-	groups := map[string]*group{}
-	var order []*group
-	if len(q.groupBy) == 0 {
-		g := &group{accs: make([]accumulator, len(q.aggregates))}
-		groups[""] = g
-		order = append(order, g)
-	}
+	var all []*row
 	q.rows(e, func(env *env) bool {
-		var key string
-		var values []document.Value
-		for _, by := range q.groupBy {
-			v := by.eval(env)
-			values = append(values, v)
-			key += document.Canonical(v) + "\x00"
+		r := &row{v: q.project(env)}
+		r.row = len(all)
+		for _, o := range q.orderBy {
+			r.keys = append(r.keys, o.of.eval(env))
 		}
-		g := groups[key]
-		if g == nil {
-			g = &group{values: values, accs: make([]accumulator, len(q.aggregates))}
-			groups[key] = g
-			order = append(order, g)
-		}
-		for i, a := range q.aggregates {
-			g.accs[i].add(a.of.eval(env))
-		}
+		all = append(all, r)
 		return true
 	})
-	for _, g := range order {
-		ge := g.env(q, e.params)
-		ge.vars = e.vars
-		if v := q.project(ge); v.IsDefined() && !visit(v) {
-			return false
+	slices.SortFunc(all, func(a, b *row) int { return q.compareRows(&a.sortedRow, &b.sortedRow) })
+	for _, r := range all {
+		if !emit(r.v) {
+			return
 		}
 	}
-	return true
 }
 
 // accumulator gathers what any of the aggregate functions needs.

@@ -144,6 +144,9 @@ func TestQueries(t *testing.T) {
 		"exists":                 {where("EXISTS(SELECT VALUE k FROM k IN c.kids WHERE k.age > 4)"), ids("1"), "EXISTS"},
 		"array subquery":         {"SELECT VALUE ARRAY(SELECT VALUE k.name FROM k IN c.kids) FROM c WHERE c.id='1'", []string{`["a","b"]`}, "ARRAY(…)"},
 		"scalar subquery":        {"SELECT VALUE (SELECT VALUE COUNT(1) FROM k IN c.kids) FROM c WHERE c.id='1'", []string{"2"}, "a scalar subquery with an aggregate"},
+		"subquery limits":        {"SELECT VALUE ARRAY(SELECT DISTINCT VALUE t FROM t IN c.tags ORDER BY t OFFSET 1 LIMIT 1) FROM c WHERE c.id = '1'", []string{`["red"]`}, "a subquery's own clauses"},
+		"subquery top":           {"SELECT VALUE ARRAY(SELECT TOP 1 VALUE t FROM t IN c.tags) FROM c WHERE c.id IN ('1','3')", []string{`["red"]`, `[]`}, "TOP in a subquery"},
+		"no from where":          {"SELECT VALUE 1 WHERE false", []string{}, "a filter without an input"},
 		"ternary":                {"SELECT VALUE c.flag ? 'y' : 'n' FROM c WHERE IS_DEFINED(c.flag)", []string{`"y"`, `"n"`}, "the conditional operator"},
 		"coalesce":               {"SELECT VALUE c.name ?? 'none' FROM c WHERE c.n >= 10", []string{`"none"`}, "the coalesce operator"},
 		"order":                  {"SELECT VALUE c.id FROM c ORDER BY c.n", ids("3,1,2,5,4"), "ties in creation order"},
@@ -220,6 +223,12 @@ func TestRefusals(t *testing.T) {
 		"unclosed":           {"SELECT 'a FROM c", "SC1001", "the literal has no end"},
 		"bad top":            {"SELECT TOP 1.5 * FROM c", "SC2062", "TOP counts"},
 		"deep":               {"SELECT VALUE " + strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500), "SC1003", "nesting is bounded"},
+		"first subquery":     {"SELECT VALUE x FROM (SELECT VALUE c.id FROM c) x", "SC2900", "a subquery has no container to read"},
+		"first in subquery":  {"SELECT VALUE x FROM x IN (SELECT VALUE y * 1)", "SC2900", "nor has one after IN"},
+		"computed path":      {"SELECT VALUE x FROM c[c.name] x", "SC2900", "an input is a path"},
+		"joins":              {"SELECT VALUE c FROM c" + strings.Repeat(" JOIN t IN c.tags", 11), "SC2900", "JOINs multiply"},
+		"inner container":    {"SELECT VALUE EXISTS(SELECT 1 FROM c)", "SC2001", "a subquery reads the enclosing query's inputs, not the container"},
+		"order without from": {"SELECT VALUE 1 ORDER BY 1", "SC2900", "nothing to order"},
 		"vector":             {"SELECT TOP 1 c.id FROM c ORDER BY RANK VectorDistance(c.v, [1])", "SC2900", "no ranking"},
 	}
 	for name, tc := range cases {
@@ -290,6 +299,35 @@ func TestPins(t *testing.T) {
 	}
 }
 
+func TestPoints(t *testing.T) {
+	cases := map[string]struct{ where, want, reason string }{
+		"one":        {"c.pk = 'p' AND c.id = 'a'", "p/a", "both pinned"},
+		"product":    {"c.pk IN ('p','q') AND c.id IN ('a','b') AND c.n > 1", "p/a p/b q/a q/b", "all combinations"},
+		"read many":  {"(c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q')", "p/a q/b", "alternatives"},
+		"restricted": {"c.n = 1 AND ((c.id = 'a' AND c.pk = 'p') OR (c.id = 'b' AND c.pk = 'q'))", "p/a q/b", "alternatives in a conjunction"},
+		"open":       {"c.id = 'a'", "", "the key is open"},
+		"half open":  {"(c.id = 'a' AND c.pk = 'p') OR c.n = 1", "", "one alternative is open"},
+		"negated":    {"NOT (c.id = 'a' AND c.pk = 'p')", "", "a negation names what is not meant"},
+		"both pins":  {"c.pk = 'p' AND c.id = 'a' AND c.id = 'b'", "p/a", "contradictions are left to the filter"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			points, ok := q.Points([][]string{{"pk"}, {"id"}}, nil)
+			var got []string
+			for _, p := range points {
+				got = append(got, p[0].Str+"/"+p[1].Str)
+			}
+			if ok != (tc.want != "") || strings.Join(got, " ") != tc.want {
+				t.Errorf("%v, %v, want %q: %s", got, ok, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"SELECT * FROM c", "SELECT TOP 1 VALUE c.a[0]['b'] FROM c JOIN t IN c.t WHERE c.x LIKE '%a[^b-c]_' ESCAPE '!' ORDER BY c.y DESC",
@@ -315,7 +353,7 @@ func FuzzParse(f *testing.F) {
 			if n, ok := e.(*param); ok {
 				params[n.name] = document.FromNumber(1)
 			}
-		})
+		}, func(*Query) {})
 		page, err := q.Run(documents(t, items), params, nil, 5, 1<<20)
 		if err != nil {
 			return

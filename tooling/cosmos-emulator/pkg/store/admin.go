@@ -14,7 +14,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 )
 
 // maxNameLength is the service's limit for ids of databases and containers.
@@ -369,7 +368,7 @@ var errTooNarrow = errors.New("the partition key range is too narrow to be split
 func (c *Container) widest() int {
 	at := 0
 	for i, r := range c.Ranges {
-		if partition.Width(r.Range()) > partition.Width(c.Ranges[at].Range()) {
+		if c.PK.Width(r.Range()) > c.PK.Width(c.Ranges[at].Range()) {
 			at = i
 		}
 	}
@@ -380,7 +379,7 @@ func (c *Container) widest() int {
 // of the space.
 func (c *Container) split(at int) error {
 	old := c.Ranges[at]
-	left, right, ok := partition.Halve(old.Range())
+	left, right, ok := c.PK.Halve(old.Range())
 	if !ok {
 		return errTooNarrow
 	}

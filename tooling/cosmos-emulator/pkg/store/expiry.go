@@ -69,7 +69,7 @@ func (s *Store) reapContainer(ctx context.Context, c *Container) error {
 		if err != nil || !due {
 			return err
 		}
-		if err := s.enqueue(&op{ctx: ctx, run: func(tx *bolt.Tx) error { return s.removeExpired(tx, c) }}); err != nil {
+		if err := s.enqueue(&op{ctx: ctx, run: func(tx *bolt.Tx) (bool, error) { return s.removeExpired(tx, c) }}); err != nil {
 			return err
 		}
 	}
@@ -105,10 +105,10 @@ func (s *Store) expiryDue(c *Container) (bool, error) {
 	return due, err
 }
 
-func (s *Store) removeExpired(tx *bolt.Tx, c *Container) error {
+func (s *Store) removeExpired(tx *bolt.Tx, c *Container) (wrote bool, err error) {
 	d := s.catalog.Load().databases[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
-		return nil
+		return false, nil
 	}
 	c = d.containers[c.Name]
 	now := s.timestamp()
@@ -124,7 +124,7 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) error {
 	docs, unique := tx.Bucket(c.bucket('d')), tx.Bucket(c.bucket('u'))
 	for _, v := range victims {
 		if err := tx.Bucket(c.bucket('t')).Delete(v.at); err != nil {
-			return err
+			return false, err
 		}
 		raw := docs.Get(v.key)
 		if raw == nil {
@@ -132,37 +132,37 @@ func (s *Store) removeExpired(tx *bolt.Tx, c *Container) error {
 		}
 		r, err := decodeRecord(raw)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !r.expired(c, now) {
 			continue
 		}
 		doc, err := document.Parse(r.body)
 		if err != nil {
-			return err
+			return false, err
 		}
 		pk, err := c.PK.Extract(doc)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := removeIndexes(tx, c, pk, v.key, &r, false); err != nil {
-			return err
+			return false, err
 		}
 		for i := range c.UniqueKeys {
 			k := uniqueKey(c, pk, i, doc)
 			if string(unique.Get(k)) == string(v.key) {
 				if err := unique.Delete(k); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
 		if err := docs.Delete(v.key); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if len(victims) == 0 {
-		return nil
+		return false, nil
 	}
-	_, err := docs.NextSequence()
-	return err
+	_, err = docs.NextSequence()
+	return true, err
 }

@@ -76,11 +76,12 @@ var (
 )
 
 // op is one request to the writer. run may be called more than once, each time on a transaction that holds no
-// trace of the time before; it either returns an *Error and has written nothing, or has done all its writes.
+// trace of the time before; it either returns an *Error and has written nothing, or has done all its writes. It
+// says whether there were any: a group without writes needs no fsync.
 type op struct {
 	ctx       context.Context
 	exclusive bool // changes the catalog: runs in a transaction of its own
-	run       func(tx *bolt.Tx) error
+	run       func(tx *bolt.Tx) (wrote bool, err error)
 	after     func() // runs in the writer after the commit
 	err       error
 	finished  chan struct{}
@@ -295,15 +296,21 @@ func (s *Store) tryCommit(group []*op) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	dirty := false
 	for _, o := range group {
 		if o.err = o.ctx.Err(); o.err != nil {
 			continue
 		}
-		o.err = runSafely(o, tx)
+		var wrote bool
+		wrote, o.err = runSafely(o, tx)
+		dirty = dirty || wrote
 		var refusal *Error
 		if o.err != nil && !errors.As(o.err, &refusal) {
 			return errors.Join(o.err, tx.Rollback())
 		}
+	}
+	if !dirty {
+		return tx.Rollback()
 	}
 	if err := tx.Commit(); err != nil {
 		err = fmt.Errorf("commit: %w", err)
@@ -316,7 +323,7 @@ func (s *Store) tryCommit(group []*op) error {
 
 // runSafely turns a panic into an error, so that a fault in one request cannot end the writer with requests of
 // others half acknowledged.
-func runSafely(o *op, tx *bolt.Tx) (err error) {
+func runSafely(o *op, tx *bolt.Tx) (wrote bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic in a write: %v\n%s", r, debug.Stack())
@@ -335,10 +342,11 @@ func (s *Store) timestamp() int64 {
 func (s *Store) changeCatalog(ctx context.Context, change func(tx *bolt.Tx, next *catalog) error) error {
 	var next *catalog
 	o := &op{ctx: ctx, exclusive: true}
-	o.run = func(tx *bolt.Tx) error {
+	o.run = func(tx *bolt.Tx) (bool, error) {
 		old := s.catalog.Load()
 		next = &catalog{databases: maps.Clone(old.databases), offers: maps.Clone(old.offers)}
-		return change(tx, next)
+		err := change(tx, next)
+		return err == nil, err
 	}
 	o.after = func() { s.catalog.Store(next) }
 	return s.submit(o)

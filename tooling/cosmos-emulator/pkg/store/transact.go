@@ -77,11 +77,11 @@ func (s *Store) Transact(ctx context.Context, c *Container, pk partition.Key, op
 	var results []Result
 	var lsn uint64
 	o := &op{ctx: ctx}
-	o.run = func(tx *bolt.Tx) error {
+	o.run = func(tx *bolt.Tx) (wrote bool, err error) {
 		t := &transaction{store: s, tx: tx, pk: pk, prefix: pk.Encode(nil)}
-		var err error
-		results, lsn, err = t.run(c, ops)
-		return err
+		results, wrote, err = t.run(c, ops)
+		lsn = t.lsn
+		return wrote, err
 	}
 	if err := s.submit(o); err != nil {
 		return nil, 0, err
@@ -109,18 +109,17 @@ type transaction struct {
 
 // slot is one item of the transaction: as it is in the file and as it will be.
 type slot struct {
-	key       []byte
-	before    *record // nil when the file has none; may be expired
-	after     *record // nil when it does not exist
-	dirty     bool
-	docBefore document.Value // parsed only when unique keys need it
+	key    []byte
+	before *record // nil when the file has none; may be expired
+	after  *record // nil when it does not exist
+	dirty  bool
 }
 
-func (t *transaction) run(c *Container, ops []Op) ([]Result, uint64, error) {
+func (t *transaction) run(c *Container, ops []Op) (results []Result, wrote bool, err error) {
 	// The container may have been replaced or deleted while the request waited.
 	d := t.store.catalog.Load().databases[c.Database.Name]
 	if d == nil || d.containers[c.Name] == nil || d.containers[c.Name].key != c.key {
-		return nil, 0, &FailedOp{Err: &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}}
+		return nil, false, &FailedOp{Err: &Error{Kind: NotFound, SubStatus: SubStatusOwnerNotFound, Message: msgNotFound}}
 	}
 	t.c = d.containers[c.Name]
 	t.docs = t.tx.Bucket(t.c.bucket('d'))
@@ -130,26 +129,25 @@ func (t *transaction) run(c *Container, ops []Op) ([]Result, uint64, error) {
 	t.number = t.tx.Bucket(t.c.bucket('o')).Sequence()
 	t.byKey = make(map[string]*slot, len(ops))
 
-	results := make([]Result, len(ops))
+	results = make([]Result, len(ops))
 	for i := range ops {
 		r, err := t.apply(&ops[i], i)
 		if err != nil {
 			var refusal *Error
 			if errors.As(err, &refusal) {
-				return nil, 0, &FailedOp{Index: i, Err: refusal}
+				return nil, false, &FailedOp{Index: i, Err: refusal}
 			}
-			return nil, 0, err
+			return nil, false, err
 		}
 		results[i] = r
 	}
-	wrote, err := t.flush()
-	if err != nil {
-		return nil, 0, err
+	if wrote, err = t.flush(); err != nil {
+		return nil, false, err
 	}
 	if !wrote {
 		t.lsn--
 	}
-	return results, t.lsn, nil
+	return results, wrote, nil
 }
 
 // slot finds or loads an item.

@@ -1,0 +1,167 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+var errDead = errors.New("this backend is dead")
+
+// death kills a backend at one of its steps: a write to the container Resources or a call of Cluster Service. From then
+// on nothing that it does has any effect, as after kill -9; it does not even give back its leases.
+type death struct {
+	transport http.RoundTripper
+	// at is the step, from 1. after lets the step happen, and only its answer be lost.
+	at    int
+	after bool
+	kill  context.CancelFunc
+
+	mu    sync.Mutex
+	steps int
+	dead  bool
+}
+
+// step counts, and says whether the step happens and whether its answer arrives.
+func (d *death) step(counts bool) (happens, arrives bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return false, false
+	}
+	if counts {
+		d.steps++
+	}
+	if counts && d.steps == d.at {
+		d.dead = true
+		d.kill()
+		return d.after, false
+	}
+	return true, true
+}
+
+func (d *death) happened() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+func (d *death) RoundTrip(request *http.Request) (*http.Response, error) {
+	writes := request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/")
+	happens, arrives := d.step(writes)
+	if !happens {
+		return nil, errDead
+	}
+	if !arrives {
+		request = request.WithContext(context.WithoutCancel(request.Context()))
+	}
+	response, err := d.transport.RoundTrip(request)
+	if arrives || err != nil {
+		return response, err
+	}
+	_ = response.Body.Close()
+	return nil, errDead
+}
+
+func (d *death) call(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	happens, arrives := d.step(true)
+	if !happens {
+		return errDead
+	}
+	if !arrives {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := invoke(ctx, method, request, reply, connection, options...)
+	if !arrives {
+		return errDead
+	}
+	return err
+}
+
+// runUntilDead runs a backend that dies at a step. settled, if the backend has not died by then, ends it; the result is
+// whether it died.
+func (r *region) runUntilDead(at int, after bool, settled func() bool) bool {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	d := &death{transport: http.DefaultTransport, at: at, after: after, kill: cancel}
+	options := r.cosmos.Options
+	options.Transport = d
+	db, err := database.Open(ctx, options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	connection := r.fleet.dial(grpc.WithUnaryInterceptor(d.call))
+	defer func() { _ = connection.Close() }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.work(ctx, slog.New(slog.DiscardHandler), db, connection, "backend-0")
+	}()
+	r.eventually("dying or being done", func() string {
+		if d.happened() || settled() {
+			return ""
+		}
+		return "still running"
+	})
+	cancel()
+	<-done
+	return d.happened()
+}
+
+// TestKilledAtEveryStep kills a backend at its first, second, … step, before the step or after it, and has another go
+// on: every operation ends as it should, and nothing is left behind.
+func TestKilledAtEveryStep(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at++ {
+			died := false
+			t.Run(fmt.Sprintf("step %d, after=%v", at, after), func(t *testing.T) {
+				r := newRegion(t)
+				key := clusterKey(subscription, "a")
+				operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createPool(key, "np2")}
+				allEnded := func(operations []database.Key) func() bool {
+					return func() bool {
+						for _, operation := range operations {
+							item, err := r.db.Operations().Get(t.Context(), operation)
+							if err != nil || !item.Value.Status.Terminal() {
+								return false
+							}
+						}
+						return true
+					}
+				}
+				died = r.runUntilDead(at, after, allEnded(operations))
+				stop := r.start("backend-0")
+				for _, operation := range operations {
+					r.ends(operation, hub.Succeeded)
+				}
+				stop()
+				operation := r.change(key, database.DeleteRequest)
+				died = r.runUntilDead(at, after, allEnded([]database.Key{operation})) || died
+				r.start("backend-0")
+				r.ends(operation, hub.Succeeded)
+				r.nothingLeft(subscription)
+				r.fleet.mu.Lock()
+				defer r.fleet.mu.Unlock()
+				for uid, effects := range r.fleet.effects {
+					if effects > 2 {
+						t.Errorf("%s was applied and deleted with %d effects", uid, effects)
+					}
+				}
+			})
+			if t.Failed() || !died {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+)
+
+// death is a process's end at the n-th point that it passes: from then on nothing it does reaches the database.
+type death struct {
+	mu   sync.Mutex
+	left int
+	died chan struct{}
+}
+
+func dieAt(n int) *death { return &death{left: n, died: make(chan struct{})} }
+
+func (d *death) fault(string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left--
+	if d.left == 0 {
+		close(d.died)
+	}
+	if d.left <= 0 {
+		return errCrash
+	}
+	return nil
+}
+
+// untilDone calls do again and again, as the layers above do, until it succeeds; the service may die meanwhile.
+func untilDone(t *testing.T, do func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	for {
+		err := do(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// TestEveryCrashConverges ends the process at each point of a cluster's life at which it could end with a different state
+// of the world, starts another, and expects the same end every time.
+func TestEveryCrashConverges(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	passed := false
+	for n := 1; !passed; n++ {
+		if testing.Short() && n > 12 {
+			break
+		}
+		name := fmt.Sprintf("c%d", n)
+		d := dieAt(n)
+		service := r.start(d.fault)
+		request := applyRequest(name, 1)
+		pool := poolRequest(request, "np", 2)
+		var current struct {
+			sync.Mutex
+			*instance
+		}
+		current.instance = service
+		client := func() *instance {
+			current.Lock()
+			defer current.Unlock()
+			return current.instance
+		}
+		finished := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			select {
+			case <-d.died:
+				client().stop()
+				next := r.start(nil)
+				current.Lock()
+				current.instance = next
+				current.Unlock()
+			case <-finished:
+			}
+		})
+		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
+		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyNodePool(ctx, pool); return err })
+		untilDone(t, func(ctx context.Context) error {
+			p, err := client().GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: pool.Uid})
+			if err == nil && p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
+				err = fmt.Errorf("point %d: node pool is %v", n, p.GetStatus())
+			}
+			return err
+		})
+		untilDone(t, func(ctx context.Context) error {
+			c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+			if err == nil && !clusterReady(1)(c) {
+				err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
+			}
+			return err
+		})
+		untilDone(t, func(ctx context.Context) error {
+			_, err := client().DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid})
+			return err
+		})
+		untilDone(t, func(ctx context.Context) error {
+			c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+			if err == nil && !clusterDeleted(c) {
+				err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
+			}
+			return err
+		})
+		close(finished)
+		group.Wait()
+		select {
+		case <-d.died:
+		default:
+			passed = true // lived through all of it: every point was tried
+			t.Logf("%d points", n-1)
+		}
+		client().stop()
+	}
+	service := r.start(nil)
+	untilDone(t, func(context.Context) error {
+		if held := r.maestro.Resources(); len(held) > 0 {
+			return fmt.Errorf("Maestro still holds %d bundles", len(held))
+		}
+		return nil
+	})
+	shards, err := service.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards.GetProvisionShards() {
+		if shard.GetClusters() != 0 {
+			t.Errorf("shard %s holds %d clusters", shard.GetName(), shard.GetClusters())
+		}
+	}
+}
+
+// TestMaestroMisbehaves has Maestro refuse, lose its answers and go away.
+func TestMaestroMisbehaves(t *testing.T) {
+	unavailable := status.Error(codes.Unavailable, "injected")
+	tests := map[string]struct {
+		reason string
+		fault  func(count int, action string) (before, after error)
+	}{
+		"EveryOtherRefused": {
+			reason: "a publish that failed is tried again",
+			fault: func(count int, _ string) (error, error) {
+				if count%2 == 0 {
+					return unavailable, nil
+				}
+				return nil, nil
+			},
+		},
+		"EveryFirstAnswerLost": {
+			reason: "a publish whose answer was lost is repeated, which finds its own effect",
+			fault: func(count int, _ string) (error, error) {
+				if count%2 == 0 {
+					return nil, unavailable
+				}
+				return nil, nil
+			},
+		},
+		"UnknownErrors": {
+			reason: "the published server answers Unknown to everything, which is worth another try",
+			fault: func(count int, _ string) (error, error) {
+				if count < 3 {
+					return status.Error(codes.Unknown, "failed to update resource"), nil
+				}
+				return nil, nil
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			r.play()
+			count := 0
+			r.maestro.Fault(func(action string, _ *maestrotest.Resource) (error, error) {
+				count++
+				return tc.fault(count-1, action)
+			})
+			service := r.start(nil)
+			request := applyRequest("c", 1)
+			if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			service.awaitCluster(t, request.Uid, clusterReady(1))
+			if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+				t.Fatal(err)
+			}
+			service.awaitCluster(t, request.Uid, clusterDeleted)
+		})
+	}
+}
+
+// TestMaestroIsAway creates while Maestro is away, and deletes before it is back.
+func TestMaestroIsAway(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.maestro.Stop()
+	service := r.start(nil)
+	kept, dropped := applyRequest("kept", 1), applyRequest("dropped", 1)
+	for _, request := range []*csv1.ApplyClusterRequest{kept, dropped} {
+		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: dropped.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, kept.Uid, func(c *csv1.Cluster) bool {
+		for _, layer := range c.GetStatus().GetProgress() {
+			if layer.GetLayer() == "maestro" && layer.GetState() == "Retrying" {
+				return true
+			}
+		}
+		return false
+	})
+	if err := r.maestro.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, kept.Uid, clusterReady(1))
+	service.awaitCluster(t, dropped.Uid, clusterDeleted)
+}
+
+// TestWhatMaestroLostIsPublishedAgain loses a bundle that Maestro had acknowledged.
+func TestWhatMaestroLostIsPublishedAgain(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("c", 1)
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+	held := r.maestro.Resources()
+	for id := range held {
+		r.maestro.Lose(id)
+	}
+	// The subscription begins anew, and with it comes the question for what was missed.
+	r.maestro.Stop()
+	if err := r.maestro.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	untilDone(t, func(context.Context) error {
+		if now := r.maestro.Resources(); len(now) != len(held) {
+			return fmt.Errorf("%d of %d bundles are back", len(now), len(held))
+		}
+		return nil
+	})
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+}
+
+// TestOrphansGo leaves a bundle of ours with Maestro that nobody owns.
+func TestOrphansGo(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	first := r.start(nil)
+	request := applyRequest("c", 1)
+	if _, err := first.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	first.awaitCluster(t, request.Uid, clusterReady(1))
+	first.stop()
+	// Another database knows nothing of the cluster.
+	r.url = databases.Database(t)
+	r.start(nil)
+	untilDone(t, func(context.Context) error {
+		if held := r.maestro.Resources(); len(held) > 0 {
+			return fmt.Errorf("Maestro still holds %d bundles", len(held))
+		}
+		return nil
+	})
+}

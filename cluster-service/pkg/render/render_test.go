@@ -1,0 +1,212 @@
+package render_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"sigs.k8s.io/yaml"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	signingKey  = "SIGNING-KEY-OF-THE-TEST"
+	uid         = "0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"
+	poolUID     = "7d8f8c57-9b7e-4b57-8f3e-1f0f3b0f7a11"
+	network     = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Network/"
+	identity    = "/subscriptions/11111111-1111-1111-1111-111111111111/resourcegroups/cust-rg/providers/microsoft.managedidentity/userassignedidentities/"
+	releaseFrom = "quay.io/openshift-release-dev/ocp-release@sha256:"
+)
+
+func renderer() *render.Renderer {
+	return &render.Renderer{
+		Region:      fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://westus3.oic.aro-hcp.azure.com"},
+		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`),
+		Open: func(string, []byte) ([]byte, error) { return []byte(signingKey), nil },
+	}
+}
+
+// tenancy is a cluster with one node pool, placed, with its three works.
+func tenancy() *fleet.Tenancy {
+	c := &fleet.Cluster{
+		UID: uid, Generation: 1, Shard: "mgmt-1",
+		ResourceID: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/my-cluster",
+		Release:    fleet.Release{Version: "4.21.4", Image: releaseFrom + "f508872be9872f1d8eb0c9d0b5b5fba3e99a6ce5c17537bcd0745fe74cdb203d"},
+		Status:     &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: "x8y5p7r4g6j9e3v"},
+		Spec: &csv1.ClusterSpec{
+			Name: "my-cluster", Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408",
+			Version: &csv1.Version{Id: "4.21", ChannelGroup: "stable"},
+			Network: &csv1.Network{NetworkType: "OVNKubernetes", PodCidr: "10.128.0.0/14", ServiceCidr: "172.30.0.0/16", MachineCidr: "10.0.0.0/16", HostPrefix: 23},
+			Api:     &csv1.Api{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}, ImageRegistryEnabled: true,
+			Platform: &csv1.Platform{SubscriptionId: "11111111-1111-1111-1111-111111111111", ResourceGroup: "cust-rg", ManagedResourceGroup: "my-cluster-managed-rg",
+				SubnetId: network + "virtualNetworks/cust-vnet/subnets/cust-subnet", NetworkSecurityGroupId: network + "networkSecurityGroups/cust-nsg",
+				ControlPlaneOperators: map[string]string{"ingress": strings.ToUpper(identity) + "INGRESS"}},
+			Autoscaling: &csv1.ClusterAutoscaling{MaxNodesTotal: 500, MaxPodGracePeriod: durationpb.New(600 * time.Second),
+				MaxNodeProvisionTime: durationpb.New(900 * time.Second), PodPriorityThreshold: -10},
+			Identities: map[string]*csv1.UserAssignedIdentity{identity + "ingress": {ClientId: "aaaaaaaa-0000-0000-0000-000000000005"}},
+		},
+	}
+	p := &fleet.NodePool{
+		UID: poolUID, ClusterUID: uid, Generation: 1, ResourceID: c.ResourceID + "/nodePools/np1", Release: c.Release, Status: &csv1.NodePoolStatus{},
+		Spec: &csv1.NodePoolSpec{Name: "np1", Size: &csv1.NodePoolSpec_Replicas{Replicas: 3}, AutoRepair: true,
+			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}},
+	}
+	return &fleet.Tenancy{Cluster: c, Pools: []*fleet.NodePool{p}}
+}
+
+// variants change a tenancy in the ways that change what is rendered.
+var variants = map[string]func(t *fleet.Tenancy){
+	"plain": func(*fleet.Tenancy) {},
+	"everything": func(t *fleet.Tenancy) {
+		s := t.Cluster.Spec
+		s.Api.AuthorizedCidrs = []string{"192.0.2.0/24", "198.51.100.0/24"}
+		s.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "cust-kv", KeyName: "etcd-key", KeyVersion: "0123456789abcdef0123456789abcdef", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
+		s.ImageDigestMirrors = []*csv1.ImageDigestMirror{{Source: "registry.example.com/team", Mirrors: []string{"mirror.example.com/team", "mirror2.example.com/team"}}}
+		s.NodeDrainTimeout = durationpb.New(10 * time.Minute)
+		s.Fips, s.ImageRegistryEnabled = true, false
+		s.Autoscaling.MaxNodeProvisionTime = durationpb.New(95 * time.Second)
+		s.Experiments = map[string]string{"aro-hcp.experimental.cluster.single-replica": "true", "aro-hcp.experimental.cluster.size-override": "small"}
+		p := t.Pools[0].Spec
+		p.Size = &csv1.NodePoolSpec_Autoscaling{Autoscaling: &csv1.NodePoolAutoscaling{Min: 0, Max: 9}}
+		p.Labels = map[string]string{"team": "a", "tier": ""}
+		p.Taints = []*csv1.Taint{{Key: "dedicated", Value: "gpu", Effect: "NoSchedule"}, {Key: "bare", Effect: "NoExecute"}}
+		p.NodeDrainTimeout = durationpb.New(0)
+		p.Platform = &csv1.NodePoolPlatform{VmSize: "Standard_E32ads_v5", SubnetId: network + "virtualNetworks/cust-vnet/subnets/other", EncryptionAtHost: true,
+			AvailabilityZone: "2", OsDisk: &csv1.OsDisk{SizeGib: 128, StorageAccountType: "StandardSSD_LRS", Ephemeral: true,
+				EncryptionSetId: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Compute/diskEncryptionSets/des"}}
+	},
+}
+
+func settled(t *testing.T, r *render.Renderer, change func(*fleet.Tenancy)) *fleet.Tenancy {
+	t.Helper()
+	tenancy := tenancy()
+	change(tenancy)
+	if err := r.Region.Settle(time.Unix(1_800_000_000, 0), tenancy, r); err != nil {
+		t.Fatal(err)
+	}
+	return tenancy
+}
+
+func TestGolden(t *testing.T) {
+	r := renderer()
+	for name, change := range variants {
+		t.Run(name, func(t *testing.T) {
+			tenancy := settled(t, r, change)
+			var out strings.Builder
+			for _, w := range tenancy.Works {
+				bundle, err := r.Bundle(tenancy, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bundle.Digest != w.Digest {
+					t.Errorf("work %s: the bundle's digest is %s, the planned one %s", w.Name, bundle.Digest, w.Digest)
+				}
+				for i, manifest := range bundle.Manifests {
+					text, err := yaml.JSONToYAML(manifest)
+					if err != nil {
+						t.Fatal(err)
+					}
+					strategy := bundle.Configs[i].UpdateStrategy
+					if strategy == nil || strategy.ServerSideApply == nil || !strategy.ServerSideApply.Force {
+						t.Errorf("work %s, manifest %d is not applied server-side", w.Name, i)
+					}
+					out.WriteString("--- # work " + w.Name + "\n" + string(text))
+				}
+			}
+			path := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("rendered differently than %s (-want +got):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// TestDigestFollowsContent says when a management cluster is brought up to date.
+func TestDigestFollowsContent(t *testing.T) {
+	digests := func(change func(*fleet.Tenancy)) [3]string {
+		tenancy := settled(t, renderer(), change)
+		return [3]string{tenancy.Work(fleet.Namespaces, "").Digest, tenancy.Work(fleet.HostedCluster, "").Digest, tenancy.Work(fleet.NodePoolWork, poolUID).Digest}
+	}
+	base := digests(func(*fleet.Tenancy) {})
+	tests := map[string]struct {
+		reason string
+		change func(*fleet.Tenancy)
+		want   [3]bool
+	}{
+		"Nothing":          {"the same input gives the same bytes", func(*fleet.Tenancy) {}, [3]bool{}},
+		"AuthorizedCIDRs":  {"they are the HostedCluster's", func(t *fleet.Tenancy) { t.Cluster.Spec.Api.AuthorizedCidrs = []string{"192.0.2.0/24"} }, [3]bool{false, true, false}},
+		"Replicas":         {"they are the NodePool's", func(t *fleet.Tenancy) { t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }, [3]bool{false, false, true}},
+		"ClusterDrain":     {"node pools without a drain timeout take the cluster's", func(t *fleet.Tenancy) { t.Cluster.Spec.NodeDrainTimeout = durationpb.New(time.Minute) }, [3]bool{false, false, true}},
+		"SealedSigningKey": {"sealing anew changes no content", func(t *fleet.Tenancy) { t.Cluster.SigningKey = []byte("other") }, [3]bool{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := digests(tc.change)
+			for i := range got {
+				if (got[i] != base[i]) != tc.want[i] {
+					t.Errorf("%s: work %d changed: %v, want %v", tc.reason, i, got[i] != base[i], tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestIdentitiesWithoutClientID(t *testing.T) {
+	r := renderer()
+	r.Environment = "arohcpprod"
+	tenancy := tenancy()
+	err := r.Region.Settle(time.Unix(1_800_000_000, 0), tenancy, r)
+	if err == nil || !strings.Contains(err.Error(), "client id") {
+		t.Errorf("outside a local region an identity without a client id gave %v", err)
+	}
+}
+
+// TestNamespaceNamesFit holds the arithmetic of names: the control plane's namespace has the HostedCluster's name appended
+// and must fit 63 characters.
+func TestNamespaceNamesFit(t *testing.T) {
+	name := fleet.Namespace("arohcpprod", fleet.ClusterID(uid)) + "-" + fleet.Prefix(uid, 0)
+	if len(name) > 63 {
+		t.Errorf("%s has %d characters", name, len(name))
+	}
+}
+
+func TestSecretsAreOnlyInSecrets(t *testing.T) {
+	r := renderer()
+	tenancy := settled(t, r, variants["everything"])
+	for _, w := range tenancy.Works {
+		bundle, err := r.Bundle(tenancy, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, manifest := range bundle.Manifests {
+			var object struct{ Kind string }
+			if err := json.Unmarshal(manifest, &object); err != nil {
+				t.Fatal(err)
+			}
+			if object.Kind != "Secret" && strings.Contains(string(manifest), signingKey) {
+				t.Errorf("a %s holds the signing key", object.Kind)
+			}
+		}
+	}
+}

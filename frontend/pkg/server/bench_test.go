@@ -1,0 +1,55 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+)
+
+// BenchmarkGet is a GET of a cluster through the handler and the store, without a network before the frontend.
+func BenchmarkGet(b *testing.B) {
+	y := newHarness(b).tenancy(b)
+	y.ready("cluster")
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if status, _, body := y.do(http.MethodGet, y.cluster("cluster"), ""); status != http.StatusOK {
+				b.Error(status, body)
+			}
+		}
+	})
+}
+
+// BenchmarkRefusedPut is what a PUT costs besides the store's writes: reading, decoding and validating a full body that is
+// refused in the end.
+func BenchmarkRefusedPut(b *testing.B) {
+	y := newHarness(b).tenancy(b)
+	body := y.body("cluster.json", `{"properties":{"network":{"hostPrefix":30}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if status, _, answer := y.do(http.MethodPut, y.cluster("cluster"), body); status != http.StatusBadRequest {
+			b.Fatal(status, answer)
+		}
+	}
+}
+
+// BenchmarkDecode reads a full body into the hub type.
+func BenchmarkDecode(b *testing.B) {
+	y := newHarness(b).tenancy(b)
+	content := []byte(y.body("cluster.json", "{}"))
+	b.ReportAllocs()
+	for b.Loop() {
+		fields, err := wire.ParseObject(content)
+		if err != nil {
+			b.Fatal(err)
+		}
+		body := wire.NewBody(fields)
+		v20260901preview.DecodeCluster(body, &hub.Cluster{}, true)
+		if len(body.Problems()) > 0 {
+			b.Fatal(body.Problems())
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen in time")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// answerable is what any answer to any bytes must be: no fault of ours, and an error names its code.
+func answerable(t *testing.T, status int, header http.Header, body string) {
+	t.Helper()
+	if status >= http.StatusInternalServerError {
+		t.Fatalf("answered %d: %s", status, body)
+	}
+	if status >= http.StatusBadRequest {
+		e := decode[struct {
+			Error struct{ Code, Message string }
+		}](t, body)
+		if e.Error.Code == "" || e.Error.Message == "" || header.Get("X-Ms-Error-Code") != e.Error.Code {
+			t.Fatalf("answered %d with %s and the header %q", status, body, header.Get("X-Ms-Error-Code"))
+		}
+	}
+}
+
+// FuzzClusterBody: a PUT of any bytes creates a cluster or is refused without leaving anything.
+func FuzzClusterBody(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	f.Add([]byte(y.body("cluster.json", "{}")))
+	f.Add([]byte(y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged"}},"api":{"authorizedCidrs":["0.0.0.0/0"]}}}`)))
+	f.Add([]byte(`{"properties":{"network":{"hostPrefix":1e400}}}`))
+	f.Add([]byte(`[]`))
+	f.Add([]byte("\xff\x00"))
+	var count atomic.Int64
+	f.Fuzz(func(t *testing.T, body []byte) {
+		y := y.in(t)
+		name := fmt.Sprintf("cluster-%d", count.Add(1))
+		status, header, answer := y.do(http.MethodPut, y.cluster(name), string(body))
+		answerable(t, status, header, answer)
+		got, _, _ := y.do(http.MethodGet, y.cluster(name), "")
+		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
+			t.Fatalf("answered %d and then GET %d", status, got)
+		}
+		if status == http.StatusCreated {
+			y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster(name), "")
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// FuzzNodePoolBody is FuzzClusterBody for node pools.
+func FuzzNodePoolBody(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	f.Add([]byte(y.body("nodepool.json", "{}")))
+	f.Add([]byte(y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`)))
+	var count atomic.Int64
+	f.Fuzz(func(t *testing.T, body []byte) {
+		y := y.in(t)
+		target := fmt.Sprintf("%s/nodePools/p-%d", y.cluster("cluster"), count.Add(1))
+		status, header, answer := y.do(http.MethodPut, target, string(body))
+		answerable(t, status, header, answer)
+		got, _, _ := y.do(http.MethodGet, target, "")
+		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
+			t.Fatalf("answered %d and then GET %d", status, got)
+		}
+	})
+}
+
+// FuzzPatch: a PATCH of any bytes changes the cluster or is refused and changes nothing.
+func FuzzPatch(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	f.Add([]byte(`{"tags":{"a":null}}`))
+	f.Add([]byte(`{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`))
+	f.Add([]byte(`{"properties":null,"identity":null,"location":null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		y := y.in(t)
+		before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+		status, header, answer := y.do(http.MethodPatch, y.cluster("cluster"), string(body))
+		answerable(t, status, header, answer)
+		after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+		if changed := before != after; changed != (status == http.StatusAccepted) {
+			t.Fatalf("answered %d, and the resource changed: %v", status, changed)
+		}
+		if status == http.StatusAccepted {
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// FuzzPath: any path, query and method is answered, never with a fault.
+func FuzzPath(f *testing.F) {
+	h := newHarness(f)
+	y := h.tenancy(f)
+	f.Add("GET", y.cluster("cluster"), "api-version=2026-09-01-preview")
+	f.Add("GET", y.cluster(""), "api-version=2026-09-01-preview&$top=1&$skipToken=x")
+	f.Add("PUT", "/subscriptions/"+y.subscription, "api-version=2.0")
+	f.Add("DELETE", y.cluster("cluster")+"/nodePools/%2e%2e", "api-version=2026-09-01-preview")
+	f.Add("GET", "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/locations/westus3/hcpOperationStatuses/1", "api-version=2026-09-01-preview")
+	f.Add("GET", "//%2f", "%zz")
+	f.Fuzz(func(t *testing.T, method, path, query string) {
+		switch method {
+		case http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodPost:
+		default:
+			return
+		}
+		u, err := url.Parse("http://frontend" + path)
+		if err != nil || !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "healthz") || strings.HasSuffix(path, "readyz") {
+			return
+		}
+		request := httptest.NewRequestWithContext(context.Background(), method, "/", nil)
+		request.URL.Path, request.URL.RawPath, request.URL.RawQuery = u.Path, u.RawPath, query
+		recorder := httptest.NewRecorder()
+		h.server.ServeHTTP(recorder, request)
+		if recorder.Code == http.StatusNotFound && recorder.Body.Len() == 0 {
+			return
+		}
+		answerable(t, recorder.Code, recorder.Header(), recorder.Body.String())
+	})
+}
+
+// FuzzHeaders: any value of the headers that are parsed is answered, never with a fault.
+func FuzzHeaders(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	f.Add(`{"createdBy":"a","createdAt":"2026-03-02T10:00:00Z"}`, `"etag"`, "https://management.example/path?x=y")
+	f.Add(`null`, `*, W/"a"`, "://")
+	f.Add(`{"createdAt":"9999999-03-02T10:00:00Z"}`, ``, "http://[::1")
+	f.Fuzz(func(t *testing.T, systemData, match, referer string) {
+		y := y.in(t)
+		status, header, answer := y.do(http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`,
+			"X-Ms-Arm-Resource-System-Data", systemData, "If-Match", match, "Referer", referer)
+		answerable(t, status, header, answer)
+		status, header, answer = y.do(http.MethodGet, strings.TrimSuffix(y.cluster(""), "/")+"?$top=1", "", "Referer", referer)
+		answerable(t, status, header, answer)
+		if err := y.settle(context.Background()); err != nil && apierror.KindOf(err) != apierror.ResourceNotFound {
+			t.Fatal(err)
+		}
+	})
+}

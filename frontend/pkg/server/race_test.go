@@ -1,0 +1,167 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+)
+
+// together runs n calls at the same time and counts their results.
+func together(n int, call func(i int) int) map[int]int {
+	var mu sync.Mutex
+	counts := map[int]int{}
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			result := call(i)
+			mu.Lock()
+			defer mu.Unlock()
+			counts[result]++
+		})
+	}
+	close(start)
+	wg.Wait()
+	return counts
+}
+
+// TestOneSubnetOneCluster: of clusters that are created at once with the same subnet, one gets it.
+func TestOneSubnetOneCluster(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	counts := together(8, func(i int) int {
+		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", "{}"))
+		return status
+	})
+	if counts[http.StatusCreated] != 1 || counts[http.StatusBadRequest] != 7 {
+		t.Errorf("answers were %v", counts)
+	}
+	y.documents().check(t)
+}
+
+// TestOneNameOneCluster: of PUTs of one new name, one creates it, and the others find it moving.
+func TestOneNameOneCluster(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	counts := together(8, func(int) int {
+		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
+		return status
+	})
+	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
+		t.Errorf("answers were %v", counts)
+	}
+	y.documents().check(t)
+}
+
+// TestOneUpdateAtATime: of PATCHes at once, one is accepted; with If-Match the others are told that they are out of date,
+// or that the resource moves.
+func TestOneUpdateAtATime(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	etag := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+	counts := together(8, func(i int) int {
+		status, _, _ := y.do(http.MethodPatch, y.cluster("cluster"), fmt.Sprintf(`{"tags":{"by":"%d"}}`, i), "If-Match", etag)
+		return status
+	})
+	if counts[http.StatusAccepted] != 1 || counts[http.StatusPreconditionFailed]+counts[http.StatusConflict] != 7 {
+		t.Errorf("answers were %v", counts)
+	}
+	y.documents().check(t)
+}
+
+// TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are either part of it or refused.
+func TestNoPoolIsLeftBehind(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	counts := together(9, func(i int) int {
+		if i == 4 {
+			status, _, _ := y.do(http.MethodDelete, y.cluster("cluster"), "")
+			return status
+		}
+		status, _, _ := y.do(http.MethodPut, fmt.Sprintf("%s/nodePools/pool-%d", y.cluster("cluster"), i), y.body("nodepool.json", "{}"))
+		return status
+	})
+	for status := range counts {
+		switch status {
+		case http.StatusCreated, http.StatusAccepted, http.StatusConflict:
+		default:
+			t.Errorf("answers were %v", counts)
+		}
+	}
+	if counts[http.StatusAccepted] != 1 {
+		t.Fatalf("the deletion was not accepted: %v", counts)
+	}
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if left := y.documents(); len(left.nodePools) != 0 || len(left.clusters) != 0 || len(left.reservations) != 0 {
+		t.Errorf("%d clusters, %d node pools and %d reservations are left", len(left.clusters), len(left.nodePools), len(left.reservations))
+	}
+}
+
+// TestFaults: whatever Cosmos DB does for a while, a request is accepted once or not at all, and what is stored is whole.
+func TestFaults(t *testing.T) {
+	for name, rule := range map[string]faults.Rule{
+		"lost responses":    {Operations: []string{"batch"}, DropResponse: true, Count: 2},
+		"lost requests":     {Operations: []string{"batch"}, DropRequest: true, Count: 2},
+		"throttling":        {Status: 429, RetryAfterMS: 1, Count: 6},
+		"unavailable":       {Status: 503, Count: 3},
+		"retry with":        {Operations: []string{"batch"}, Status: 449, Count: 3},
+		"lost read answers": {Operations: []string{"read"}, DropResponse: true, Count: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			y := h.tenancy(t)
+			if _, err := h.faults.Add(rule); err != nil {
+				t.Fatal(err)
+			}
+			y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
+			h.faults.Clear()
+			found := y.documents()
+			found.check(t)
+			if len(found.clusters) != 1 || len(found.operations) != 1 {
+				t.Fatalf("%d clusters and %d operations", len(found.clusters), len(found.operations))
+			}
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.faults.Add(rule); err != nil {
+				t.Fatal(err)
+			}
+			y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
+			h.faults.Clear()
+			found = y.documents()
+			found.check(t)
+			if len(found.operations) != 2 || found.clusters[0].Value.Generation != 2 {
+				t.Errorf("%d operations, generation %d", len(found.operations), found.clusters[0].Value.Generation)
+			}
+		})
+	}
+}
+
+// TestFastPath: what is committed reaches Cluster Service without the backend, and a new incarnation has a new uid.
+func TestFastPath(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	y.ready("cluster")
+	first := y.documents().clusters[0].Value.UID
+	eventually(t, func() bool { return h.clusterService.generation(first) == 1 })
+	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":"b"}}`)
+	eventually(t, func() bool { return h.clusterService.generation(first) == 2 })
+	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
+	eventually(t, func() bool {
+		h.clusterService.mu.Lock()
+		defer h.clusterService.mu.Unlock()
+		return h.clusterService.deleted[first]
+	})
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	y.ready("cluster")
+	if second := y.documents().clusters[0].Value.UID; second == first {
+		t.Errorf("the second incarnation has the uid of the first, %s", first)
+	}
+}

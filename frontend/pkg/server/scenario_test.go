@@ -1,0 +1,184 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// tenancy is a subscription in which a test works.
+type tenancy struct {
+	*harness
+	t            testing.TB
+	subscription string
+}
+
+func (h *harness) tenancy(t testing.TB) *tenancy {
+	t.Helper()
+	y := &tenancy{h, t, uuid.NewString()}
+	if status, _, body := y.do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
+		t.Fatalf("registering the subscription: %d %s", status, body)
+	}
+	return y
+}
+
+// in is the tenancy for a part of a test.
+func (y *tenancy) in(t testing.TB) *tenancy {
+	return &tenancy{y.harness, t, y.subscription}
+}
+
+func (y *tenancy) cluster(name string) string {
+	return "/subscriptions/" + y.subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
+
+// body is a file of testdata/bodies with a merge patch.
+func (y *tenancy) body(file, patch string) string {
+	y.t.Helper()
+	content, err := os.ReadFile("../../testdata/bodies/" + file)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	group := "/subscriptions/" + y.subscription + "/resourceGroups/"
+	text := strings.NewReplacer("{{location}}", location, "{{network}}", group+"network/providers/Microsoft.Network",
+		"{{identity}}", group+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
+	fields, err := wire.ParseObject([]byte(text))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	changes, err := wire.ParseObject([]byte(patch))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	merged, err := json.Marshal(wire.MergePatch(fields, changes))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return string(merged)
+}
+
+// own is a patch that gives a cluster a subnet and a security group of its own.
+func (y *tenancy) own(name string) string {
+	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
+	return fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/%s","networkSecurityGroupId":"%s/networkSecurityGroups/%s"}}}`,
+		network, name, network, name)
+}
+
+// do sends a request straight to the handler.
+func (y *tenancy) do(method, target, body string, headers ...string) (int, http.Header, string) {
+	separator := "?"
+	if strings.Contains(target, "?") {
+		separator = "&"
+	}
+	if !strings.Contains(target, "api-version") {
+		target += separator + "api-version=" + v20260901preview.Version
+	}
+	request := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Ms-Identity-Url", "https://identity.example")
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	recorder := httptest.NewRecorder()
+	y.server.ServeHTTP(recorder, request)
+	return recorder.Code, recorder.Header(), recorder.Body.String()
+}
+
+// mustDo is do with the status that it must have.
+func (y *tenancy) mustDo(status int, method, target, body string, headers ...string) http.Header {
+	y.t.Helper()
+	got, header, answer := y.do(method, target, body, headers...)
+	if got != status {
+		y.t.Fatalf("%s %s answered %d, not %d: %s", method, target, got, status, answer)
+	}
+	return header
+}
+
+// ready makes a cluster that has Succeeded.
+func (y *tenancy) ready(name string) {
+	y.t.Helper()
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster(name), y.body("cluster.json", y.own(name)))
+	if err := y.settle(context.Background()); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// documents are the live clusters, node pools, operations and reservations of the subscription.
+type documents struct {
+	clusters     []*database.Item[database.ClusterDocument]
+	nodePools    []*database.Item[database.NodePoolDocument]
+	operations   []*database.Item[database.OperationDocument]
+	reservations []*database.Item[database.ReservationDocument]
+}
+
+func (y *tenancy) documents() documents {
+	y.t.Helper()
+	return documents{
+		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()),
+		operations: all(y, y.db.Operations()), reservations: all(y, y.db.Reservations()),
+	}
+}
+
+func all[T any](y *tenancy, collection *database.Collection[T]) []*database.Item[T] {
+	y.t.Helper()
+	var found []*database.Item[T]
+	err := collection.All(context.Background(), y.subscription, "", func(item *database.Item[T]) error {
+		found = append(found, item)
+		return nil
+	})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return found
+}
+
+// check is what must hold of a store at any time: every cluster has its three reservations and no others exist, and what
+// moves has the active operation that moves it.
+func (d documents) check(t testing.TB) {
+	t.Helper()
+	uids := map[string]bool{}
+	active := map[string]string{}
+	for _, operation := range d.operations {
+		if !operation.Value.Status.Terminal() {
+			if other := active[operation.Value.UID]; other != "" {
+				t.Errorf("%s has two active operations: %s and %s", operation.Value.ResourceID, other, operation.Value.OperationID)
+			}
+			active[operation.Value.UID] = operation.Value.OperationID
+		}
+	}
+	for _, cluster := range d.clusters {
+		uids[cluster.Value.UID] = true
+		if active[cluster.Value.UID] != cluster.Value.ActiveOperationID || (cluster.Value.ActiveOperationID == "") != cluster.Value.ProvisioningState.Terminal() {
+			t.Errorf("%s is %s with the operation %q, and active is %q", cluster.Key.ResourceID, cluster.Value.ProvisioningState,
+				cluster.Value.ActiveOperationID, active[cluster.Value.UID])
+		}
+	}
+	if len(d.reservations) != 3*len(d.clusters) {
+		t.Errorf("%d reservations for %d clusters", len(d.reservations), len(d.clusters))
+	}
+	for _, reservation := range d.reservations {
+		if !uids[reservation.Value.OwnerUID] {
+			t.Errorf("the reservation of %s belongs to nobody", reservation.Value.Name)
+		}
+	}
+}
+
+func decode[T any](t testing.TB, text string) T {
+	t.Helper()
+	var value T
+	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&value); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return value
+}

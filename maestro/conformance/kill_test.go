@@ -1,0 +1,152 @@
+package conformance
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// program is the server as its own operating system process, so that it can be killed at any instruction.
+type program struct {
+	t       testing.TB
+	binary  string
+	args    []string
+	command *exec.Cmd
+	ready   chan [2]string
+}
+
+func (r *region) buildServer() *program {
+	r.t.Helper()
+	binary := filepath.Join(r.dir, "maestro-server-program")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/maestro-server").CombinedOutput(); err != nil {
+		r.t.Fatalf("build the server: %v\n%s", err, out)
+	}
+	url := filepath.Join(r.dir, "database-url")
+	if err := os.WriteFile(url, []byte(r.db+"\n"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return &program{t: r.t, binary: binary, args: []string{
+		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--die-with-parent",
+		"--identity-dir", filepath.Join(r.dir, "maestro-server"), "--database-url-file", url,
+		"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, "maestro-server"), "--resend-after", "2s",
+	}}
+}
+
+// start runs the program and gives its addresses.
+func (p *program) start() *maestroServer {
+	p.t.Helper()
+	p.command = exec.Command(p.binary, p.args...)
+	stderr, err := p.command.StderrPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.command.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.ready = make(chan [2]string, 1)
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var line struct{ Msg, GRPC, REST string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
+				p.ready <- [2]string{line.GRPC, line.REST}
+			}
+		}
+	}()
+	select {
+	case at := <-p.ready:
+		return &maestroServer{grpc: at[0], rest: at[1]}
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("the server program does not serve")
+		return nil
+	}
+}
+
+func (p *program) kill() {
+	_ = p.command.Process.Kill()
+	_ = p.command.Wait()
+}
+
+// TestServerIsKilled kills the server again and again while a source publishes and the agent reports. Whatever was
+// answered with success ends applied, at its newest version, once; and is deleted in the end.
+func TestServerIsKilled(t *testing.T) {
+	r := newRegion(t)
+	p := r.buildServer()
+	s := p.start()
+	defer func() { p.kill() }()
+	registration := r.startServer() // only registers the consumer, and leaves
+	consumer := r.consumer(registration)
+	registration.stop()
+	r.startAgent(consumer)
+
+	var mu sync.Mutex
+	cs := r.source(s, "cluster-service")
+	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
+	insist := func(action string, b bundle) {
+		eventually(t, 60*time.Second, action+" of "+b.ID, func() error {
+			_, err := current().publish(action, b)
+			switch status.Code(err) {
+			case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+			default:
+				t.Errorf("%s of %s: %v", action, b.ID, err)
+			}
+			return err
+		})
+	}
+	works := make([]bundle, 120)
+	for i := range works {
+		works[i] = newBundle(consumer, "one")
+	}
+	published := make(chan struct{})
+	go func() {
+		defer close(published)
+		inParallel(4, works, func(b bundle) { insist("create", b); insist("update", b.with("two")) })
+	}()
+	for kills := 0; kills < 5; kills++ {
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-published:
+		}
+		p.kill()
+		next := r.source(p.start(), "cluster-service")
+		mu.Lock()
+		cs = next
+		mu.Unlock()
+	}
+	<-published
+	last := current()
+	last.subscribe()
+	last.resync(nil)
+	for _, b := range works {
+		last.untilApplied(b.ID, 2)
+		object, err := r.configMap(b.configMapName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value := object.Object["data"].(map[string]any)["key"]; value != "two" {
+			t.Errorf("applied with %v", value)
+		}
+		insist("delete", b)
+	}
+	p.kill()
+	last = r.source(p.start(), "cluster-service")
+	last.subscribe()
+	hashes := map[string]string{}
+	for _, b := range works {
+		hashes[b.ID] = "unknown"
+	}
+	last.resync(hashes)
+	for _, b := range works {
+		last.untilDeleted(b.ID)
+		r.untilGone(b.configMapName())
+	}
+}

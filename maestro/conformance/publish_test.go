@@ -1,0 +1,260 @@
+package conformance
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+func reasonOf(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info.Reason
+		}
+	}
+	return ""
+}
+
+// TestPublish covers every answer a publish can get.
+func TestPublish(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	consumer, elsewhere := r.consumer(server), r.consumer(server)
+	cs := r.source(server, "cluster-service")
+	other := r.source(server, "somebody-else")
+
+	base := newBundle(consumer, "one")
+	cs.must("create", base)
+	dying := newBundle(consumer, "one")
+	cs.must("create", dying)
+	cs.must("delete", dying)
+
+	at := func(b bundle, version int64) bundle { b.Version = version; return b }
+	large := newBundle(consumer, strings.Repeat("x", 600<<10))
+	moved := base.with("moved")
+	moved.Consumer = elsewhere
+	empty := newBundle(consumer, "x")
+	empty.Manifests = nil
+	unknownConsumer := newBundle("nobody", "x")
+
+	cases := map[string]struct {
+		reason  string
+		source  *source
+		action  string
+		bundle  bundle
+		code    codes.Code
+		because resource.Reason
+		version int64
+	}{
+		"CreateAgainSame":      {"a retry of what succeeded succeeds", cs, "create", base, codes.OK, "", 1},
+		"CreateAgainOther":     {"an id means one thing", cs, "create", base.with("other"), codes.AlreadyExists, resource.AlreadyExists, 0},
+		"CreateForeign":        {"an id belongs to its source", other, "create", base, codes.PermissionDenied, resource.ForeignSource, 0},
+		"CreateWhileDeleted":   {"the old life must end first", cs, "create", dying, codes.FailedPrecondition, resource.BeingDeleted, 0},
+		"CreateTooLarge":       {"it could never be delivered", cs, "create", large, codes.InvalidArgument, resource.TooLarge, 0},
+		"CreateEmpty":          {"there is nothing to apply", cs, "create", empty, codes.InvalidArgument, resource.Malformed, 0},
+		"CreateNoConsumer":     {"nobody would apply it", cs, "create", unknownConsumer, codes.FailedPrecondition, resource.UnknownConsumer, 0},
+		"UpdateSame":           {"nothing changes", cs, "update", base, codes.OK, "", 1},
+		"UpdateWrongVersion":   {"the decision was made on another version", cs, "update", at(base.with("two"), 7), codes.Aborted, resource.VersionConflict, 0},
+		"UpdateUnknown":        {"there is nothing to update", cs, "update", newBundle(consumer, "x"), codes.NotFound, resource.NotFound, 0},
+		"UpdateForeign":        {"an id belongs to its source", other, "update", base.with("two"), codes.PermissionDenied, resource.ForeignSource, 0},
+		"UpdateMoved":          {"a resource stays on its consumer", cs, "update", moved, codes.InvalidArgument, resource.Malformed, 0},
+		"UpdateWhileDeleted":   {"what is being deleted stays so", cs, "update", dying.with("two"), codes.FailedPrecondition, resource.BeingDeleted, 0},
+		"DeleteUnknown":        {"gone is what was wanted", cs, "delete", newBundle(consumer, "x"), codes.OK, "", 0},
+		"DeleteAgain":          {"a retry of what succeeded succeeds", cs, "delete", dying, codes.OK, "", 0},
+		"DeleteWrongVersion":   {"the decision was made on another version", cs, "delete", at(base, 7), codes.Aborted, resource.VersionConflict, 0},
+		"DeleteForeign":        {"an id belongs to its source", other, "delete", base, codes.PermissionDenied, resource.ForeignSource, 0},
+		"UnknownAction":        {"sources do not ask for that", cs, "explode", base, codes.InvalidArgument, resource.Malformed, 0},
+		"NegativeVersion":      {"there is no such version", cs, "update", at(base.with("two"), -1), codes.InvalidArgument, resource.Malformed, 0},
+		"MetadataIsNoMetadata": {"names are texts", cs, "create", bundle{ID: uuid.NewString(), Consumer: consumer, Manifests: base.Manifests, Metadata: map[string]any{"name": 5}}, codes.InvalidArgument, resource.Malformed, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			version, err := c.source.publish(c.action, c.bundle)
+			if got := status.Code(err); got != c.code {
+				t.Fatalf("answered %s (%v), wanted %s: %s", got, err, c.code, c.reason)
+			}
+			if got := reasonOf(err); got != string(c.because) {
+				t.Errorf("reason %q, wanted %q: %s", got, c.because, c.reason)
+			}
+			if version != c.version {
+				t.Errorf("version %d, wanted %d: %s", version, c.version, c.reason)
+			}
+		})
+	}
+}
+
+// TestUpdateWithoutVersionMeansNewest: a source that keeps no versions sends 0.
+func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	cs := r.source(server, "cluster-service")
+	b := newBundle(r.consumer(server), "one")
+	cs.must("create", b)
+	for want := int64(2); want < 5; want++ {
+		if got := cs.must("update", b.with(strings.Repeat("x", int(want)))); got != want {
+			t.Errorf("updated to version %d, wanted %d", got, want)
+		}
+	}
+	b.Version = 4
+	if got := cs.must("update", b.with("last")); got != 5 {
+		t.Errorf("updated to version %d, wanted 5", got)
+	}
+}
+
+// TestDeletingTheUnknownIsConfirmed: whoever deletes what is gone waits for the same event as whoever was first.
+func TestDeletingTheUnknownIsConfirmed(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	cs := r.source(server, "cluster-service")
+	cs.subscribe()
+	b := newBundle(r.consumer(server), "x")
+	cs.must("delete", b)
+	cs.untilDeleted(b.ID)
+}
+
+// TestHeartbeats: a subscriber without statuses still knows that the server lives.
+func TestHeartbeats(t *testing.T) {
+	r := newRegion(t)
+	cs := r.source(r.startServer(), "cluster-service")
+	cs.subscribe()
+	eventually(t, 20*time.Second, "two heartbeats", func() error {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
+		if cs.beats >= 2 {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+type page struct {
+	Kind  string
+	Page  int
+	Size  int
+	Total int
+	Items []struct {
+		ID           string
+		Kind         string
+		Name         string
+		Href         string
+		ConsumerName string `json:"consumer_name"`
+		Version      int
+		Metadata     map[string]any
+		Manifests    []map[string]any
+		Status       map[string]any
+		DeletedAt    string `json:"deleted_at"`
+	}
+}
+
+// TestREST covers the REST API: shapes, stable paging, searches, refusals.
+func TestREST(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	cs := r.source(server, "cluster-service")
+	one, two := r.consumer(server), r.consumer(server)
+	ids := map[string]bool{}
+	for i := range 25 {
+		b := newBundle(one, "x")
+		b.Metadata = map[string]any{"name": b.ID, "labels": map[string]string{"team": []string{"red", "blue"}[i%2], "it": "is"}}
+		cs.must("create", b)
+		ids[b.ID] = true
+	}
+	lone := newBundle(two, "x")
+	cs.must("create", lone)
+
+	seen := map[string]bool{}
+	for n := 1; len(seen) < 25; n++ {
+		var p page
+		if code := r.call(server, "GET", "/resource-bundles?size=10&page="+string(rune('0'+n))+"&search="+url.QueryEscape("consumer_name='"+one+"'"), nil, &p); code != 200 {
+			t.Fatalf("list: %d", code)
+		}
+		if p.Kind != "ResourceBundleList" || p.Total != 25 || p.Size != len(p.Items) || p.Size == 0 {
+			t.Fatalf("page %d: %+v", n, p)
+		}
+		for _, item := range p.Items {
+			if seen[item.ID] || !ids[item.ID] {
+				t.Fatalf("resource %s is on two pages or does not belong here", item.ID)
+			}
+			if item.Kind != "ResourceBundle" || item.Version != 1 || len(item.Manifests) != 1 || item.Metadata["name"] != item.ID {
+				t.Fatalf("item %+v", item)
+			}
+			seen[item.ID] = true
+		}
+	}
+
+	searches := map[string]int{
+		"": 26, "source='cluster-service'": 26, "source='nobody'": 0,
+		"source = 'cluster-service' and (consumer_name='" + one + "' or consumer_name='" + two + "')": 26,
+		"consumer_name in ('" + two + "')":                                                        1,
+		"not consumer_name = '" + one + "'":                                                       1,
+		"version >= 1 and version < 2":                                                            26,
+		`payload->'metadata'->'labels'@>'{"team":"red"}'`:                                         13,
+		`source='cluster-service' and payload->'metadata'->'labels'@>'{"team":"blue","it":"is"}'`: 12,
+		`payload->'metadata'->'labels'->>'team'in('red','blue')`:                                  25,
+		`payload->'metadata'->'labels'->>'team'<>'red'`:                                           13,
+		`payload->'metadata'->'labels'->>'team'<>null`:                                            25,
+		"id = '" + lone.ID + "'":                                                                  1,
+		"name like '%' and id = '" + lone.ID + "'":                                                1,
+		"source = 'cluster-service' and id = 'a'' or ''1''=''1'":                                  0,
+	}
+	for search, want := range searches {
+		var p page
+		if code := r.call(server, "GET", "/resource-bundles?size=0&search="+url.QueryEscape(search), nil, &p); code != 200 || p.Total != want {
+			t.Errorf("search %q: %d with %d, wanted %d", search, code, p.Total, want)
+		}
+	}
+	refused := []string{"search=" + url.QueryEscape("password='x'"), "search=" + url.QueryEscape("id='x"), "search=" + url.QueryEscape("id='x';drop table resources"),
+		"search=" + url.QueryEscape(strings.Repeat("(", 100)+"id='x'"), "search=" + url.QueryEscape(`payload->'metadata'->'labels'@>'{'`), "page=0", "size=-1", "size=many", "orderBy=password", "fields=id",
+		"search=" + url.QueryEscape("version='many'")}
+	for _, query := range refused {
+		var failure struct{ Kind, Code, Reason string }
+		if code := r.call(server, "GET", "/resource-bundles?"+query, nil, &failure); code != http.StatusBadRequest || failure.Kind != "Error" || failure.Reason == "" {
+			t.Errorf("%s: %d %+v", query, code, failure)
+		}
+	}
+
+	var consumers page
+	r.call(server, "GET", "/consumers?orderBy=name%20desc&search="+url.QueryEscape("name='"+one+"'"), nil, &consumers)
+	if len(consumers.Items) != 1 || consumers.Items[0].Name != one {
+		t.Fatalf("consumers: %+v", consumers)
+	}
+	path := "/consumers/" + consumers.Items[0].ID
+	for _, c := range []struct {
+		method, path string
+		body         any
+		want         int
+	}{
+		{"GET", path, nil, 200},
+		{"PATCH", path, map[string]any{"labels": map[string]string{"a": "b"}}, 200},
+		{"PATCH", path, map[string]any{"name": "other"}, 400},
+		{"DELETE", path, nil, 409},
+		{"POST", "/consumers", map[string]any{"name": one}, 409},
+		{"POST", "/consumers", map[string]any{"name": "Not A Name"}, 400},
+		{"POST", "/consumers", map[string]any{"nmae": "typo"}, 400},
+		{"GET", "/consumers/none", nil, 404},
+		{"DELETE", "/consumers/none", nil, 404},
+		{"GET", "/resource-bundles/none", nil, 404},
+		{"DELETE", "/resource-bundles/none", nil, 204},
+		{"POST", "/resource-bundles", map[string]any{}, 404},
+		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
+		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
+	} {
+		if got := r.call(server, c.method, c.path, c.body, nil); got != c.want {
+			t.Errorf("%s %s: %d, wanted %d", c.method, c.path, got, c.want)
+		}
+	}
+	var deleted json.RawMessage
+	if r.call(server, "GET", "/resource-bundles/"+lone.ID, nil, &deleted); !strings.Contains(string(deleted), "deleted_at") {
+		t.Errorf("a resource whose deletion was asked for says so until the agent has confirmed: %s", deleted)
+	}
+}

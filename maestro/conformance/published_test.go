@@ -1,0 +1,90 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/openshift/library-go/pkg/operator/events"
+	utilclock "k8s.io/utils/clock"
+	"open-cluster-management.io/ocm/pkg/common/options"
+	"open-cluster-management.io/ocm/pkg/work/spoke"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// startPublishedAgent starts the work agent as it is published, with its own MQTT client and its own works.
+func (r *region) startPublishedAgent(consumer string) *process {
+	r.t.Helper()
+	r.issue(consumer, mesh.MaestroAgent, consumer)
+	config := filepath.Join(r.dir, consumer, "mqtt.yaml")
+	text := fmt.Sprintf(`brokerHost: %s
+caFile: %[2]s/ca.crt
+clientCertFile: %[2]s/tls.crt
+clientKeyFile: %[2]s/tls.key
+topics:
+  sourceEvents: sources/maestro/consumers/%[3]s/sourceevents
+  agentEvents: sources/maestro/consumers/%[3]s/agentevents
+`, r.brokerAt, filepath.Join(r.dir, consumer), consumer)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	common := options.NewAgentOptions()
+	common.AgentID, common.SpokeClusterName = consumer, consumer
+	o := spoke.NewWorkloadAgentOptions()
+	o.WorkloadSourceDriver, o.WorkloadSourceConfig = "mqtt", config
+	o.CloudEventsClientID, o.CloudEventsClientCodecs = consumer+"-agent", []string{"manifestbundle"}
+	o.StatusSyncInterval = time.Second
+	o.AppliedManifestWorkEvictionGracePeriod = 876000 * time.Hour
+	kube := cluster(r.t)
+	return r.run("published agent "+consumer, func(ctx context.Context) error {
+		return spoke.NewWorkAgentConfig(common, o).RunWorkloadAgent(ctx, &controllercmd.ControllerContext{
+			KubeConfig: kube, EventRecorder: events.NewInMemoryRecorder(consumer, utilclock.RealClock{}),
+		})
+	})
+}
+
+// TestPublishedAgent: the agent can be exchanged for the published one, and back.
+func TestPublishedAgent(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	consumer := r.consumer(s)
+	published := r.startPublishedAgent(consumer)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+
+	works := make([]bundle, 20)
+	for i := range works {
+		works[i] = newBundle(consumer, "one")
+		cs.must("create", works[i])
+	}
+	for _, b := range works {
+		cs.untilApplied(b.ID, 1)
+		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "one" })
+	}
+	cs.must("delete", works[0])
+	cs.untilDeleted(works[0].ID)
+	r.untilGone(works[0].configMapName())
+
+	// Ours takes over where the published one stops, and finds what it had applied.
+	published.stop()
+	r.startAgent(consumer)
+	for _, b := range works[1:] {
+		cs.must("update", b.with("two"))
+	}
+	for _, b := range works[1:] {
+		cs.untilApplied(b.ID, 2)
+		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "two" })
+	}
+	for _, b := range works[1:] {
+		cs.must("delete", b)
+	}
+	for _, b := range works[1:] {
+		cs.untilDeleted(b.ID)
+		r.untilGone(b.configMapName())
+	}
+}

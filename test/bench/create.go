@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// measureCreates creates clusters one after the other and deletes each again. Both times begin when the request is sent,
+// which is before it is accepted.
+func measureCreates(ctx context.Context, region *local.Region, o options, report *report) error {
+	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000001", "create")
+	if err != nil {
+		return err
+	}
+	seen, err := watchHostedClusters(ctx, region.Endpoints())
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	var appeared, succeeded, deleted []time.Duration
+	for i := range o.runs {
+		id := c.ClusterID(fmt.Sprintf("bench-%04d", i))
+		exists := seen.expect(id)
+		sent := time.Now()
+		if err := c.PutQuickly(ctx, id, c.ClusterBody(fmt.Sprintf("bench-%04d", i))); err != nil {
+			return err
+		}
+		succeeded = append(succeeded, time.Since(sent))
+		select {
+		case at := <-exists:
+			appeared = append(appeared, at.Sub(sent))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		sent = time.Now()
+		if err := c.Delete(ctx, id); err != nil {
+			return err
+		}
+		deleted = append(deleted, time.Since(sent))
+	}
+	report.durations("PUT sent to HostedCluster exists", appeared, "goal: p50 150ms, p99 500ms")
+	report.durations("PUT sent to operation Succeeded", succeeded, "goal: p50 600ms")
+	report.durations("DELETE sent to operation Succeeded", deleted, "")
+	return nil
+}
+
+// hostedClusters tells when each appears on a management cluster.
+type hostedClusters struct {
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	waiting map[string]chan time.Time
+}
+
+// expect gives the time at which the HostedCluster of an ARM resource will have been seen.
+func (h *hostedClusters) expect(id string) <-chan time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := make(chan time.Time, 1)
+	h.waiting[strings.ToLower(id)] = at
+	return at
+}
+
+func (h *hostedClusters) saw(object *unstructured.Unstructured) {
+	now := time.Now()
+	id := strings.ToLower(object.GetAnnotations()["azure.microsoft.com/hcp-cluster-azure-resource-id"])
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at, ok := h.waiting[id]; ok {
+		at <- now
+		delete(h.waiting, id)
+	}
+}
+
+// watchHostedClusters watches every management cluster, as any Kubernetes client does.
+func watchHostedClusters(ctx context.Context, endpoints local.Endpoints) (*hostedClusters, error) {
+	ctx, stop := context.WithCancel(ctx)
+	h := &hostedClusters{stop: stop, waiting: map[string]chan time.Time{}}
+	kind := schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
+	for _, path := range endpoints.Kubeconfigs {
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		mgmtClient, err := dynamic.NewForConfig(config)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		watch, err := mgmtClient.Resource(kind).Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			stop()
+			return nil, errors.Join(errors.New("watching HostedClusters"), err)
+		}
+		go func() {
+			for event := range watch.ResultChan() {
+				if object, ok := event.Object.(*unstructured.Unstructured); ok {
+					h.saw(object)
+				}
+			}
+		}()
+	}
+	return h, nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+)
+
+// idleTime is how long the region is watched doing nothing.
+const idleTime = 30 * time.Second
+
+// measureFleet creates many clusters at once, then watches what they cost when nothing happens, then deletes them.
+func measureFleet(ctx context.Context, region *local.Region, o options, report *report) error {
+	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000004", "fleet")
+	if err != nil {
+		return err
+	}
+	everyCluster := func(do func(name string) error) (failed []error) {
+		var mu sync.Mutex
+		var work sync.WaitGroup
+		for i := range o.clusters {
+			work.Go(func() {
+				if err := do(fmt.Sprintf("fleet-%04d", i)); err != nil {
+					mu.Lock()
+					failed = append(failed, err)
+					mu.Unlock()
+				}
+			})
+		}
+		work.Wait()
+		return failed
+	}
+
+	began := time.Now()
+	if failed := everyCluster(func(name string) error { return c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)) }); len(failed) > 0 {
+		return fmt.Errorf("%d of %d creates failed, the first with: %w", len(failed), o.clusters, failed[0])
+	}
+	report.line(fmt.Sprintf("%d clusters created at once, all Succeeded", o.clusters), "after "+round(time.Since(began)), "")
+	for _, line := range memory(region) {
+		report.line("  memory of "+line.name, fmt.Sprintf("%d MiB", line.bytes>>20), "")
+	}
+
+	ours, others, err := idleShare(ctx, region)
+	if err != nil {
+		return err
+	}
+	report.line(fmt.Sprintf("idle with %d clusters, our services together", o.clusters), fmt.Sprintf("%.1f %% of one core", 100*ours), "goal: under 5 %")
+	report.line("  PostgreSQL, etcd and Kubernetes beside them", fmt.Sprintf("%.1f %% of one core", 100*others), "")
+
+	began = time.Now()
+	if failed := everyCluster(func(name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
+		return fmt.Errorf("%d of %d deletes failed, the first with: %w", len(failed), o.clusters, failed[0])
+	}
+	report.line(fmt.Sprintf("%d clusters deleted at once", o.clusters), "after "+round(time.Since(began)), "")
+	return nil
+}
+
+// thirdParty reports whether a process of the region is not ours.
+func thirdParty(name string) bool {
+	return name == "postgres" || name == "etcd" || strings.Contains(name, "kube-")
+}
+
+// idleShare is the share of one core that the region's processes use while nobody asks for anything.
+func idleShare(ctx context.Context, region *local.Region) (ours, others float64, err error) {
+	before := cpuTimes(region)
+	began := time.Now()
+	select {
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	case <-time.After(idleTime):
+	}
+	elapsed := time.Since(began)
+	for name, after := range cpuTimes(region) {
+		share := (after - before[name]).Seconds() / elapsed.Seconds()
+		if thirdParty(name) {
+			others += share
+		} else {
+			ours += share
+		}
+	}
+	return ours, others, nil
+}
+
+// usage is what one process holds.
+type usage struct {
+	name  string
+	bytes int64
+}
+
+// memory of every process of the region, the largest first.
+func memory(region *local.Region) []usage {
+	var all []usage
+	for _, process := range region.Status().Processes {
+		if bytes := resident(process.Pid); bytes > 0 {
+			all = append(all, usage{process.Name, bytes})
+		}
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].bytes > all[j].bytes })
+	return all
+}
+
+func cpuTimes(region *local.Region) map[string]time.Duration {
+	times := map[string]time.Duration{}
+	for _, process := range region.Status().Processes {
+		times[process.Name] = cpuTime(process.Pid)
+	}
+	return times
+}

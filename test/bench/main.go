@@ -1,0 +1,96 @@
+// Command bench measures a whole region on this machine and prints a table: the time from a customer's request to the
+// HostedCluster and to Succeeded, reads through the frontend, the Cosmos DB emulator, five hundred clusters at once, what
+// the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
+// goal or beside a baseline that was measured in the same run.
+//
+//	bench [-runs 200] [-clusters 500] [-only create,read,store,fleet,process]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+)
+
+// options are the flags.
+type options struct {
+	runs     int
+	clusters int
+	only     []string
+}
+
+func main() {
+	var o options
+	only := flag.String("only", "create,read,store,fleet,process", "comma-separated `parts` to measure")
+	flag.IntVar(&o.runs, "runs", 200, "`number` of creates that are measured one by one")
+	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters that are created at once")
+	flag.Parse()
+	o.only = strings.Split(*only, ",")
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	fmt.Printf("machine: %d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	figures := newReport(os.Stdout)
+	measured := func(part string) bool { return slices.Contains(o.only, part) }
+	if measured("create") || measured("read") || measured("store") || measured("fleet") {
+		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region) error {
+			parts := []struct {
+				name    string
+				measure func(context.Context, *local.Region, options, *report) error
+			}{{"store", measureStore}, {"create", measureCreates}, {"read", measureReads}, {"fleet", measureFleet}}
+			for _, part := range parts {
+				if !measured(part.name) {
+					continue
+				}
+				if err := part.measure(ctx, region, o, figures); err != nil {
+					return fmt.Errorf("%s: %w", part.name, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if measured("process") {
+		return withRegion(ctx, local.FidelityProcess, func(region *local.Region) error {
+			return measureProcesses(ctx, region, figures)
+		})
+	}
+	return nil
+}
+
+// withRegion runs measure with a region of its own, durable as a real one, whose control planes take no time of their own.
+func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(*local.Region) error) error {
+	dir, err := os.MkdirTemp("", "hcpmesh-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL's user must be able to pass through
+		return err
+	}
+	asFastAsItGoes, freePorts := 0.0, 0
+	region, err := local.Start(ctx, local.Config{
+		StateDir: dir, BasePort: &freePorts, TimeScale: &asFastAsItGoes, Fidelity: fidelity, Build: true, LogLevel: "warn",
+	})
+	if err != nil {
+		return fmt.Errorf("starting the region: %w", err)
+	}
+	defer region.Close()
+	return measure(region)
+}

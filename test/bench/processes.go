@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+)
+
+// hostedControlPlanes is how many real control planes are brought up, one after the other.
+const hostedControlPlanes = 5
+
+// measureProcesses brings up hosted control planes that are real API servers.
+func measureProcesses(ctx context.Context, region *local.Region, report *report) error {
+	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000005", "process")
+	if err != nil {
+		return err
+	}
+	seen, err := watchHostedClusters(ctx, region.Endpoints())
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	var ready []time.Duration
+	for i := range hostedControlPlanes {
+		name := fmt.Sprintf("real-%d", i)
+		exists := seen.expect(c.ClusterID(name))
+		if err := c.PutQuickly(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
+			return err
+		}
+		// A cluster is Succeeded only when its API server answered.
+		ready = append(ready, time.Since(<-exists))
+	}
+	report.durations("HostedCluster exists to its API server ready, Succeeded", ready, "goal: 3s")
+	var largest int64
+	for _, pid := range processesWith("kube-apiserver", "--etcd-prefix=/hosted/", region.Endpoints().Etcd) {
+		largest = max(largest, resident(pid))
+	}
+	report.line("  memory of the largest hosted API server", fmt.Sprintf("%d MiB", largest>>20), "goal: 300 MiB")
+	for i := range hostedControlPlanes {
+		if err := c.Delete(ctx, c.ClusterID(fmt.Sprintf("real-%d", i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package emulator_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+)
+
+// childDataDir is set for the process that TestAcknowledgedWritesSurviveKill kills: the test binary again, as a server.
+const childDataDir = "COSMOS_EMULATOR_TEST_DATA_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDataDir); dir != "" {
+		fmt.Fprintln(os.Stderr, serveChild(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func serveChild(dir string) error {
+	s, err := emulator.Open(emulator.Options{DataDir: dir, Key: emulator.WellKnownKey})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("http://" + l.Addr().String())
+	return http.Serve(l, s)
+}
+
+func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDataDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be dead already
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server did not start: %v", err)
+	}
+	return cmd, strings.TrimSpace(line)
+}
+
+// TestAcknowledgedWritesSurviveKill kills the server with SIGKILL in the middle of concurrent writes, several times.
+// Every acknowledged version must be there afterwards, every batch whole, and a change feed position taken before
+// the kill must lead to everything that came after it.
+func TestAcknowledgedWritesSurviveKill(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	cmd, url := startChild(t, dir)
+	client := newClient(t, url)
+	if _, err := client.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: "db"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	db, err := client.NewDatabase("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "items",
+		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/pk"}, Version: 2}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	const writers, rounds, enough = 8, 4, 150
+	acked := make([]int, writers) // the last acknowledged version of each writer's pair of items
+	feed := map[string]int{}
+	var position *string
+	for round := range rounds {
+		c, err := client.NewContainer("db", "items")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var total atomic.Int64
+		kill := make(chan struct{})
+		for w := range writers {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				pk := azcosmos.NewPartitionKeyString(fmt.Sprint("w", w))
+				for n := acked[w] + 1; ; n++ {
+					batch := c.NewTransactionalBatch(pk)
+					for _, id := range []string{"a", "b"} {
+						batch.UpsertItem(fmt.Appendf(nil, `{"id":%q,"pk":"w%d","n":%d}`, id, w, n), nil)
+					}
+					r, err := c.ExecuteTransactionalBatch(ctx, batch, nil)
+					if err != nil {
+						return // killed
+					}
+					if !r.Success {
+						t.Errorf("a batch was refused: %+v", r.OperationResults)
+						return
+					}
+					acked[w] = n
+					if total.Add(1) == enough {
+						close(kill)
+					}
+				}
+			}()
+		}
+		<-kill
+		position = follow(t, c, position, feed, 3) // while the writers write
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		_ = cmd.Wait() // it was killed
+
+		cmd, url = startChild(t, dir)
+		client = newClient(t, url)
+		if c, err = client.NewContainer("db", "items"); err != nil {
+			t.Fatal(err)
+		}
+		position = follow(t, c, position, feed, 1000)
+		for w := range writers {
+			pk := azcosmos.NewPartitionKeyString(fmt.Sprint("w", w))
+			var versions [2]int
+			for i, id := range []string{"a", "b"} {
+				r, err := c.ReadItem(ctx, pk, id, nil)
+				if err != nil {
+					t.Fatalf("round %d, writer %d: %v", round, w, err)
+				}
+				var item struct{ N int }
+				if err := json.Unmarshal(r.Value, &item); err != nil {
+					t.Fatal(err)
+				}
+				versions[i] = item.N
+				if got := feed[fmt.Sprintf("w%d/%s", w, id)]; got != item.N {
+					t.Errorf("round %d: the feed has version %d of w%d/%s, the item is at %d", round, got, w, id, item.N)
+				}
+			}
+			if versions[0] != versions[1] {
+				t.Errorf("round %d: writer %d's batch is torn: %v", round, w, versions)
+			}
+			// One more may have been committed without its acknowledgement arriving.
+			if versions[0] < acked[w] || versions[0] > acked[w]+1 {
+				t.Errorf("round %d: writer %d is at version %d, acknowledged was %d", round, w, versions[0], acked[w])
+			}
+			acked[w] = versions[0]
+		}
+	}
+}
+
+// follow reads the change feed to its end, or some pages of it, and returns where that was.
+func follow(t *testing.T, c *azcosmos.ContainerClient, from *string, versions map[string]int, pages int) *string {
+	t.Helper()
+	for range pages {
+		r, err := c.ReadChangeFeed(context.Background(), &azcosmos.ChangeFeedOptions{
+			FeedRange: &azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, Continuation: from, MaxItemCount: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from = &r.ContinuationToken
+		if len(r.Items) == 0 {
+			return from
+		}
+		for _, raw := range r.Items {
+			var item struct {
+				ID, PK string
+				N      int
+			}
+			if err := json.Unmarshal(raw, &item); err != nil {
+				t.Fatal(err)
+			}
+			if id := item.PK + "/" + item.ID; versions[id] >= item.N {
+				t.Errorf("%s came as version %d after %d", id, item.N, versions[id])
+			} else {
+				versions[id] = item.N
+			}
+		}
+	}
+	return from
+}

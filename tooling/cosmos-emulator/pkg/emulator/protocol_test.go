@@ -1,0 +1,575 @@
+package emulator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+)
+
+func pk(s string) azcosmos.PartitionKey { return azcosmos.NewPartitionKeyString(s) }
+
+// status is the HTTP status of an azcosmos error, with the substatus behind it when there is one.
+func status(err error) string {
+	if err == nil {
+		return ""
+	}
+	var r *azcore.ResponseError
+	if !errors.As(err, &r) {
+		return err.Error()
+	}
+	if sub := r.RawResponse.Header.Get("x-ms-substatus"); sub != "" {
+		return fmt.Sprintf("%d/%s", r.StatusCode, sub)
+	}
+	return fmt.Sprint(r.StatusCode)
+}
+
+func etag(s azcore.ETag) *azcore.ETag { return &s }
+
+func TestConditionalWrites(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	body := []byte(`{"id":"a","partitionKey":"p","n":1}`)
+	r, err := c.CreateItem(ctx, pk("p"), body, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.SessionToken == nil || r.RequestCharge <= 0 || r.ActivityID == "" || r.ETag == "" || r.RawResponse.StatusCode != http.StatusCreated {
+		t.Errorf("the response lacks something: %+v", r.Response)
+	}
+	stale := &azcosmos.ItemOptions{IfMatchEtag: etag(`"stale"`)}
+	current := &azcosmos.ItemOptions{IfMatchEtag: etag(r.ETag)}
+	calls := []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"create again", func() error { _, err := c.CreateItem(ctx, pk("p"), body, nil); return err }, "409"},
+		{"replace stale", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, stale); return err }, "412"},
+		{"upsert stale", func() error { _, err := c.UpsertItem(ctx, pk("p"), body, stale); return err }, "412"},
+		{"delete stale", func() error { _, err := c.DeleteItem(ctx, pk("p"), "a", stale); return err }, "412"},
+		{"replace current", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, current); return err }, ""},
+		{"replace with the old one", func() error { _, err := c.ReplaceItem(ctx, pk("p"), "a", body, current); return err }, "412"},
+		{"replace nothing", func() error {
+			_, err := c.ReplaceItem(ctx, pk("p"), "b", []byte(`{"id":"b","partitionKey":"p"}`), nil)
+			return err
+		}, "404"},
+		{"wrong partition", func() error { _, err := c.UpsertItem(ctx, pk("q"), body, nil); return err }, "400/1001"},
+		{"read elsewhere", func() error { _, err := c.ReadItem(ctx, pk("q"), "a", nil); return err }, "404"},
+		{"not json", func() error { _, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":`), nil); return err }, "400"},
+		{"too large", func() error {
+			_, err := c.UpsertItem(ctx, pk("p"), fmt.Appendf(nil, `{"id":"a","partitionKey":"p","x":%q}`, strings.Repeat("x", 2<<20)), nil)
+			return err
+		}, "413"},
+		{"session ahead", func() error {
+			_, err := c.ReadItem(ctx, pk("p"), "a", &azcosmos.ItemOptions{SessionToken: new("0:-1#999999")})
+			return err
+		}, "404/1002"},
+		{"session of now", func() error {
+			_, err := c.ReadItem(ctx, pk("p"), "a", &azcosmos.ItemOptions{SessionToken: r.SessionToken})
+			return err
+		}, ""},
+		{"no such container", func() error {
+			other, _ := newClientOf(t, c).NewContainer("db", "nothing")
+			_, err := other.ReadItem(ctx, pk("p"), "a", nil)
+			return err
+		}, "404/1003"},
+		{"delete", func() error { _, err := c.DeleteItem(ctx, pk("p"), "a", nil); return err }, ""},
+		{"delete again", func() error { _, err := c.DeleteItem(ctx, pk("p"), "a", nil); return err }, "404"},
+	}
+	for _, call := range calls {
+		if got := status(call.do()); got != call.want {
+			t.Errorf("%s: status %q, want %q", call.name, got, call.want)
+		}
+	}
+}
+
+func TestNotModified(t *testing.T) {
+	_, c, h := openContainer(t, emulator.Options{})
+	r, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for condition, want := range map[string]int{string(r.ETag): http.StatusNotModified, `"other"`: http.StatusOK} {
+		resp := send(t, h.URL, emulator.WellKnownKey, http.MethodGet, "docs", "dbs/db/colls/items/docs/a", "", map[string]string{
+			"If-None-Match": condition, "x-ms-documentdb-partitionkey": `["p"]`})
+		if resp.StatusCode != want || resp.Header.Get("etag") != string(r.ETag) {
+			t.Errorf("If-None-Match %s: status %d and ETag %s, want %d and %s", condition, resp.StatusCode, resp.Header.Get("etag"), want, r.ETag)
+		}
+	}
+}
+
+func TestPatch(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	const before = `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"}}`
+	cases := map[string]struct {
+		ops    func(p *azcosmos.PatchOperations)
+		want   string // the changed document without its system properties, or a status
+		reason string
+	}{
+		"add":               {func(p *azcosmos.PatchOperations) { p.AppendAdd("/new", 1) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"new":1}`, "a new property"},
+		"add to the list":   {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/1", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","z","y"],"o":{"k":"v"}}`, "inserts"},
+		"append":            {func(p *azcosmos.PatchOperations) { p.AppendAdd("/list/-", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y","z"],"o":{"k":"v"}}`, "- is the end"},
+		"set in the list":   {func(p *azcosmos.PatchOperations) { p.AppendSet("/list/0", "z") }, `{"id":"a","partitionKey":"p","n":1,"list":["z","y"],"o":{"k":"v"}}`, "set overwrites"},
+		"replace":           {func(p *azcosmos.PatchOperations) { p.AppendReplace("/o/k", "w") }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"w"}}`, "nested"},
+		"replace nothing":   {func(p *azcosmos.PatchOperations) { p.AppendReplace("/nope", 1) }, "400", "replace needs a value to replace"},
+		"remove":            {func(p *azcosmos.PatchOperations) { p.AppendRemove("/list/0") }, `{"id":"a","partitionKey":"p","n":1,"list":["y"],"o":{"k":"v"}}`, "an element"},
+		"remove nothing":    {func(p *azcosmos.PatchOperations) { p.AppendRemove("/nope") }, "400", "remove needs something"},
+		"increment":         {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/n", -3) }, `{"id":"a","partitionKey":"p","n":-2,"list":["x","y"],"o":{"k":"v"}}`, "downwards too"},
+		"increment new":     {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/m", 3) }, `{"id":"a","partitionKey":"p","n":1,"list":["x","y"],"o":{"k":"v"},"m":3}`, "creates"},
+		"increment text":    {func(p *azcosmos.PatchOperations) { p.AppendIncrement("/o/k", 3) }, "400", "not a number"},
+		"all or nothing":    {func(p *azcosmos.PatchOperations) { p.AppendSet("/n", 9); p.AppendRemove("/nope") }, "400", "the first is undone"},
+		"no parent":         {func(p *azcosmos.PatchOperations) { p.AppendSet("/x/y", 9) }, "400", "parents are not created"},
+		"id":                {func(p *azcosmos.PatchOperations) { p.AppendSet("/id", "b") }, "400", "the id is fixed"},
+		"partition key":     {func(p *azcosmos.PatchOperations) { p.AppendSet("/partitionKey", "b") }, "400", "the partition key is fixed"},
+		"condition holds":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 1"); p.AppendSet("/n", 2) }, `{"id":"a","partitionKey":"p","n":2,"list":["x","y"],"o":{"k":"v"}}`, "the condition holds"},
+		"condition fails":   {func(p *azcosmos.PatchOperations) { p.SetCondition("from c where c.n = 2"); p.AppendSet("/n", 2) }, "412/1110", "the condition does not hold"},
+		"condition is junk": {func(p *azcosmos.PatchOperations) { p.SetCondition("from c wher c.n"); p.AppendSet("/n", 2) }, "400", "a condition that cannot be run"},
+		"too many": {func(p *azcosmos.PatchOperations) {
+			for range 11 {
+				p.AppendIncrement("/n", 1)
+			}
+		}, "400", "ten at most"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := c.UpsertItem(ctx, pk("p"), []byte(before), nil); err != nil {
+				t.Fatal(err)
+			}
+			var ops azcosmos.PatchOperations
+			tc.ops(&ops)
+			_, err := c.PatchItem(ctx, pk("p"), "a", ops, nil)
+			want := tc.want
+			if !strings.HasPrefix(want, "{") {
+				if got := status(err); got != want {
+					t.Errorf("status %q, want %q: %s", got, want, tc.reason)
+				}
+				want = before
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.ReadItem(ctx, pk("p"), "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, withoutSystem(t, r.Value)); diff != "" {
+				t.Errorf("%s: %s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// withoutSystem cuts the system properties, which come last.
+func withoutSystem(t *testing.T, body []byte) string {
+	t.Helper()
+	at := strings.Index(string(body), `,"_rid":`)
+	if at < 0 {
+		t.Fatalf("no system properties in %s", body)
+	}
+	return string(body[:at]) + "}"
+}
+
+func TestBatchStatuses(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	item := func(id string) []byte { return fmt.Appendf(nil, `{"id":%q,"partitionKey":"p"}`, id) }
+	if _, err := c.CreateItem(ctx, pk("p"), item("there"), nil); err != nil {
+		t.Fatal(err)
+	}
+	stale := &azcosmos.TransactionalBatchItemOptions{IfMatchETag: etag(`"stale"`)}
+	cases := map[string]struct {
+		fill   func(b *azcosmos.TransactionalBatch)
+		want   []int32
+		reason string
+	}{
+		"success":  {func(b *azcosmos.TransactionalBatch) { b.CreateItem(item("x"), nil); b.DeleteItem("x", nil) }, []int32{201, 204}, "each its own"},
+		"conflict": {func(b *azcosmos.TransactionalBatch) { b.CreateItem(item("y"), nil); b.CreateItem(item("there"), nil) }, []int32{424, 409}, "siblings are 424"},
+		"stale": {func(b *azcosmos.TransactionalBatch) {
+			b.ReplaceItem("there", item("there"), stale)
+			b.ReadItem("there", nil)
+		}, []int32{412, 424}, "per-operation ETags"},
+		"missing":   {func(b *azcosmos.TransactionalBatch) { b.ReadItem("there", nil); b.ReadItem("nope", nil) }, []int32{424, 404}, "reads fail too"},
+		"other key": {func(b *azcosmos.TransactionalBatch) { b.CreateItem([]byte(`{"id":"z","partitionKey":"q"}`), nil) }, []int32{400}, "one logical partition"},
+		"bad patch": {func(b *azcosmos.TransactionalBatch) { b.PatchItem("there", azcosmos.PatchOperations{}, nil) }, []int32{400}, "a patch without operations"},
+		"own writes": {func(b *azcosmos.TransactionalBatch) {
+			b.UpsertItem(item("w"), nil)
+			b.ReadItem("w", nil)
+			b.DeleteItem("w", nil)
+		}, []int32{201, 200, 204}, "a batch reads what it wrote"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := c.NewTransactionalBatch(pk("p"))
+			tc.fill(&b)
+			r, err := c.ExecuteTransactionalBatch(ctx, b, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int32
+			for _, o := range r.OperationResults {
+				got = append(got, o.StatusCode)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: %s", tc.reason, diff)
+			}
+			if r.Success != (slices.Max(got) < 400) {
+				t.Errorf("success is %v with %v", r.Success, got)
+			}
+		})
+	}
+	for _, id := range []string{"x", "y", "z", "w"} {
+		if _, err := c.ReadItem(ctx, pk("p"), id, nil); status(err) != "404" {
+			t.Errorf("%s is there after all: %v", id, err)
+		}
+	}
+	large := func(ops, size int) string {
+		b := c.NewTransactionalBatch(pk("p"))
+		for i := range ops {
+			b.UpsertItem(fmt.Appendf(nil, `{"id":"l%d","partitionKey":"p","x":%q}`, i, strings.Repeat("x", size)), nil)
+		}
+		_, err := c.ExecuteTransactionalBatch(ctx, b, nil)
+		return status(err)
+	}
+	if got := []string{large(100, 10), large(101, 10), large(3, 1<<20)}; !slices.Equal(got, []string{"", "400", "413"}) {
+		t.Errorf("100 operations, 101, and 3 MiB: %q", got)
+	}
+}
+
+func TestUniqueKeysAndHierarchy(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	db, err := newClientOf(t, c).NewDatabase("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "tree",
+		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/tenant", "/user"}, Version: 2},
+		UniqueKeyPolicy:        &azcosmos.UniqueKeyPolicy{UniqueKeys: []azcosmos.UniqueKey{{Paths: []string{"/mail"}}}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := db.NewContainer("tree")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(id, tenant, user, mail string) string {
+		_, err := tree.CreateItem(ctx, pk(tenant).AppendString(user), fmt.Appendf(nil, `{"id":%q,"tenant":%q,"user":%q,"mail":%q}`, id, tenant, user, mail), nil)
+		return status(err)
+	}
+	got := []string{add("1", "t", "u", "m"), add("2", "t", "u", "m"), add("3", "t", "v", "m"), add("4", "s", "u", "x")}
+	if diff := cmp.Diff([]string{"", "409", "", ""}, got); diff != "" {
+		t.Errorf("a unique key holds within a logical partition: %s", diff)
+	}
+	for query, want := range map[string]string{
+		"SELECT VALUE c.id FROM c":                                                    `"1","3"`,
+		"SELECT VALUE c.id FROM c ORDER BY c.id DESC":                                 `"3","1"`,
+		"SELECT VALUE COUNT(1) FROM c":                                                "2",
+		"SELECT VALUE c.id FROM c WHERE c.user = 'v' ORDER BY c.id OFFSET 0 LIMIT 10": `"3"`,
+	} {
+		if got := query1(t, tree, query, pk("t"), nil); got != want {
+			t.Errorf("%s within the prefix: %s, want %s", query, got, want)
+		}
+	}
+	if _, err := tree.ReadItem(ctx, pk("t"), "1", nil); status(err) != "400/1001" {
+		t.Errorf("a read with half a key: %v", err)
+	}
+}
+
+func query1(t *testing.T, c *azcosmos.ContainerClient, query string, key azcosmos.PartitionKey, o *azcosmos.QueryOptions) string {
+	t.Helper()
+	var out []string
+	pager := c.NewQueryItemsPager(query, key, o)
+	for pager.More() {
+		page, err := pager.NextPage(context.Background())
+		if err != nil {
+			return status(err)
+		}
+		for _, item := range page.Items {
+			out = append(out, string(item))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+func TestGatewayQueries(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	_, all, _ := openContainer(t, emulator.Options{ServeCrossPartition: true})
+	ctx := context.Background()
+	for i := range 6 {
+		key := fmt.Sprint("p", i%2)
+		for _, c := range []*azcosmos.ContainerClient{c, all} {
+			if _, err := c.CreateItem(ctx, pk(key), fmt.Appendf(nil, `{"id":"%d","partitionKey":%q,"n":%d}`, i, key, i*7%5), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	whole := azcosmos.NewPartitionKey()
+	cases := map[string]struct {
+		query         string
+		key           azcosmos.PartitionKey
+		gateway, full string
+	}{
+		"scan":             {"SELECT VALUE c.id FROM c", whole, `"0","1","2","3","4","5"`, ""},
+		"filter":           {"SELECT VALUE c.id FROM c WHERE c.n > 2", whole, `"2","4"`, ""},
+		"order":            {"SELECT VALUE c.id FROM c ORDER BY c.n", whole, "400", `"0","5","3","1","4","2"`},
+		"count":            {"SELECT VALUE COUNT(1) FROM c", whole, "400", "6"},
+		"top":              {"SELECT TOP 1 VALUE c.id FROM c", whole, "400", `"0"`},
+		"distinct":         {"SELECT DISTINCT VALUE c.n FROM c", whole, "400", "0,2,4,1,3"},
+		"one partition":    {"SELECT VALUE c.id FROM c ORDER BY c.n", pk("p1"), `"5","3","1"`, ""},
+		"pinned":           {"SELECT VALUE COUNT(1) FROM c WHERE c.partitionKey = 'p1' AND c.n < 2", whole, "2", ""},
+		"two keys":         {"SELECT VALUE c.id FROM c ORDER BY c.n, c.id", pk("p1"), "400", ""},
+		"by expression":    {"SELECT VALUE c.id FROM c ORDER BY c.n + 1", pk("p1"), "400", ""},
+		"not understood":   {"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.a, c.b) < 1", pk("p1"), "400", ""},
+		"pinned elsewhere": {"SELECT VALUE c.id FROM c WHERE c.partitionKey = 'p0'", pk("p1"), "", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.full == "" {
+				tc.full = tc.gateway
+			}
+			if got := query1(t, c, tc.query, tc.key, nil); got != tc.gateway {
+				t.Errorf("%s: %s, want %s", tc.query, got, tc.gateway)
+			}
+			for _, size := range []int32{1, 2, 100} {
+				if got := query1(t, all, tc.query, tc.key, &azcosmos.QueryOptions{PageSizeHint: size}); got != tc.full {
+					t.Errorf("%s, served over all partitions in pages of %d: %s, want %s", tc.query, size, got, tc.full)
+				}
+			}
+		})
+	}
+}
+
+// TestContinuationUnderWrites pages through a query while items before and after the position come and go.
+func TestContinuationUnderWrites(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	put := func(id string, n int) {
+		if _, err := c.UpsertItem(ctx, pk("p"), fmt.Appendf(nil, `{"id":%q,"partitionKey":"p","n":%d}`, id, n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 9 {
+		put(fmt.Sprintf("i%d", i), 10*i)
+	}
+	for query, want := range map[string]string{
+		"SELECT VALUE c.id FROM c ORDER BY c.n": `"i0","i1","i2","i3","i5","late","i6","i7","i8"`,
+		"SELECT VALUE c.id FROM c":              `"i0","i1","i2","i3","i5","i6","i7","i8","early","late"`,
+	} {
+		put("i1", 10)
+		put("i4", 40)
+		for _, id := range []string{"early", "late"} {
+			if _, err := c.DeleteItem(ctx, pk("p"), id, nil); err != nil && status(err) != "404" {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		pager := c.NewQueryItemsPager(query, pk("p"), &azcosmos.QueryOptions{PageSizeHint: 3})
+		for n := 0; pager.More(); n++ {
+			page, err := pager.NextPage(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range page.Items {
+				if s := string(item); s != `"i4"` || n == 0 {
+					got = append(got, s)
+				}
+			}
+			if n == 0 {
+				put("early", 5)
+				put("late", 55)
+				if _, err := c.DeleteItem(ctx, pk("p"), "i4", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, strings.Join(got, ",")); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+}
+
+func TestReadManyOverManyPartitions(t *testing.T) {
+	_, first, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	db, err := newClientOf(t, first).NewDatabase("db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ru := azcosmos.NewManualThroughputProperties(50000)
+	if _, err := db.CreateContainer(ctx, azcosmos.ContainerProperties{ID: "wide",
+		PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{"/partitionKey"}, Version: 2}}, &azcosmos.CreateContainerOptions{ThroughputProperties: &ru}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.NewContainer("wide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []azcosmos.ItemIdentity
+	for i := range 60 {
+		key := fmt.Sprint("p", i)
+		if _, err := c.CreateItem(ctx, pk(key), fmt.Appendf(nil, `{"id":"a","partitionKey":%q}`, key), nil); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, azcosmos.ItemIdentity{ID: "a", PartitionKey: pk(key)})
+	}
+	ranges, err := c.ReadFeedRanges(ctx, nil)
+	if err != nil || len(ranges) != 5 {
+		t.Fatalf("%d feed ranges, %v; want 5", len(ranges), err)
+	}
+	many, err := c.ReadManyItems(ctx, append(want, azcosmos.ItemIdentity{ID: "nope", PartitionKey: pk("p1")}), nil)
+	if err != nil || len(many.Items) != len(want) {
+		t.Errorf("read many: %d items, %v; want %d", len(many.Items), err, len(want))
+	}
+	total := 0
+	for _, r := range ranges {
+		feed, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &r, MaxItemCount: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(feed.Items) == 60 || len(feed.Items) == 0 {
+			t.Errorf("the feed of one of five ranges has %d of 60 items", len(feed.Items))
+		}
+		total += len(feed.Items)
+	}
+	if total != 60 {
+		t.Errorf("the feeds of all ranges have %d items, want 60", total)
+	}
+}
+
+func TestThroughputSplitsPartitions(t *testing.T) {
+	_, c, _ := openContainer(t, emulator.Options{})
+	ctx := context.Background()
+	if _, err := c.CreateItem(ctx, pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	// The client has cached the one range when the container is split under it.
+	before, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{FeedRange: &azcosmos.FeedRange{MaxExclusive: "FF"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ReplaceThroughput(ctx, azcosmos.NewManualThroughputProperties(40000), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		key := fmt.Sprint("q", i)
+		if _, err := c.CreateItem(ctx, pk(key), fmt.Appendf(nil, `{"id":"b","partitionKey":%q}`, key), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	token := before.ContinuationToken
+	for range 20 {
+		page, err := c.ReadChangeFeed(ctx, &azcosmos.ChangeFeedOptions{Continuation: &token, MaxItemCount: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token = page.ContinuationToken
+		for _, raw := range page.Items {
+			var item struct{ PartitionKey string }
+			if err := json.Unmarshal(raw, &item); err != nil {
+				t.Fatal(err)
+			}
+			seen[item.PartitionKey] = true
+		}
+	}
+	if len(seen) != 20 || seen["p"] {
+		t.Errorf("after the split the feed had %d of 20 new items; the old one again: %v", len(seen), seen["p"])
+	}
+}
+
+func TestAuthentication(t *testing.T) {
+	_, _, h := openContainer(t, emulator.Options{})
+	wrong := "AAAA" + emulator.WellKnownKey[4:]
+	get := func(key string, headers map[string]string) *http.Response {
+		return send(t, h.URL, key, http.MethodGet, "colls", "dbs/db/colls/items", "", headers)
+	}
+	cases := map[string]struct {
+		resp *http.Response
+		want int
+	}{
+		"good":         {get(emulator.WellKnownKey, nil), 200},
+		"wrong key":    {get(wrong, nil), 401},
+		"no signature": {get("", nil), 401},
+		"old":          {get(emulator.WellKnownKey, map[string]string{"x-ms-date": "Mon, 02 Jan 2006 15:04:05 GMT"}), 403},
+		"changed date": {get(emulator.WellKnownKey, map[string]string{"override-date": "Mon, 02 Jan 2006 15:04:05 GMT"}), 401},
+		"other link":   {send(t, h.URL, emulator.WellKnownKey, http.MethodGet, "docs", "dbs/db/colls/items", "", nil), 401},
+		"resource":     {get(emulator.WellKnownKey, map[string]string{"Authorization": "type=resource&ver=1.0&sig=x"}), 401},
+		"junk":         {get(emulator.WellKnownKey, map[string]string{"Authorization": "%zz"}), 401},
+	}
+	for name, tc := range cases {
+		if tc.resp.StatusCode != tc.want {
+			t.Errorf("%s: status %d, want %d", name, tc.resp.StatusCode, tc.want)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	s, c, _ := openContainer(t, emulator.Options{EnableFaults: true})
+	ctx := context.Background()
+	add := func(r faults.Rule) {
+		t.Helper()
+		s.Faults().Clear()
+		if _, err := s.Faults().Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	item := []byte(`{"id":"a","partitionKey":"p"}`)
+	create := func() error { _, err := c.CreateItem(ctx, pk("p"), item, nil); return err }
+
+	add(faults.Rule{Operations: []string{"create"}, PartitionKey: `["p"]`, Status: 429, RetryAfterMS: 1, Count: 1})
+	if err := create(); err != nil { // the client's own policy retries a 429
+		t.Errorf("one 429: %v", err)
+	}
+	if got := s.Faults().List(); len(got) != 1 || got[0].Fired != 1 {
+		t.Errorf("the rule did not fire once: %+v", got)
+	}
+	for _, code := range []int{412, 449, 503} {
+		add(faults.Rule{Operations: []string{"delete"}, Container: "items", ItemID: "a", Status: code})
+		if _, err := c.DeleteItem(ctx, pk("p"), "a", nil); status(err) != fmt.Sprint(code) {
+			t.Errorf("status %v, want %d", err, code)
+		}
+	}
+	add(faults.Rule{Operations: []string{"upsert"}, DropResponse: true, Count: 1})
+	if _, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"lost","partitionKey":"p"}`), nil); err == nil {
+		t.Error("the response was not lost")
+	}
+	if _, err := c.ReadItem(ctx, pk("p"), "lost", nil); err != nil {
+		t.Errorf("the write whose response was lost: %v", err)
+	}
+	add(faults.Rule{Operations: []string{"upsert"}, DropRequest: true, Count: 1})
+	if _, err := c.UpsertItem(ctx, pk("p"), []byte(`{"id":"never","partitionKey":"p"}`), nil); err == nil {
+		t.Error("the request was not lost")
+	}
+	if _, err := c.ReadItem(ctx, pk("p"), "never", nil); status(err) != "404" {
+		t.Errorf("the write whose request was lost: %v", err)
+	}
+}
+
+func TestFaultsAreOffByDefault(t *testing.T) {
+	s, c, h := openContainer(t, emulator.Options{})
+	if _, err := s.Faults().Add(faults.Rule{Status: 503}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateItem(context.Background(), pk("p"), []byte(`{"id":"a","partitionKey":"p"}`), nil); err != nil {
+		t.Errorf("a rule fired: %v", err)
+	}
+	resp, err := http.Get(h.URL + "/_emulator/faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the control endpoint answers %d", resp.StatusCode)
+	}
+}

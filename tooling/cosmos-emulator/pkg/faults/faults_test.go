@@ -1,0 +1,109 @@
+package faults
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func probability(p float64) *float64 { return &p }
+
+func TestNext(t *testing.T) {
+	write := Request{Method: "PUT", ResourceType: "docs", Operation: "replace", Database: "db", Container: "c", PartitionKey: `["p"]`, ItemID: "a"}
+	cases := map[string]struct {
+		rule   Rule
+		want   string // one letter a request: F fires, . does not
+		reason string
+	}{
+		"always":      {Rule{Status: 503}, "FFFF", "no end"},
+		"twice":       {Rule{Status: 503, Count: 2}, "FF..", "used up"},
+		"after two":   {Rule{Status: 503, Skip: 2, Count: 1}, "..F.", "the third"},
+		"never":       {Rule{Status: 503, Probability: probability(0)}, "....", "probability 0"},
+		"certain":     {Rule{Status: 503, Probability: probability(1)}, "FFFF", "probability 1"},
+		"method":      {Rule{Status: 503, Methods: []string{"get"}}, "....", "another method"},
+		"methods":     {Rule{Status: 503, Methods: []string{"get", "put"}}, "FFFF", "one of them, whatever the case"},
+		"resource":    {Rule{Status: 503, ResourceTypes: []string{"colls"}}, "....", "another resource"},
+		"partition":   {Rule{Status: 503, PartitionKey: `["p"]`}, "FFFF", "this partition"},
+		"other item":  {Rule{Status: 503, ItemID: "b"}, "....", "another item"},
+		"everything":  {Rule{Status: 503, Methods: []string{"PUT"}, Operations: []string{"replace"}, Database: "db", Container: "c", ItemID: "a"}, "FFFF", "all match"},
+		"only delays": {Rule{LatencyMS: 5}, "FFFF", "a delay is a fault"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := New(1)
+			if _, err := s.Add(tc.rule); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for range 4 {
+				if s.Next(write) != nil {
+					got += "F"
+				} else {
+					got += "."
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%s, want %s: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestProbabilityFollowsTheSeed(t *testing.T) {
+	run := func(seed uint64) string {
+		s := New(seed)
+		if _, err := s.Add(Rule{Status: 429, Probability: probability(0.3)}); err != nil {
+			t.Fatal(err)
+		}
+		out := ""
+		for range 200 {
+			if s.Next(Request{}) != nil {
+				out += "F"
+			} else {
+				out += "."
+			}
+		}
+		return out
+	}
+	first, again, other := run(1), run(1), run(2)
+	if first != again || first == other {
+		t.Error("the same seed must give the same faults, another one others")
+	}
+	if n := strings.Count(first, "F"); n < 30 || n > 90 {
+		t.Errorf("%d of 200 fired at a probability of 0.3", n)
+	}
+}
+
+func TestControlEndpoint(t *testing.T) {
+	s := New(1)
+	call := func(method, target, body string) (int, string) {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+		return w.Code, strings.TrimSpace(w.Body.String())
+	}
+	steps := []struct {
+		method, target, body string
+		status               int
+		contains             string
+	}{
+		{"POST", "/faults", `{"status":429,"retryAfterMs":5,"operations":["upsert"]}`, 201, `{"id":"fault-1"}`},
+		{"POST", "/faults", `{"id":"mine","dropResponse":true,"count":1}`, 201, `{"id":"mine"}`},
+		{"GET", "/faults", "", 200, `"retryAfterMs":5`},
+		{"POST", "/faults", `{"status":200}`, 400, "not that of an error"},
+		{"POST", "/faults", `{"sttus":429}`, 400, "sttus"},
+		{"POST", "/faults", `{}`, 400, "does nothing"},
+		{"POST", "/faults", `{"status":503,"probability":2}`, 400, "probability"},
+		{"POST", "/faults", `{"status":503,"dropResponse":true}`, 400, "exclude"},
+		{"DELETE", "/faults?id=mine", "", 204, ""},
+		{"DELETE", "/faults?id=mine", "", 404, "no such fault"},
+		{"DELETE", "/faults", "", 204, ""},
+		{"GET", "/faults", "", 200, "[]"},
+		{"PUT", "/faults", "", http.StatusMethodNotAllowed, ""},
+	}
+	for _, step := range steps {
+		if code, body := call(step.method, step.target, step.body); code != step.status || !strings.Contains(body, step.contains) {
+			t.Errorf("%s %s %s: %d %s, want %d %s", step.method, step.target, step.body, code, body, step.status, step.contains)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package service
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"flag"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+func TestValidate(t *testing.T) {
+	cases := map[string]struct{ args, want string }{
+		"complete":    {"--data-dir d --well-known-key", ""},
+		"with tls":    {"--data-dir d --key-file k --tls-cert c --tls-key k", ""},
+		"no data":     {"--well-known-key", "--data-dir"},
+		"no key":      {"--data-dir d", "--key-file"},
+		"two keys":    {"--data-dir d --well-known-key --key-file k", "--well-known-key"},
+		"half of tls": {"--data-dir d --well-known-key --tls-cert c", "--tls-key"},
+		"gateway":     {"--data-dir d --well-known-key --gateway x", "--gateway"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			flags := flag.NewFlagSet("x", flag.ContinueOnError)
+			var o Options
+			o.AddFlags(flags)
+			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
+				t.Fatal(err)
+			}
+			err := o.Validate()
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestRun serves TLS on a free port, answers, and ends when it is told to with its data released.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	o := Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"), WellKnownKey: true,
+		TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Gateway: "compute"}
+	for round := range 2 {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		p := process.New("cosmos-emulator", slog.New(slog.DiscardHandler))
+		go func() { ended <- o.Run(ctx, p) }()
+		address := ""
+		for deadline := time.Now().Add(10 * time.Second); address == ""; {
+			if time.Now().After(deadline) {
+				t.Fatal("no address")
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("round %d: %v", round, err)
+			case <-time.After(5 * time.Millisecond):
+			}
+			b, err := os.ReadFile(o.AddressFile)
+			if err == nil {
+				address = strings.TrimSpace(string(b))
+			}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+		resp, err := client.Get("https://" + address + "/dbs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized || !strings.Contains(string(body), `"code":"Unauthorized"`) {
+			t.Errorf("%d %s", resp.StatusCode, body)
+		}
+		if ready := p.CheckReadiness(ctx); !ready.Ready {
+			t.Errorf("not ready: %+v", ready)
+		}
+		client.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(o.AddressFile); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return pool
+}
