@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,8 +35,10 @@ const (
 	scanLimit    = 200
 	firstRetry   = 200 * time.Millisecond
 	lastRetry    = 30 * time.Second
-	// confirmInterval is how long an acknowledged deletion may take before it is asked for again.
-	confirmInterval = time.Minute
+	// An acknowledged deletion that is not confirmed is asked for again: soon at first, for then it is rather the
+	// confirmation that was lost, and every lastConfirm in the end.
+	firstConfirm = 5 * time.Second
+	lastConfirm  = time.Minute
 )
 
 // PublisherOptions are what a publisher works with.
@@ -300,7 +303,7 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	}
 	if o.err != nil {
 		w.Attempts++
-		w.Error = o.err.Error()
+		w.Error = clip(o.err.Error())
 		w.RetryTime = now.Add(backoff(w.Attempts))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
 		return
@@ -308,13 +311,23 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
-		w.RetryTime = now.Add(confirmInterval)
+		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
 		return
 	}
 	w.Published = max(w.Published, o.desired)
 	w.Version = o.version
 	// Zero is at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
+}
+
+// maxError bounds an error that is stored and shown.
+const maxError = 1024
+
+func clip(s string) string {
+	if len(s) > maxError {
+		s = s[:maxError]
+	}
+	return strings.ToValidUTF8(s, "")
 }
 
 func backoff(attempt int32) time.Duration {

@@ -105,7 +105,7 @@ func (s *Server) createCluster(ctx context.Context, rq *request, change clusterC
 	body := wire.NewBody(change.fields)
 	cluster := rq.version.DecodeCluster(body, base, true)
 	cluster.SystemData = rq.stamp(nil, now)
-	completeCluster(cluster, change.uid)
+	s.completeCluster(cluster, change.uid)
 	violations := combine(body.Problems(), checkNames(body, &cluster.Resource),
 		s.Rules.Cluster(validation.ClusterChange{New: cluster, Subscription: rq.subscription}))
 	if err := apierror.InvalidFields(violations); err != nil {
@@ -167,7 +167,8 @@ func (s *Server) reserved(ctx context.Context, reservations map[database.Key]dat
 }
 
 // completeCluster fills in what the service decides where the customer did not.
-func completeCluster(cluster *hub.Cluster, uid string) {
+func (s *Server) completeCluster(cluster *hub.Cluster, uid string) {
+	cluster.Location = s.Rules.Location(cluster.Location)
 	if cluster.Properties.DNS.BaseDomainPrefix == "" {
 		cluster.Properties.DNS.BaseDomainPrefix = domainPrefix(uid)
 	}

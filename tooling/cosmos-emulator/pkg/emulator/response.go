@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -67,6 +68,12 @@ func toStatus(err error) *statusError {
 	var query *sql.Error
 	if errors.As(err, &query) {
 		return &statusError{status: http.StatusBadRequest, message: query.Code + ": " + query.Message}
+	}
+	switch {
+	case errors.Is(err, store.ErrClosed):
+		return &statusError{status: http.StatusServiceUnavailable, message: "The emulator is stopping."}
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return &statusError{status: http.StatusRequestTimeout, message: "The client gave up before the request was done."}
 	}
 	return &statusError{status: http.StatusInternalServerError, message: "The emulator failed: " + err.Error()}
 }
