@@ -3,6 +3,7 @@ module github.com/hcpmesh/hcpmesh/backend
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0

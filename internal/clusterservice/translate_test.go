@@ -1,0 +1,172 @@
+package clusterservice
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares message with testdata/<name>.json, in a form that does not depend on the marshaller's spacing.
+func golden(t *testing.T, name string, message proto.Message) {
+	t.Helper()
+	text, err := protojson.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("request (-want +got), -update writes it:\n%s", diff)
+	}
+}
+
+const clusterID = "/subscriptions/00000000-0000-0000-0000-0000000000aa/resourceGroups/Rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/Prod"
+
+func fullCluster() *database.ClusterDocument {
+	d := &database.ClusterDocument{UID: "11111111-1111-1111-1111-111111111111", Generation: 3, TenantID: "tenant", IdentityURL: "https://identity.example"}
+	d.Cluster.Resource = hub.Resource{
+		ID: clusterID, Name: "Prod", Location: "westus3",
+		Tags: map[string]string{"team": "a", "aro-hcp.experimental.cluster.single-replica": "Enabled"},
+		Identity: &hub.Identity{Type: "UserAssigned", UserAssigned: map[string]hub.UserAssignedIdentity{
+			"/subscriptions/S/providers/Microsoft.ManagedIdentity/userAssignedIdentities/CP": {ClientID: "client", PrincipalID: "principal"},
+		}},
+	}
+	d.Cluster.Properties = hub.ClusterProperties{
+		Version: hub.Version{ID: "4.20", ChannelGroup: "stable"},
+		DNS:     hub.DNS{BaseDomainPrefix: "prod"},
+		Network: hub.Network{NetworkType: "OVNKubernetes", PodCIDR: "10.128.0.0/14", ServiceCIDR: "172.30.0.0/16", MachineCIDR: "10.0.0.0/16", HostPrefix: 23},
+		API:     hub.API{Visibility: hub.Public, AuthorizedCIDRs: []string{"192.0.2.0/24"}},
+		Ingress: hub.Ingress{Type: hub.Private},
+		Platform: hub.Platform{
+			ManagedResourceGroup: "managed", SubnetID: "/subnet", VnetIntegrationSubnetID: "/vnet", OutboundType: "LoadBalancer", NetworkSecurityGroupID: "/nsg",
+			OperatorsAuthentication: hub.OperatorsAuthentication{UserAssignedIdentities: hub.OperatorIdentities{
+				ControlPlaneOperators: map[string]string{"cluster-api-azure": "/cp"}, DataPlaneOperators: map[string]string{"disk-csi-driver": "/dp"}, ServiceManagedIdentity: "/smi",
+			}},
+		},
+		Autoscaling: hub.Autoscaling{MaxNodesTotal: 100, MaxPodGracePeriodSeconds: 600, MaxNodeProvisionTimeSeconds: 900, PodPriorityThreshold: -10},
+		Etcd: hub.Etcd{DataEncryption: hub.DataEncryption{KeyManagementMode: "CustomerManaged", CustomerManaged: &hub.CustomerManagedEncryption{
+			EncryptionType: "KMS", KMS: &hub.KMSEncryption{VaultName: "vault", Visibility: hub.Private, ActiveKey: hub.KMSKey{Name: "key", Version: "1"}},
+		}}},
+		ImageDigestMirrors:      []hub.ImageDigestMirror{{Source: "quay.io/a", Mirrors: []string{"mirror.example/a"}}},
+		ClusterImageRegistry:    hub.ImageRegistry{State: "Disabled"},
+		CryptoRestrictions:      "FIPS",
+		NodeDrainTimeoutMinutes: 30,
+	}
+	return d
+}
+
+func TestClusterRequest(t *testing.T) {
+	for name, document := range map[string]*database.ClusterDocument{
+		"cluster_full":  fullCluster(),
+		"cluster_least": {UID: "u", Generation: 1, Cluster: hub.Cluster{Resource: hub.Resource{ID: clusterID, Name: "Prod", Location: "westus3"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := ClusterRequest(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, request)
+		})
+	}
+	if _, err := ClusterRequest(&database.ClusterDocument{Cluster: hub.Cluster{Resource: hub.Resource{ID: "/subscriptions/s/x"}}}); err == nil {
+		t.Error("an id without a resource group was accepted")
+	}
+}
+
+// TestClusterRequestIsPure: the frontend and the backend must send the same.
+func TestClusterRequestIsPure(t *testing.T) {
+	first, err := ClusterRequest(fullCluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := ClusterRequest(fullCluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(first, second) {
+		t.Error("the same document made two requests")
+	}
+}
+
+func TestNodePoolRequest(t *testing.T) {
+	zero := int32(0)
+	pool := hub.NodePool{Resource: hub.Resource{ID: clusterID + "/nodePools/np", Name: "np"}}
+	pool.Properties = hub.NodePoolProperties{
+		Version:    hub.Version{ID: "4.20.8", ChannelGroup: "stable"},
+		Platform:   hub.NodePoolPlatform{VMSize: "Standard_D8s_v3", AvailabilityZone: "1", OSDisk: hub.OSDisk{SizeGiB: 64, DiskStorageAccountType: "Premium_LRS", DiskType: "Ephemeral"}},
+		Replicas:   3,
+		AutoRepair: true,
+		Labels:     []hub.Label{{Key: "a", Value: "b"}},
+		Taints:     []hub.Taint{{Key: "k", Value: "v", Effect: "NoSchedule"}},
+	}
+	fixed := &database.NodePoolDocument{UID: "p", ClusterUID: "c", Generation: 2, NodePool: pool}
+	golden(t, "nodepool_fixed", NodePoolRequest(fixed))
+	pool.Properties.Replicas, pool.Properties.AutoScaling, pool.Properties.NodeDrainTimeoutMinutes = 0, &hub.NodePoolAutoScaling{Min: 0, Max: 5}, &zero
+	golden(t, "nodepool_autoscaled", NodePoolRequest(&database.NodePoolDocument{UID: "p", ClusterUID: "c", Generation: 2, NodePool: pool}))
+}
+
+func TestReports(t *testing.T) {
+	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	got := ClusterReport(&clusterservicev1.Cluster{
+		Uid: "u", ResourceId: clusterID, Generation: 2, Revision: 7, DeleteTime: timestamppb.New(at),
+		Status: &clusterservicev1.ClusterStatus{
+			Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ApiUrl: "https://api",
+			Conditions: []*clusterservicev1.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: timestamppb.New(at)}},
+			Progress:   []*clusterservicev1.LayerProgress{{Layer: "placement", State: "Placed", Since: timestamppb.New(at)}},
+		},
+	})
+	conditions := []hub.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: at}}
+	want := Report{
+		UID: "u", ResourceID: clusterID, Revision: 7, Generation: 2, Observed: 1, Phase: PhaseReady, Deleting: true, Conditions: conditions,
+		Cluster: &hub.ClusterStatus{Conditions: conditions, APIURL: "https://api", Progress: []hub.Progress{{Layer: "placement", State: "Placed", Since: at}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("cluster (-want +got):\n%s", diff)
+	}
+	for number := range clusterservicev1.ClusterPhase_name {
+		report := ClusterReport(&clusterservicev1.Cluster{Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase(number)}})
+		if (report.Phase == "") != (number == 0) {
+			t.Errorf("phase %d is read as %q", number, report.Phase)
+		}
+	}
+	for number := range clusterservicev1.NodePoolPhase_name {
+		report := NodePoolReport(&clusterservicev1.NodePool{Status: &clusterservicev1.NodePoolStatus{Phase: clusterservicev1.NodePoolPhase(number)}})
+		if (report.Phase == "") != (number == 0) {
+			t.Errorf("phase %d is read as %q", number, report.Phase)
+		}
+	}
+	if report := ClusterReport(&clusterservicev1.Cluster{Status: &clusterservicev1.ClusterStatus{Phase: 99}}); report.Phase != "" {
+		t.Errorf("a phase of another release is read as %q", report.Phase)
+	}
+}

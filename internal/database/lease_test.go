@@ -1,0 +1,250 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// memoryLeases is a lease store that can be cut off from a replica.
+type memoryLeases struct {
+	mu        sync.Mutex
+	documents map[string]leaseDocument
+	writes    int
+}
+
+// reach is one replica's way to the store.
+type reach struct {
+	*memoryLeases
+	mu  sync.Mutex
+	cut bool
+}
+
+func (r *reach) setCut(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+}
+
+func (r *reach) broken() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cut {
+		return errors.New("the store cannot be reached")
+	}
+	return nil
+}
+
+func (r *reach) list(_ context.Context, group string) ([]leaseDocument, error) {
+	if err := r.broken(); err != nil {
+		return nil, err
+	}
+	r.memoryLeases.mu.Lock()
+	defer r.memoryLeases.mu.Unlock()
+	var documents []leaseDocument
+	for _, d := range r.documents {
+		if d.Group == group {
+			documents = append(documents, d)
+		}
+	}
+	return documents, nil
+}
+
+func (r *reach) write(_ context.Context, d leaseDocument) (string, error) {
+	if err := r.broken(); err != nil {
+		return "", err
+	}
+	r.memoryLeases.mu.Lock()
+	defer r.memoryLeases.mu.Unlock()
+	if r.documents[d.ID].ETag != d.ETag {
+		return "", errLeaseRace
+	}
+	r.writes++
+	d.ETag = fmt.Sprint(r.writes)
+	r.documents[d.ID] = d
+	return d.ETag, nil
+}
+
+// replicas runs holders of a group of 8 leases and knows who works on what.
+type replicas struct {
+	store *memoryLeases
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	working map[string][]string
+	doubled bool
+}
+
+func newReplicas() *replicas {
+	return &replicas{store: &memoryLeases{documents: map[string]leaseDocument{}}, working: map[string][]string{}}
+}
+
+var eight = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+
+// start runs a replica; its label tells two processes of one name apart.
+func (r *replicas) start(owner, label string, position func(lease *Lease)) (way *reach, stop func()) {
+	way = &reach{memoryLeases: r.store}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.wg.Go(func() {
+		_ = runLeases(ctx, way, LeaseOptions{Group: "test", Owner: owner, Names: eight}, func(ctx context.Context, lease *Lease) {
+			r.mu.Lock()
+			r.working[lease.Name] = append(r.working[lease.Name], label)
+			r.doubled = r.doubled || len(r.working[lease.Name]) > 1
+			r.mu.Unlock()
+			if position != nil {
+				position(lease)
+			}
+			<-ctx.Done()
+			r.mu.Lock()
+			r.working[lease.Name] = slices.DeleteFunc(r.working[lease.Name], func(l string) bool { return l == label })
+			r.mu.Unlock()
+		})
+	})
+	return way, cancel
+}
+
+// count is how many leases each works on.
+func (r *replicas) count() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := map[string]int{}
+	for _, labels := range r.working {
+		for _, label := range labels {
+			count[label]++
+		}
+	}
+	return count
+}
+
+func (r *replicas) want(t *testing.T, when string, want map[string]int) {
+	t.Helper()
+	synctest.Wait()
+	got := r.count()
+	for label, n := range want {
+		if got[label] != n {
+			t.Errorf("%s: %s works on %d leases, want %d", when, label, got[label], n)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doubled {
+		t.Errorf("%s: two have worked on one lease at a time", when)
+	}
+}
+
+func TestLeasesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		_, stopA := r.start("a", "a", nil)
+		r.want(t, "alone, at once", map[string]int{"a": 8})
+		_, stopB := r.start("b", "b", nil)
+		time.Sleep(7 * time.Second)
+		r.want(t, "two", map[string]int{"a": 4, "b": 4})
+		_, stopC := r.start("c", "c", nil)
+		time.Sleep(10 * time.Second)
+		if got := r.count(); got["a"]+got["b"]+got["c"] != 8 || got["c"] < 2 {
+			t.Errorf("three: %v", got)
+		}
+		stopC()
+		time.Sleep(10 * time.Second)
+		stopA()
+		time.Sleep(10 * time.Second)
+		r.want(t, "one is left", map[string]int{"a": 0, "b": 8, "c": 0})
+		stopB()
+		r.wg.Wait()
+	})
+}
+
+func TestLeasesOfADeadReplicaAreTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		wayA, stopA := r.start("a", "a", nil)
+		_, stopB := r.start("b", "b", nil)
+		time.Sleep(7 * time.Second)
+		r.want(t, "two", map[string]int{"a": 4, "b": 4})
+		wayA.setCut(true)
+		// It stops before the other begins: want checks that no lease is worked on twice.
+		time.Sleep(12 * time.Second)
+		r.want(t, "one is cut off", map[string]int{"a": 0, "b": 8})
+		wayA.setCut(false)
+		time.Sleep(10 * time.Second)
+		r.want(t, "it is back", map[string]int{"a": 4, "b": 4})
+		stopA()
+		stopB()
+		r.wg.Wait()
+	})
+}
+
+func TestLeasesComeBackAtOnceUnderTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		way, stop := r.start("a", "dead", func(lease *Lease) { lease.SetPosition("7") })
+		time.Sleep(5 * time.Second)
+		r.want(t, "alone", map[string]int{"dead": 8})
+		// It is killed: nothing that it does arrives any more.
+		way.setCut(true)
+		stop()
+		r.wg.Wait()
+
+		var mu sync.Mutex
+		var positions []string
+		_, stop = r.start("a", "next", func(lease *Lease) {
+			mu.Lock()
+			defer mu.Unlock()
+			positions = append(positions, lease.Position())
+		})
+		r.want(t, "at once", map[string]int{"next": 8})
+		mu.Lock()
+		for _, position := range positions {
+			if position != "7" {
+				t.Errorf("a lease begins at %q, want the position that was saved", position)
+			}
+		}
+		mu.Unlock()
+		stop()
+		r.wg.Wait()
+	})
+}
+
+func TestAnOlderProcessOfTheSameNameStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		_, stopOld := r.start("a", "old", nil)
+		time.Sleep(5 * time.Second)
+		_, stopNew := r.start("a", "new", nil)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := r.count(); got["old"] != 0 || got["new"] != 8 {
+			t.Errorf("after the second of the name has started: %v", got)
+		}
+		stopOld()
+		stopNew()
+		r.wg.Wait()
+	})
+}
+
+func TestIdleLeasesCostOneWriteEach2s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		_, stop := r.start("a", "a", nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.store.mu.Lock()
+		before := r.store.writes
+		r.store.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.store.mu.Lock()
+		if got := r.store.writes - before; got != 30 {
+			t.Errorf("%d writes in an idle minute, want 30", got)
+		}
+		r.store.mu.Unlock()
+		stop()
+		r.wg.Wait()
+	})
+}
