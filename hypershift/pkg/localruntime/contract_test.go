@@ -217,6 +217,23 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	})
 	s.createPrerequisites(t)
 	s.waitCluster(t, 30*time.Second, available)
+
+	if err := s.client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
+			return errors.New("the pull secret that went away is not reported")
+		}
+		return available(hc)
+	})
+	s.createPrerequisites(t)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
+			return errors.New("the pull secret that came back is not reported")
+		}
+		return available(hc)
+	})
 	s.delete(t)
 }
 
