@@ -25,7 +25,7 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	if !controllerutil.ContainsFinalizer(hc, contract.Finalizer) {
 		return 0, nil
 	}
-	left, err := r.deleteNodePools(ctx, hc)
+	left, err := r.deleteNodePools(ctx, hc, r.Management)
 	if err != nil || left > 0 {
 		return 0, err
 	}
@@ -35,6 +35,11 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 		return wait, err
 	}
 	if gone, err = r.deleteNamespace(ctx, namespace); err != nil || !gone {
+		return 0, err
+	}
+	// A node pool that was created just before the deletion may not have reached the cache when the first step looked. It
+	// would be left for ever, so the last look goes past the cache.
+	if left, err = r.deleteNodePools(ctx, hc, r.Live); err != nil || left > 0 {
 		return 0, err
 	}
 	if err := r.releaseSecrets(ctx, hc); err != nil {
@@ -54,9 +59,10 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	return 0, nil
 }
 
-func (r *Reconciler) deleteNodePools(ctx context.Context, hc *hyperv1.HostedCluster) (left int, err error) {
+// deleteNodePools deletes the cluster's node pools as reader sees them, and counts those that are left.
+func (r *Reconciler) deleteNodePools(ctx context.Context, hc *hyperv1.HostedCluster, reader client.Reader) (left int, err error) {
 	var pools hyperv1.NodePoolList
-	if err := r.Management.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
+	if err := reader.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
 		return 0, fmt.Errorf("listing node pools: %w", err)
 	}
 	for i := range pools.Items {
@@ -104,7 +110,10 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if r.Removed != nil {
 		r.Removed(namespace)
 	}
-	if r.ControlPlanes != nil && Fidelity(hcp.Annotations[contract.FidelityAnnotation]) == FidelityProcess {
+	if Fidelity(hcp.Annotations[contract.FidelityAnnotation]) == FidelityProcess {
+		if r.ControlPlanes == nil {
+			return false, 0, errNoProcesses // going on would leave its keys in etcd for ever
+		}
 		if err := r.ControlPlanes.Remove(ctx, namespace); err != nil {
 			return false, 0, fmt.Errorf("removing the hosted API server: %w", err)
 		}

@@ -113,6 +113,9 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 			return 0, err
 		}
 	}
+	if o.Problem != nil {
+		return 0, r.writeStatus(ctx, hc, decideProblem(hc, o))
+	}
 	if o.Faults.Has(contract.FaultInfrastructureStuck) && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.InfrastructureReady)) {
 		phase, wait = min(phase, schedule.Infrastructure), 0
 	}
@@ -364,10 +367,13 @@ func (r *Reconciler) controlPlane(ctx context.Context, hc *hyperv1.HostedCluster
 	return hcp.DeepCopy(), nil
 }
 
+// errNoProcesses is for clusters of process fidelity in a runtime that can only report.
+var errNoProcesses = errors.New("the cluster has process fidelity, and this runtime was started without --kube-apiserver")
+
 // ensureAPIServer has the hosted API server run, and lets the phase get no further than the server is.
 func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *material, o *Observed) error {
 	if r.ControlPlanes == nil {
-		return errors.New("the cluster asks for process fidelity, and this runtime was started without --kube-apiserver")
+		return errNoProcesses
 	}
 	spec := hostedapi.Spec{
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,

@@ -315,6 +315,16 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Obser
 	return status
 }
 
+// decideProblem returns the status of a cluster whose control plane exists and cannot be looked after now: what was
+// reported of the control plane stays, because it goes on as it was.
+func decideProblem(hc *hyperv1.HostedCluster, o *Observed) hyperv1.HostedClusterStatus {
+	status := *hc.Status.DeepCopy()
+	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hc.Generation}
+	c.no(hyperv1.ReconciliationSucceeded, hyperv1.ReconcileErrorReason, o.Problem.Error())
+	c.no(hyperv1.HostedClusterProgressing, hyperv1.BlockedReason, o.Problem.Error())
+	return status
+}
+
 // bubble copies the control plane's conditions.
 func bubble(c conditions, hcp *hyperv1.HostedControlPlane, o *Observed) {
 	for _, kind := range append([]hyperv1.ConditionType{hyperv1.HostedControlPlaneAvailable}, fromControlPlane...) {

@@ -49,7 +49,10 @@ func TestContract(t *testing.T) {
 		"SameNameAgain":     testSameNameAgain,
 		"DeleteStuck":       testDeleteStuck,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, m) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of a case is the five seconds that a namespace takes to go away
+			test(t, m)
+		})
 	}
 }
 
@@ -214,6 +217,23 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	})
 	s.createPrerequisites(t)
 	s.waitCluster(t, 30*time.Second, available)
+
+	if err := s.client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
+			return errors.New("the pull secret that went away is not reported")
+		}
+		return available(hc)
+	})
+	s.createPrerequisites(t)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
+			return errors.New("the pull secret that came back is not reported")
+		}
+		return available(hc)
+	})
 	s.delete(t)
 }
 
@@ -277,12 +297,30 @@ func testAutoscaling(t *testing.T, m *managementCluster) {
 	s.delete(t)
 }
 
+// testDeletedAtOnce deletes clusters at different moments of their creation.
 func testDeletedAtOnce(t *testing.T, m *managementCluster) {
-	for i := range 5 {
-		s := m.sample(t, fmt.Sprintf("once-%d", i))
+	for name, reached := range map[string]func(*sample) error{
+		"applied": func(*sample) error { return nil },
+		"seen": func(s *sample) error {
+			if hc := s.hostedCluster(t); len(hc.Finalizers) == 0 {
+				return errors.New("no finalizer")
+			}
+			return nil
+		},
+		"namespace": func(s *sample) error {
+			return s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{})
+		},
+		"plane": func(s *sample) error {
+			return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hyperv1.HostedControlPlane{})
+		},
+		"secret": func(s *sample) error {
+			return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.AdminKubeconfigSecret}, &corev1.Secret{})
+		},
+	} {
+		s := m.sample(t, "once-"+name)
 		s.create(t)
 		s.apply(t, s.pool)
-		time.Sleep(time.Duration(i) * 15 * time.Millisecond) // different moments of the creation, not a wait for something
+		eventually(t, 30*time.Second, func() error { return reached(s) })
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 			t.Fatal(err)
 		}

@@ -214,16 +214,19 @@ func (m *managementCluster) spawn(t testing.TB, options Options) *exec.Cmd {
 // eventually repeats check until it passes, for things that announce themselves in no other way.
 func eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.After(within)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("still not so after %s: %v", within, err)
+		case <-ticker.C:
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -179,20 +179,31 @@ func TestRuntimeIsKilled(t *testing.T) {
 	eventually(t, time.Minute, func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
 	s.create(t)
 	s.apply(t, s.pool)
-	eventually(t, 30*time.Second, func() error {
-		if len(s.servers(t)) == 0 {
-			return errors.New("no hosted API server was started yet")
-		}
-		return nil
-	})
-	for range 3 {
+	for _, reached := range []func() error{
+		func() error {
+			return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hyperv1.HostedControlPlane{})
+		},
+		func() error {
+			if len(s.servers(t)) == 0 {
+				return errors.New("no hosted API server was started yet")
+			}
+			return nil
+		},
+		func() error {
+			var records corev1.ConfigMapList
+			if err := s.client.List(t.Context(), &records, client.InNamespace(s.controlPlane()), client.HasLabels{contract.MachinesLabel}); err != nil || len(records.Items) == 0 {
+				return fmt.Errorf("no machines are recorded yet: %v", err)
+			}
+			return nil
+		},
+	} {
+		eventually(t, time.Minute, reached)
 		if err := first.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = first.Wait()
 		s.expectNothingRuns(t)
 		first = m.spawn(t, options)
-		time.Sleep(700 * time.Millisecond) // an arbitrary moment in the middle of its work, not a wait for something
 	}
 	s.waitCluster(t, time.Minute, available)
 	s.waitPool(t, time.Minute, poolReady(3))
