@@ -283,3 +283,29 @@ func TestOrphansGo(t *testing.T) {
 		return nil
 	})
 }
+
+// TestUpdateOfWhatMaestroLost finds out that a bundle was lost by updating it. The bundle's versions begin anew then, and
+// its statuses must not be taken for old ones.
+func TestUpdateOfWhatMaestroLost(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("c", 1)
+	for generation := int64(1); generation <= 3; generation++ {
+		request.Generation, request.Spec.Api.AuthorizedCidrs = generation, []string{fmt.Sprintf("192.0.2.%d/32", generation)}
+		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitCluster(t, request.Uid, clusterReady(generation))
+	}
+	for id, held := range r.maestro.Resources() {
+		if held.Version > 1 {
+			r.maestro.Lose(id)
+		}
+	}
+	request.Generation, request.Spec.Api.AuthorizedCidrs = 4, nil
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(4))
+}

@@ -25,6 +25,7 @@ type Maestro interface {
 	Create(ctx context.Context, b *maestro.Bundle) (int64, error)
 	Update(ctx context.Context, b *maestro.Bundle) (int64, error)
 	Delete(ctx context.Context, b *maestro.Bundle) error
+	Resync(ctx context.Context, held []maestro.Held) error
 }
 
 const (
@@ -203,14 +204,18 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
+	var anew []maestro.Held
 	result, err := p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
+		anew = nil
 		done := map[string]bool{}
 		delay := time.Duration(0)
 		for _, o := range outcomes {
 			done[o.workID] = true
 			if w := t.WorkByID(o.workID); w != nil {
-				record(w, o, p.Store.Now())
+				if record(w, o, p.Store.Now()) {
+					anew = append(anew, maestro.Held{ResourceID: w.ID})
+				}
 				if o.err != nil {
 					delay = max(delay, backoff(w.Attempts))
 				}
@@ -231,6 +236,10 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		return fmt.Errorf("storing what was published: %w", err)
 	}
 	p.Publish(result.Due)
+	if len(anew) > 0 {
+		// Statuses that came before this was known were taken for old ones.
+		return p.Maestro.Resync(ctx, anew)
+	}
 	return nil
 }
 
@@ -307,28 +316,34 @@ func (p *Publisher) update(ctx context.Context, bundle *maestro.Bundle) (int64, 
 	return version, err
 }
 
-func record(w *fleet.Work, o outcome, now time.Time) {
+// record stores what came of publishing a work. It says whether Maestro began anew with the work, and so with the order of
+// its statuses.
+func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
 	if o.deletion != w.Deleting() {
 		// Its deletion was decided meanwhile: what was published does not matter any more, the deletion is due.
-		return
+		return false
 	}
 	if o.err != nil {
 		w.Attempts++
 		w.Error = clip(o.err.Error())
 		w.RetryTime = now.Add(backoff(w.Attempts))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
-		return
+		return false
 	}
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
 		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
-		return
+		return false
 	}
 	w.Published = max(w.Published, o.desired)
 	w.Version = o.version
+	if o.version > 0 && o.version < parseOrder(w.Sequence).version {
+		w.Sequence, w.StatusHash, anew = "", "", true
+	}
 	// Zero is at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
+	return anew
 }
 
 // maxError bounds an error that is stored and shown.

@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 )
 
 // signingKeyBits is the size of a service account signing key. Microsoft Entra verifies federated tokens with RS256 only.
@@ -62,24 +61,4 @@ func makeSigningKey() ([]byte, error) {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
-}
-
-// errNotPEM says nothing of the content, which is secret.
-var errNotPEM = errors.New("the signing key is not an RSA key in PEM")
-
-// PublicKey is the public half of a signing key, as PEM of PKIX.
-func PublicKey(privatePEM []byte) ([]byte, error) {
-	block, _ := pem.Decode(privatePEM)
-	if block == nil {
-		return nil, errNotPEM
-	}
-	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errNotPEM
-	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }

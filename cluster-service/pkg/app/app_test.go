@@ -1,0 +1,221 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// TestProcess runs the process as it is run: mTLS, its files, and a database that is not there yet when it starts. Its log
+// must not hold a secret.
+func TestProcess(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	identities := map[mesh.Peer]*mesh.Identity{}
+	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Backend, mesh.MaestroAgent} {
+		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
+			t.Fatal(err)
+		}
+		if identities[peer], err = mesh.LoadIdentity(filepath.Join(dir, string(peer))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gate, databaseURL := closedGate(t, r.url)
+
+	options := &app.Options{}
+	flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
+	options.AddFlags(flags)
+	address := freeAddress(t)
+	const pullSecret = "aHVudGVyMjpwYXNzd29yZA=="
+	err = flags.Parse([]string{"--listen=" + address, "--identity-dir=" + filepath.Join(dir, "cluster-service"),
+		"--database-url-file=" + write("url", databaseURL+"\n"), "--secrets-key-file=" + filepath.Join(dir, "secrets.key"),
+		"--maestro-grpc-address=" + r.maestro.Address, "--maestro-plaintext", "--api-url-source=endpoint", "--region=westus3",
+		"--shards-file=" + write("shards.yaml", "provisionShards: [{name: mgmt-1, capacity: 5}]"),
+		"--config=" + write("config.yaml", "pullSecretFile: "+write("pull.json", `{"auths":{"quay.io":{"auth":"`+pullSecret+`"}}}`))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := options.Validate(flags); err != nil {
+		t.Fatal(err)
+	}
+
+	var logged record
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	defer slog.SetDefault(before)
+	ctx, cancel := context.WithCancel(context.Background())
+	p := process.New("cluster-service", slog.Default())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx, p, options) }()
+
+	untilDone(t, func(context.Context) error {
+		if !strings.Contains(logged.String(), "waiting for the database") {
+			return errors.New("nothing was said of the database")
+		}
+		return nil
+	})
+	if readiness := p.CheckReadiness(ctx); readiness.Ready || readiness.NotReady["postgresql"] == "" {
+		t.Errorf("without its database it says %+v", readiness)
+	}
+	gate()
+
+	connect := func(peer mesh.Peer) csv1.ClusterServiceClient {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(identities[peer].ClientTLS(mesh.ClusterService))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return csv1.NewClusterServiceClient(conn)
+	}
+	backend := &instance{ClusterServiceClient: connect(mesh.Backend)}
+	request := applyRequest("c", 1)
+	untilDone(t, func(ctx context.Context) error { _, err := backend.ApplyCluster(ctx, request); return err })
+	backend.awaitCluster(t, request.Uid, clusterReady(1))
+	untilDone(t, func(ctx context.Context) error {
+		if readiness := p.CheckReadiness(ctx); !readiness.Ready {
+			return errors.New(readiness.NotReady["maestro"] + readiness.NotReady["postgresql"])
+		}
+		return nil
+	})
+	if _, err := connect(mesh.MaestroAgent).ListClusters(ctx, &csv1.ListClustersRequest{}); err == nil {
+		t.Error("an agent was served")
+	}
+
+	cancel()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	password, _ := mustParse(t, r.url).User.Password()
+	for _, secret := range []string{"PRIVATE KEY", pullSecret, "dockerconfigjson", password} {
+		if secret != "" && strings.Contains(logged.String(), secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+}
+
+func mustParse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// closedGate gives the URL of a database that refuses connections until open is called.
+func closedGate(t *testing.T, databaseURL string) (open func(), through string) {
+	t.Helper()
+	u := mustParse(t, databaseURL)
+	target, address := u.Host, freeAddress(t)
+	u.Host = address
+	return func() {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				client, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				server, err := net.Dial("tcp", target)
+				if err != nil {
+					_ = client.Close()
+					continue
+				}
+				go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+				go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
+			}
+		}()
+	}, u.String()
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	required := []string{"--identity-dir=x", "--database-url-file=x", "--secrets-key-file=x", "--maestro-grpc-address=x", "--shards-file=x"}
+	tests := map[string]struct {
+		reason string
+		flags  []string
+		want   string
+	}{
+		"Good":        {"all that is required", nil, ""},
+		"Environment": {"it is part of names of at most 63 characters", []string{"--environment=arohcpproduction"}, "--environment"},
+		"Issuer":      {"issuers are https", []string{"--oidc-issuer-base=http://x"}, "--oidc-issuer-base"},
+		"URL source":  {"there are two", []string{"--api-url-source=guess"}, "--api-url-source"},
+		"Connections": {"a transaction and a scan", []string{"--database-connections=1"}, "--database-connections"},
+		"Shards":      {"it is required", []string{"--shards-file="}, "--shards-file"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			options := &app.Options{}
+			flags := flag.NewFlagSet("cluster-service", flag.ContinueOnError)
+			options.AddFlags(flags)
+			if err := flags.Parse(append(required, tc.flags...)); err != nil {
+				t.Fatal(err)
+			}
+			err := options.Validate(flags)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want it to name %q: %s", err, tc.want, tc.reason)
+			}
+		})
+	}
+}

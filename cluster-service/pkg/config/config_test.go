@@ -1,0 +1,73 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoad(t *testing.T) {
+	c, err := config.Load(write(t, "azure: {identitiesVault: mine}\ninternalAPICIDRs: [10.0.0.0/8]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Azure.IdentitiesVault != "mine" || c.Azure.Cloud != "AzurePublicCloud" || len(c.InternalAPICIDRs) != 1 {
+		t.Errorf("%+v; want the file over the defaults", c)
+	}
+	tests := map[string]struct{ reason, text, want string }{
+		"Unknown field": {"a typing mistake is named", "azure: {identitysVault: mine}", "identitysVault"},
+		"Emptied":       {"nothing can be rendered without", "etcd: {size: ''}", "etcd.size"},
+		"Not YAML":      {"said with the file's name", "a: [", "file.yaml"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := config.Load(write(t, tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want it to name %q: %s", err, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestLoadShards(t *testing.T) {
+	shards, err := config.LoadShards(write(t, "provisionShards: [{name: mgmt-1, capacity: 3}, {name: mgmt-2, capacity: 0}]"))
+	if err != nil || len(shards) != 2 || shards[0] != (config.Shard{Name: "mgmt-1", Capacity: 3}) {
+		t.Errorf("%v, %v", shards, err)
+	}
+	tests := map[string]struct{ reason, text, want string }{
+		"Unknown field": {"a typing mistake is named", "provisionShards: [{name: a, capactiy: 1}]", "capactiy"},
+		"Name":          {"consumers have such names", "provisionShards: [{name: A, capacity: 1}]", "provisionShards[0].name"},
+		"Twice":         {"which one would be meant", "provisionShards: [{name: a, capacity: 1}, {name: a, capacity: 2}]", "provisionShards[1].name"},
+		"Capacity":      {"fewer than none", "provisionShards: [{name: a, capacity: -1}]", "provisionShards[0].capacity"},
+		"None":          {"nothing could be placed", "provisionShards: []", "provisionShards"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := config.LoadShards(write(t, tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want it to name %q: %s", err, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// TestPullSecretIsNotQuoted keeps the secret out of the error about it.
+func TestPullSecretIsNotQuoted(t *testing.T) {
+	for _, text := range []string{`{"auths": hunter2}`, `{"hunter2": {}}`} {
+		c := config.Default()
+		c.PullSecretFile = write(t, text)
+		if _, err := c.PullSecret(); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
