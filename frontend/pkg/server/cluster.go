@@ -79,6 +79,9 @@ func (s *Server) changeCluster(ctx context.Context, rq *request, patch bool) err
 	document := item.Value
 	s.Dispatcher.Cluster(&document, false, rq.correlationID)
 	s.follow(rq, change.operationID, patch)
+	if created {
+		s.deleteUnlessWanted(ctx, rq, item.Key)
+	}
 	switch {
 	case created:
 		return rq.showCluster(http.StatusCreated, item)
@@ -86,6 +89,20 @@ func (s *Server) changeCluster(ctx context.Context, rq *request, patch bool) err
 		return rq.showCluster(http.StatusAccepted, item)
 	}
 	return rq.showCluster(http.StatusOK, item)
+}
+
+// deleteUnlessWanted starts the deletion of a cluster that was just created when its subscription has become Deleted
+// meanwhile. The deletion of all clusters starts after that state is stored, so that a cluster which it did not find was
+// committed later, and finds the state here.
+func (s *Server) deleteUnlessWanted(ctx context.Context, rq *request, key database.Key) {
+	subscription, err := s.subscriptions.get(ctx, key.SubscriptionID, true)
+	if err == nil && subscription != nil && subscription.State == hub.Deleted {
+		_, err = s.startClusterDeletion(ctx, rq, key, uuid.NewString(), func(string) error { return nil })
+	}
+	if err != nil && !errors.Is(err, errDeleting) {
+		s.Log.Warn("could not make sure that the subscription of a new cluster is still there", "resource_id", rq.resourceID,
+			"correlation_id", rq.correlationID, "error", err)
+	}
 }
 
 // clusterChange is one request's change. Its ids stay the same however often it is decided anew.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
@@ -114,6 +115,31 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 	if left := y.documents(); len(left.nodePools) != 0 || len(left.clusters) != 0 || len(left.reservations) != 0 {
 		t.Errorf("%d clusters, %d node pools and %d reservations are left", len(left.clusters), len(left.nodePools), len(left.reservations))
 	}
+}
+
+// TestCreateInADyingSubscription: a cluster whose commit comes after the deletion of everything has started is deleted too.
+func TestCreateInADyingSubscription(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 400, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	body := y.body("cluster.json", "{}")
+	created := make(chan int)
+	go func() {
+		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), body)
+		created <- status
+	}()
+	eventually(t, func() bool { rules := h.faults.List(); return len(rules) == 0 || rules[0].Fired > 0 })
+	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Deleted","registrationDate":"now"}`)
+	if status := <-created; status != http.StatusCreated {
+		t.Fatalf("the creation was answered %d", status)
+	}
+	found := y.documents()
+	if len(found.clusters) != 1 || found.clusters[0].Value.ProvisioningState != hub.Deleting {
+		t.Errorf("the subscription has %d clusters, not one that is being deleted", len(found.clusters))
+	}
+	found.check(t)
 }
 
 // TestFaults: whatever Cosmos DB does for a while, a request is accepted once or not at all, and what is stored is whole.
