@@ -16,6 +16,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
+// sayEvery is how often a watch that keeps breaking is logged at most.
+const sayEvery = 15 * time.Second
+
 // noteEvery is how often the revisions are handed to the leases, which save them in their own time.
 const noteEvery = 500 * time.Millisecond
 
@@ -65,6 +68,7 @@ func (f *Follower) Run(ctx context.Context) {
 	wg.Go(func() { f.noteRevisions(ctx) })
 	defer wg.Wait()
 	pause := 50 * time.Millisecond
+	var said time.Time
 	for ctx.Err() == nil {
 		started := time.Now()
 		err := f.stream(ctx)
@@ -77,7 +81,10 @@ func (f *Follower) Run(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		f.log.WarnContext(ctx, "following Cluster Service", "error", err)
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			f.log.WarnContext(ctx, "following Cluster Service; will go on trying", "error", err)
+		}
 		sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, 2*time.Second)
 	}
