@@ -76,7 +76,9 @@ func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("a-long-name-", 10))
 	config := thirdParties(dir)
 	began := time.Now()
-	config.OnChange = func(s ProcessStatus) { t.Logf("%6dms %s %s %s", time.Since(began).Milliseconds(), s.Name, s.State, s.Message) }
+	config.OnChange = func(s ProcessStatus) {
+		t.Logf("%6dms %s %s %s", time.Since(began).Milliseconds(), s.Name, s.State, s.Message)
+	}
 	region, err := Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)

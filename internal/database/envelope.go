@@ -37,27 +37,36 @@ const keptCommits = 4
 // systemFields are Cosmos DB's own, which a write does not send back.
 var systemFields = []string{"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "_metadata"}
 
+// readEnvelope is an envelope with its properties decoded in the same pass: a read is the most frequent thing there is.
+type readEnvelope[T any] struct {
+	ID                string     `json:"id"`
+	PartitionKey      string     `json:"partitionKey"`
+	Kind              Kind       `json:"kind"`
+	ResourceID        string     `json:"resourceId"`
+	Properties        T          `json:"properties"`
+	DeletionTimestamp *time.Time `json:"deletionTimestamp"`
+	ETag              string     `json:"_etag"`
+	Timestamp         int64      `json:"_ts"`
+}
+
 // decode makes an item of a document as it was read.
 func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
-	var e envelope
+	var e readEnvelope[T]
 	if err := json.Unmarshal(document, &e); err != nil {
 		return nil, fmt.Errorf("decoding a document of kind %s: %w", c.kind, err)
 	}
 	if e.Kind != c.kind {
 		return nil, fmt.Errorf("the document %s is of kind %q, not %q", e.ID, e.Kind, c.kind)
 	}
-	item := &Item[T]{
+	return &Item[T]{
 		Key:        Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID},
+		Value:      e.Properties,
 		ETag:       e.ETag,
 		Modified:   time.Unix(e.Timestamp, 0).UTC(),
 		Removed:    e.DeletionTimestamp,
 		collection: c,
 		read:       document,
-	}
-	if err := json.Unmarshal(e.Properties, &item.Value); err != nil {
-		return nil, fmt.Errorf("decoding the %s %s: %w", c.kind, e.Key, err)
-	}
-	return item, nil
+	}, nil
 }
 
 // encode makes the document that replaces what the item was read from.

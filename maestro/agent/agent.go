@@ -31,7 +31,6 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/finalizercontroller"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/statuscontroller"
-	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
@@ -196,8 +195,8 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	factoryOfApplied := workinformers.NewSharedInformerFactory(workClient, 0)
 	applied := newNudgedInformer(factoryOfApplied.Work().V1().AppliedManifestWorks())
 	works := newWorkInformer(a.uplink.works)
-	lister := works.Lister().ManifestWorks(a.o.Consumer)
 	hub := a.uplink.works
+	lister := freshLister{hub}
 	objects := newObjects(ctx, dynamicClient, a.o.Log, applied.nudge)
 
 	validator := auth.NewFactory(config, kubeClient, works, a.o.Consumer, mapper).NewExecutorValidator(ctx, false)
@@ -205,18 +204,47 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	if err != nil {
 		return fmt.Errorf("prepare condition rules: %w", err)
 	}
-	controllers := []factory.Controller{
-		manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
-			appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator),
-		finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, objects, a.o.Consumer),
-		finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
-		statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
+	turns := newTurns()
+	inTurn := func(before func(ctx context.Context, work string) (skip bool, err error)) func(context.Context, string, func() error) error {
+		return func(ctx context.Context, work string, sync func() error) error {
+			defer turns.take(work)()
+			if skip, err := before(ctx, work); skip || err != nil {
+				return err
+			}
+			return sync()
+		}
+	}
+	// Nothing is applied for a work whose deletion has begun.
+	ifAlive := func(_ context.Context, name string) (bool, error) {
+		work, err := lister.Get(name)
+		return err != nil || !work.DeletionTimestamp.IsZero(), nil
+	}
+	// A work's status is read as long as there is the work, so that one sees how far its deletion is.
+	ifThere := func(_ context.Context, name string) (bool, error) {
+		_, err := lister.Get(name)
+		if err != nil {
+			objects.forget(name)
+		}
+		return err != nil, nil
+	}
+	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: dynamicClient, mapper: mapper}
+	runners := []runner{
+		{controller: manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
+			appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator), around: inTurn(ifAlive)},
+		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
+			around: inTurn(ifThere)},
+		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
+			around: inTurn(func(ctx context.Context, work string) (bool, error) { return false, finalizer.prepare(ctx, work) })},
+		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, objects, a.o.Consumer)},
 	}
 	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })
 	start(func(ctx context.Context) { works.Informer().Run(ctx.Done()) })
-	for _, controller := range controllers {
-		start(func(ctx context.Context) { controller.Run(ctx, a.o.Workers) })
+	for _, r := range runners {
+		r.workers, r.log = a.o.Workers, a.o.Log
+		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
+		start(r.run)
 	}
+	start(applied.nudgeOften)
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
 		return ctx.Err()

@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 	workinformers "open-cluster-management.io/api/client/work/informers/externalversions/work/v1"
 	worklisters "open-cluster-management.io/api/client/work/listers/work/v1"
+	workv1 "open-cluster-management.io/api/work/v1"
 )
 
 // nudgedInformer is the informer of AppliedManifestWorks, which can also be told to look at one of them again. The
@@ -51,6 +54,44 @@ func (n nudgedInformer) nudge(names []string) {
 		}
 		for _, handler := range handlers {
 			handler.OnUpdate(applied, applied)
+		}
+	}
+}
+
+// nudgeOften looks after the AppliedManifestWorks being deleted whose objects are of kinds that nobody watches: each is
+// looked at again after a quarter of the time its deletion has taken so far, and every ten seconds at the latest.
+func (n nudgedInformer) nudgeOften(ctx context.Context) {
+	const shortest, longest = 500 * time.Millisecond, 10 * time.Second
+	ticker := time.NewTicker(shortest)
+	defer ticker.Stop()
+	due := map[string]time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			deleting := map[string]bool{}
+			for _, object := range n.shared.GetStore().List() {
+				applied, ok := object.(*workv1.AppliedManifestWork)
+				if !ok || applied.DeletionTimestamp.IsZero() {
+					continue
+				}
+				name := applied.Name
+				deleting[name] = true
+				age := now.Sub(applied.DeletionTimestamp.Time)
+				at, known := due[name]
+				if known && now.After(at) {
+					n.nudge([]string{name})
+				}
+				if !known || now.After(at) {
+					due[name] = now.Add(min(max(age/4, shortest), longest))
+				}
+			}
+			for name := range due {
+				if !deleting[name] {
+					delete(due, name)
+				}
+			}
 		}
 	}
 }

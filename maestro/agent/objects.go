@@ -35,7 +35,15 @@ type objects struct {
 	mu    sync.Mutex
 	ctx   context.Context
 	kinds map[schema.GroupVersionResource]*kind
-	run   sync.WaitGroup
+	// byWork are the objects that a work wants to hear of.
+	byWork map[string]map[watched]struct{}
+	run    sync.WaitGroup
+}
+
+// watched names an object of a watched kind.
+type watched struct {
+	gvr    schema.GroupVersionResource
+	object string
 }
 
 // kind is one watched kind.
@@ -49,7 +57,7 @@ type kind struct {
 var _ objectreader.ObjectReader = (*objects)(nil)
 
 func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger, gone func([]string)) *objects {
-	return &objects{client: client, log: log, gone: gone, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}}
+	return &objects{client: client, log: log, gone: gone, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
 }
 
 // Get reads an object, from the watch where there is one. What the watch does not know is asked for live: it may have
@@ -108,6 +116,10 @@ func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.Mani
 	}
 	if _, known := k.interested[object][work]; !known {
 		k.interested[object][work] = queue
+		if o.byWork[work] == nil {
+			o.byWork[work] = map[watched]struct{}{}
+		}
+		o.byWork[work][watched{gvr, object}] = struct{}{}
 		// What changed between the caller's reading and this registration would otherwise go unnoticed.
 		queue.Add(work)
 	}
@@ -119,14 +131,31 @@ func (o *objects) UnRegisterInformer(work string, m workv1.ManifestResourceMeta)
 	gvr := schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if k, ok := o.kinds[gvr]; ok {
-		object := key(m.Namespace, m.Name)
-		delete(k.interested[object], work)
-		if len(k.interested[object]) == 0 {
-			delete(k.interested, object)
+	o.forgetObject(work, watched{gvr, key(m.Namespace, m.Name)})
+	return nil
+}
+
+// forget ends every registration of a work that is gone.
+func (o *objects) forget(work string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for w := range o.byWork[work] {
+		o.forgetObject(work, w)
+	}
+}
+
+// forgetObject ends one registration. The lock is held.
+func (o *objects) forgetObject(work string, w watched) {
+	if k, ok := o.kinds[w.gvr]; ok {
+		delete(k.interested[w.object], work)
+		if len(k.interested[w.object]) == 0 {
+			delete(k.interested, w.object)
 		}
 	}
-	return nil
+	delete(o.byWork[work], w)
+	if len(o.byWork[work]) == 0 {
+		delete(o.byWork, work)
+	}
 }
 
 // watch starts to watch a kind. The lock is held.

@@ -124,12 +124,17 @@ func (u *uplink) ask(ctx context.Context, id string) error {
 	for _, work := range held {
 		versions = append(versions, payload.ResourceVersion{ResourceID: string(work.UID), ResourceVersion: work.Generation})
 	}
-	evt, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
+	parts, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
 	if err != nil {
 		return err
 	}
-	u.log.Info("asking for a resync", "works", len(held))
-	return u.link.Publish(ctx, u.topic("agentevents"), evt)
+	u.log.Info("asking for a resync", "works", len(held), "parts", len(parts))
+	for _, part := range parts {
+		if err := u.link.Publish(ctx, u.topic("agentevents"), part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // receive takes an event from the server in.
@@ -158,6 +163,14 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 	if err != nil {
 		u.log.Error("work cannot be decoded; it stays unconfirmed", "error", err)
 		return
+	}
+	if !work.DeletionTimestamp.IsZero() {
+		// The codec leaves the manifests of a deletion out. An agent that was restarted knows them from nowhere else.
+		var bundle workpayload.ManifestBundle
+		if err := evt.DataAs(&bundle); err == nil {
+			work.Spec.Workload.Manifests = bundle.Manifests
+			work.Spec.DeleteOption = bundle.DeleteOption
+		}
 	}
 	if work.Namespace != u.consumer {
 		u.log.Error("work for another consumer dropped", "consumer", work.Namespace)

@@ -43,7 +43,9 @@ var (
 
 func TestMain(m *testing.M) {
 	// The work agent's library logs through klog, which knows only one place for the whole process.
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if os.Getenv("MAESTRO_TEST_LOG") == "" {
+		klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	}
 	code := postgrestest.Main(m, &database)
 	if clusters.env != nil {
 		_ = clusters.env.Stop()

@@ -38,7 +38,7 @@ type Customer struct {
 	http     *http.Client
 }
 
-// New registers the provider in a subscription and makes a resource group there.
+// New opens a subscription, registers the provider in it and makes a resource group there.
 func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceGroup string) (*Customer, error) {
 	client, err := Trusting(endpoints.CAFile)
 	if err != nil {
@@ -71,6 +71,9 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	}
 	c.pipeline = core.Pipeline()
 
+	if err := c.openSubscription(ctx); err != nil {
+		return nil, fmt.Errorf("opening the subscription: %w", err)
+	}
 	if _, err := c.providers.Register(ctx, "Microsoft.RedHatOpenShift", nil); err != nil {
 		return nil, fmt.Errorf("registering the provider: %w", err)
 	}
@@ -94,6 +97,26 @@ func Trusting(authorityFile string) (*http.Client, error) {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	transport.MaxIdleConnsPerHost = 64
 	return &http.Client{Transport: transport}, nil
+}
+
+// openSubscription asks the front door for a subscription, which in Azure is there before anything else.
+func (c *Customer) openSubscription(ctx context.Context) error {
+	request, err := runtime.NewRequest(ctx, http.MethodPut, c.endpoints.ARM+"/subscriptions/"+c.Subscription+"?api-version=2022-12-01")
+	if err != nil {
+		return err
+	}
+	if err := runtime.MarshalAsJSON(request, map[string]string{"displayName": "Test"}); err != nil {
+		return err
+	}
+	response, err := c.pipeline.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		return runtime.NewResponseError(response)
+	}
+	return nil
 }
 
 // GroupID is the resource group's ARM id.

@@ -39,6 +39,7 @@ require (
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
 	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources v1.2.0
+	github.com/google/go-cmp v0.7.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.49.0

@@ -100,7 +100,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func() { hub.Wake() }, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -34,8 +36,10 @@ const (
 	scanLimit    = 200
 	firstRetry   = 200 * time.Millisecond
 	lastRetry    = 30 * time.Second
-	// confirmInterval is how long an acknowledged deletion may take before it is asked for again.
-	confirmInterval = time.Minute
+	// An acknowledged deletion that is not confirmed is asked for again: soon at first, for then it is rather the
+	// confirmation that was lost, and every lastConfirm in the end.
+	firstConfirm = 5 * time.Second
+	lastConfirm  = time.Minute
 )
 
 // PublisherOptions are what a publisher works with.
@@ -43,6 +47,8 @@ type PublisherOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Maestro
+	Keeper   *secret.Keeper
+	Keys     *secret.SigningKeys
 	// Workers is how many clusters are published at once.
 	Workers int
 	Metrics *Metrics
@@ -58,12 +64,15 @@ type Publisher struct {
 	mu sync.Mutex
 	// waiting has the clusters that are in the queue, once each; busy those that are being published.
 	waiting, busy map[string]bool
+	// keyless waits for signing keys, in order; keylessSet has the same, to have each once.
+	keyless    chan string
+	keylessSet map[string]bool
 }
 
 // NewPublisher makes a publisher; Run runs it.
 func NewPublisher(o PublisherOptions) *Publisher {
 	return &Publisher{PublisherOptions: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
-		waiting: map[string]bool{}, busy: map[string]bool{}}
+		waiting: map[string]bool{}, busy: map[string]bool{}, keyless: make(chan string, queueSize), keylessSet: map[string]bool{}}
 }
 
 // Publish has the due works of clusters published soon. The caller holds their lease. It does not block: what does not fit
@@ -100,6 +109,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		})
 	}
 	group.Go(func() { p.scan(ctx) })
+	group.Go(func() { p.makeSigningKeys(ctx) })
 	group.Wait()
 }
 
@@ -167,6 +177,10 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	tenancy, err := p.Store.Read(ctx, uid)
 	if err != nil {
 		return err
+	}
+	if c := tenancy.Cluster; c != nil && !c.Deleting() && c.SigningKey == nil {
+		p.needSigningKey(uid)
+		return nil
 	}
 	var outcomes []outcome
 	for _, w := range order(tenancy.Works) {
@@ -300,7 +314,7 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	}
 	if o.err != nil {
 		w.Attempts++
-		w.Error = o.err.Error()
+		w.Error = clip(o.err.Error())
 		w.RetryTime = now.Add(backoff(w.Attempts))
 		w.Refused = errors.Is(o.err, maestro.ErrRefused) && !o.deletion
 		return
@@ -308,13 +322,23 @@ func record(w *fleet.Work, o outcome, now time.Time) {
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
-		w.RetryTime = now.Add(confirmInterval)
+		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
 		return
 	}
 	w.Published = max(w.Published, o.desired)
 	w.Version = o.version
 	// Zero is at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
+}
+
+// maxError bounds an error that is stored and shown.
+const maxError = 1024
+
+func clip(s string) string {
+	if len(s) > maxError {
+		s = s[:maxError]
+	}
+	return strings.ToValidUTF8(s, "")
 }
 
 func backoff(attempt int32) time.Duration {

@@ -44,12 +44,19 @@ type ReceiverOptions struct {
 	Sweep time.Duration
 }
 
-// Receiver takes statuses in. Of each work only the newest status waits, so its memory is bounded by the number of works.
+// report is a status and what it says.
+type report struct {
+	*maestro.Event
+	seen *feedback.Observed
+}
+
+// Receiver takes statuses in. Of each work only the newest status waits, so its memory is bounded by the number of works;
+// only that a work was gone is not forgotten for a status that came after it, which is of a creation that came too late.
 type Receiver struct {
 	ReceiverOptions
 
 	mu      sync.Mutex
-	pending map[string]*maestro.Event
+	pending map[string][]report
 	arrived chan struct{}
 }
 
@@ -58,7 +65,7 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, pending: map[string]*maestro.Event{}, arrived: make(chan struct{}, 1)}
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, arrived: make(chan struct{}, 1)}
 }
 
 // Run receives until ctx is over.
@@ -104,10 +111,14 @@ func (r *Receiver) sweep(ctx context.Context) {
 }
 
 func (r *Receiver) receive(e *maestro.Event) {
-	r.mu.Lock()
-	if old := r.pending[e.ResourceID]; old == nil || !older(e, order3{old.Version, old.Agent, old.Sequence}) {
-		r.pending[e.ResourceID] = e
+	seen, err := feedback.Decode(e.Body)
+	if err != nil {
+		r.Metrics.statuses.WithLabelValues("malformed").Inc()
+		slog.Warn("a status was left out", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		return
 	}
+	r.mu.Lock()
+	r.pending[e.ResourceID] = enqueue(r.pending[e.ResourceID], report{e, seen})
 	r.Metrics.pending.Set(float64(len(r.pending)))
 	r.mu.Unlock()
 	select {
@@ -116,36 +127,62 @@ func (r *Receiver) receive(e *maestro.Event) {
 	}
 }
 
-func (r *Receiver) take() []*maestro.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var events []*maestro.Event
-	for id, e := range r.pending {
-		if len(events) == batchSize {
-			break
-		}
-		events = append(events, e)
-		delete(r.pending, id)
+// maxReports bounds what waits of one work.
+const maxReports = 4
+
+// enqueue adds a report to those that wait of a work.
+func enqueue(waiting []report, next report) []report {
+	if len(waiting) == 0 {
+		return []report{next}
 	}
-	r.Metrics.pending.Set(float64(len(r.pending)))
-	return events
+	last := waiting[len(waiting)-1]
+	switch {
+	case last.seen.Deleted == next.seen.Deleted && !next.seen.Deleted && older(next.Event, order3{last.Version, last.Agent, last.Sequence}):
+		return waiting
+	case last.seen.Deleted == next.seen.Deleted || len(waiting) >= maxReports:
+		waiting[len(waiting)-1] = next
+		return waiting
+	}
+	return append(waiting, next)
 }
 
-// putBack returns events that could not be stored, unless newer ones came.
-func (r *Receiver) putBack(events []*maestro.Event) {
+// take takes one report each of some works.
+func (r *Receiver) take() []report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range events {
-		if r.pending[e.ResourceID] == nil {
-			r.pending[e.ResourceID] = e
+	var reports []report
+	for id, waiting := range r.pending {
+		if len(reports) == batchSize {
+			break
 		}
+		reports = append(reports, waiting[0])
+		if len(waiting) == 1 {
+			delete(r.pending, id)
+			continue
+		}
+		r.pending[id] = waiting[1:]
+	}
+	r.Metrics.pending.Set(float64(len(r.pending)))
+	return reports
+}
+
+// putBack returns reports that could not be stored, in front of those that came since.
+func (r *Receiver) putBack(reports []report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, first := range reports {
+		waiting := []report{first}
+		for _, next := range r.pending[first.ResourceID] {
+			waiting = enqueue(waiting, next)
+		}
+		r.pending[first.ResourceID] = waiting
 	}
 }
 
 func (r *Receiver) process(ctx context.Context) {
 	for {
-		events := r.take()
-		if len(events) == 0 {
+		reports := r.take()
+		if len(reports) == 0 {
 			select {
 			case <-ctx.Done():
 				return
@@ -153,12 +190,12 @@ func (r *Receiver) process(ctx context.Context) {
 			}
 			continue
 		}
-		if err := r.apply(ctx, events); err != nil {
+		if err := r.apply(ctx, reports); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			slog.Warn("statuses could not be stored and are tried again", "statuses", len(events), "error", err)
-			r.putBack(events)
+			slog.Warn("statuses could not be stored and are tried again", "statuses", len(reports), "error", err)
+			r.putBack(reports)
 			select {
 			case <-ctx.Done():
 				return
@@ -169,33 +206,25 @@ func (r *Receiver) process(ctx context.Context) {
 }
 
 // apply stores statuses and has the state machine decide.
-func (r *Receiver) apply(ctx context.Context, events []*maestro.Event) error {
-	ids := make([]string, 0, len(events))
-	for _, e := range events {
+func (r *Receiver) apply(ctx context.Context, reports []report) error {
+	ids := make([]string, 0, len(reports))
+	for _, e := range reports {
 		ids = append(ids, e.ResourceID)
 	}
 	works, err := r.Store.Works(ctx, ids)
 	if err != nil {
 		return err
 	}
-	byCluster := map[string][]*maestro.Event{}
+	byCluster := map[string][]report{}
 	var clusters []string
-	observed := map[string]*feedback.Observed{}
-	for _, e := range events {
-		seen, err := feedback.Decode(e.Body)
-		if err != nil {
-			r.Metrics.statuses.WithLabelValues("malformed").Inc()
-			slog.Warn("a status was left out", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
-			continue
-		}
+	for _, e := range reports {
 		w, known := works[e.ResourceID]
 		switch {
 		case !known:
-			r.orphan(ctx, e, seen)
-		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !seen.Deleted:
+			r.orphan(ctx, e)
+		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !e.seen.Deleted:
 			r.Metrics.statuses.WithLabelValues("unchanged").Inc()
 		default:
-			observed[e.ResourceID] = seen
 			if len(byCluster[w.ClusterUID]) == 0 {
 				clusters = append(clusters, w.ClusterUID)
 			}
@@ -208,11 +237,11 @@ func (r *Receiver) apply(ctx context.Context, events []*maestro.Event) error {
 	freed := false
 	result, err := r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
 		freed = false
-		for uid, events := range byCluster {
+		for uid, reports := range byCluster {
 			t := tx.Tenancies[uid]
-			for _, e := range events {
+			for _, e := range reports {
 				if w := t.WorkByID(e.ResourceID); w != nil {
-					r.Metrics.statuses.WithLabelValues(take(w, e, observed[e.ResourceID])).Inc()
+					r.Metrics.statuses.WithLabelValues(take(w, e)).Inc()
 				}
 			}
 			if err := r.Region.Settle(r.Store.Now(), t, nil); err != nil {
@@ -233,7 +262,8 @@ func (r *Receiver) apply(ctx context.Context, events []*maestro.Event) error {
 }
 
 // take takes a status into a work's row, unless it is older than what the row has, and says what came of it.
-func take(w *fleet.Work, e *maestro.Event, seen *feedback.Observed) string {
+func take(w *fleet.Work, e report) string {
+	seen := e.seen
 	if seen.Deleted {
 		switch {
 		case w.Deleting():
@@ -248,7 +278,7 @@ func take(w *fleet.Work, e *maestro.Event, seen *feedback.Observed) string {
 		}
 		return "unpublished"
 	}
-	if older(e, parseOrder(w.Sequence)) {
+	if older(e.Event, parseOrder(w.Sequence)) {
 		return "stale"
 	}
 	w.Observed = *seen
@@ -289,8 +319,8 @@ func older(e *maestro.Event, than order3) bool {
 }
 
 // orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up.
-func (r *Receiver) orphan(ctx context.Context, e *maestro.Event, seen *feedback.Observed) {
-	if seen.Deleted {
+func (r *Receiver) orphan(ctx context.Context, e report) {
+	if e.seen.Deleted {
 		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,8 +42,8 @@ type Store struct {
 	pool  *pgxpool.Pool
 	now   func() time.Time
 	lease time.Duration
-	// wake is called after a commit of this process that gave revisions.
-	wake func()
+	// wake is called after a commit of this process that gave revisions, with the last of them.
+	wake func(revision int64)
 	// fault is called with the name of each point at which a process may die; tests make it fail.
 	fault func(point string) error
 }
@@ -55,8 +56,8 @@ type Options struct {
 	// Lease is how long whoever made or took a due work has to publish it before another may; 0 means DefaultLease. Two
 	// who publish the same do no harm, so it can be short: it bounds how long a crash delays a work.
 	Lease time.Duration
-	// Wake is called after each commit that gave revisions; it must not block.
-	Wake func()
+	// Wake is called after each commit that gave revisions, with the last of them; it must not block.
+	Wake func(revision int64)
 	// Fault is for crash tests: an error of it stands for the process's death at that point.
 	Fault func(point string) error
 }
@@ -89,7 +90,7 @@ func Open(options Options) (*Store, error) {
 		s.now = time.Now
 	}
 	if s.wake == nil {
-		s.wake = func() {}
+		s.wake = func(int64) {}
 	}
 	if s.fault == nil {
 		s.fault = func(string) error { return nil }
@@ -148,8 +149,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	})
 }
 
-// Listen calls wake for every notification of new revisions, and once after each (re)connect, until ctx is over.
-func (s *Store) Listen(ctx context.Context, wake func()) {
+// Listen calls wake with the revision of every notification, and with 0 after each (re)connect, until ctx is over.
+func (s *Store) Listen(ctx context.Context, wake func(revision int64)) {
 	for ctx.Err() == nil {
 		err := s.listen(ctx, wake)
 		if ctx.Err() != nil {
@@ -163,7 +164,7 @@ func (s *Store) Listen(ctx context.Context, wake func()) {
 	}
 }
 
-func (s *Store) listen(ctx context.Context, wake func()) error {
+func (s *Store) listen(ctx context.Context, wake func(revision int64)) error {
 	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig.Copy())
 	if err != nil {
 		return err
@@ -172,12 +173,14 @@ func (s *Store) listen(ctx context.Context, wake func()) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+Channel); err != nil {
 		return err
 	}
-	wake()
+	wake(0)
 	for {
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		notification, err := conn.WaitForNotification(ctx)
+		if err != nil {
 			return err
 		}
-		wake()
+		revision, _ := strconv.ParseInt(notification.Payload, 10, 64)
+		wake(revision)
 	}
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,8 @@ type Tx struct {
 type Result struct {
 	// Due are the clusters that have works to publish now; the caller holds their lease.
 	Due []string
+	// Revision is the last one given; 0 when nothing that has one changed.
+	Revision int64
 }
 
 // Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
@@ -91,7 +94,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if err := change(ctx, tx); err != nil {
 		return nil, err
 	}
-	result, batch, revisions := tx.writes(uids)
+	result, batch := tx.writes(uids)
 	if err := s.fault("before-commit"); err != nil {
 		return nil, err
 	}
@@ -100,8 +103,8 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 		return nil, fmt.Errorf("writing tenancies: %w", err)
 	}
 	committed = true
-	if revisions > 0 {
-		s.wake()
+	if result.Revision > 0 {
+		s.wake(result.Revision)
 	}
 	return result, s.fault("after-commit")
 }
@@ -158,7 +161,7 @@ func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, er
 
 // writes queues what changed. All of it goes in one round trip, and the clock's row is locked by a statement of it, so that
 // the next committer waits for no more than our commit.
-func (t *Tx) writes(uids []string) (*Result, *pgx.Batch, int64) {
+func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	result, now := &Result{}, t.store.Now()
 	var clusters []*fleet.Cluster
 	var pools []*fleet.NodePool
@@ -188,7 +191,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch, int64) {
 	}
 	n := int64(len(clusters) + len(pools))
 	if n > 0 {
-		batch.Queue("UPDATE revision_clock SET revision = revision + $1", n)
+		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Revision) })
 	}
 	// The newest of n revisions is the clock's; behind is how far a row's is from it.
 	behind := n
@@ -202,9 +205,9 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch, int64) {
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, rows.QueuedQueries...)
 	if n > 0 {
-		batch.Queue("SELECT pg_notify($1, '')", Channel)
+		batch.Queue("SELECT pg_notify($1, (SELECT revision::text FROM revision_clock))", Channel)
 	}
-	return result, batch, n
+	return result, batch
 }
 
 // queueWorks queues the writes of a tenancy's works, and says whether any is due to be published by the caller: one that
@@ -300,7 +303,7 @@ type workComparable struct {
 
 func clusterChanged(a, b *fleet.Cluster) bool {
 	return a == nil || a.Generation != b.Generation || a.Shard != b.Shard || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
-		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+		!a.GoneTime.Equal(b.GoneTime) || !bytes.Equal(a.SigningKey, b.SigningKey) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
 }
 
 func poolChanged(a, b *fleet.NodePool) bool {

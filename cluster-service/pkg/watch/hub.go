@@ -52,8 +52,14 @@ func NewHub(source Source, size int) *Hub {
 	return &Hub{source: source, size: size, woken: make(chan struct{}, 1), stopped: make(chan struct{}), moved: make(chan struct{})}
 }
 
-// Wake has the hub read soon. It does not block.
-func (h *Hub) Wake() {
+// Wake has the hub read soon, unless it has read up to revision already; 0 wakes it in any case. It does not block.
+func (h *Hub) Wake(revision int64) {
+	h.mu.Lock()
+	known := revision > 0 && revision <= h.head
+	h.mu.Unlock()
+	if known {
+		return
+	}
 	select {
 	case h.woken <- struct{}{}:
 	default:

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -21,6 +22,32 @@ func BenchmarkGet(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkPut is the creation of a cluster: two reads, and a batch of five documents.
+func BenchmarkPut(b *testing.B) {
+	y := newHarness(b).tenancy(b)
+	names := make([]string, 0, 1024)
+	bodies := make([]string, 0, 1024)
+	for i := range 1024 {
+		names = append(names, fmt.Sprintf("cluster-%d", i))
+		bodies = append(bodies, y.body("cluster.json", y.own(names[i])))
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if i%len(names) == 0 && i > 0 {
+			b.StopTimer()
+			y = y.tenancy(b)
+			for j := range names {
+				bodies[j] = y.body("cluster.json", y.own(names[j]))
+			}
+			b.StartTimer()
+		}
+		if status, _, answer := y.do(http.MethodPut, y.cluster(names[i%len(names)]), bodies[i%len(names)]); status != http.StatusCreated {
+			b.Fatal(status, answer)
+		}
+	}
 }
 
 // BenchmarkRefusedPut is what a PUT costs besides the store's writes: reading, decoding and validating a full body that is

@@ -1,21 +1,30 @@
 package server_test
 
 import (
+	"flag"
+	"net/http"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// TestCases runs every case of testdata/cases against the frontend.
+// By these the cases run against a frontend that runs elsewhere, in the place of its front door.
+var (
+	baseURL     = flag.String("base-url", "", "`URL` of a frontend to run the cases against; empty runs one in the test")
+	identityDir = flag.String("identity-dir", "", "`folder` with the identity of arm-frontdoor, for --base-url")
+	atLocation  = flag.String("location", location, "`region` that the frontend at --base-url serves")
+)
+
+// TestCases runs every case of testdata/cases.
 func TestCases(t *testing.T) {
 	suite := httpcase.Suite{Dir: "../../testdata"}
 	cases, err := suite.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHarness(t)
-	target := httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, Settle: h.settle}
+	target := target(t)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			if err := suite.Run(t.Context(), target, c); err != nil {
@@ -23,4 +32,21 @@ func TestCases(t *testing.T) {
 			}
 		})
 	}
+}
+
+func target(t *testing.T) httpcase.Target {
+	t.Helper()
+	if *baseURL == "" {
+		h := newHarness(t)
+		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, Settle: h.settle}
+	}
+	client := &http.Client{}
+	if *identityDir != "" {
+		identity, err := mesh.LoadIdentity(*identityDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Transport = &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend)}
+	}
+	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: v20260901preview.Version}
 }

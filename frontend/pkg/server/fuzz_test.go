@@ -9,22 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
-
-// eventually waits until the condition holds.
-func eventually(t testing.TB, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen in time")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
 
 // answerable is what any answer to any bytes must be: no fault of ours, and an error names its code.
 func answerable(t *testing.T, status int, header http.Header, body string) {

@@ -54,7 +54,7 @@ func (s *Server) changeNodePool(ctx context.Context, rq *request, patch bool) er
 	change := clusterChange{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
 	var item *database.Item[database.NodePoolDocument]
 	created := false
-	err = database.Retry(ctx, func(ctx context.Context) error {
+	err = retryBesideSiblings(ctx, func(ctx context.Context) error {
 		parent, err := s.parent(ctx, rq)
 		if err != nil {
 			return err
@@ -99,6 +99,21 @@ func (s *Server) changeNodePool(ctx context.Context, rq *request, patch bool) er
 	return rq.showNodePool(http.StatusOK, item)
 }
 
+// siblingRounds is how often a change that keeps losing to changes of the same cluster is retried.
+const siblingRounds = 6
+
+// retryBesideSiblings is database.Retry for a write that is conditioned on the cluster: node pools that a client creates
+// all at once race with each other there, and each round has at least one winner.
+func retryBesideSiblings(ctx context.Context, decide func(ctx context.Context) error) error {
+	for round := 1; ; round++ {
+		err := database.Retry(ctx, decide)
+		race, lost := database.LostRace(err)
+		if !lost || race.Kind != database.ClusterKind || round == siblingRounds {
+			return err
+		}
+	}
+}
+
 func (s *Server) createNodePool(ctx context.Context, rq *request, change clusterChange, parent *database.Item[database.ClusterDocument]) (*database.Item[database.NodePoolDocument], error) {
 	now := s.Now().UTC()
 	cluster := &parent.Value
@@ -106,7 +121,7 @@ func (s *Server) createNodePool(ctx context.Context, rq *request, change cluster
 	body := wire.NewBody(change.fields)
 	pool := rq.version.DecodeNodePool(body, base, true)
 	pool.SystemData = rq.stamp(nil, now)
-	completeNodePool(pool, cluster)
+	s.completeNodePool(pool, cluster)
 	violations := combine(body.Problems(), checkNames(body, &pool.Resource), s.Rules.NodePool(nodePoolChange(rq, pool, nil, cluster)))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
@@ -126,7 +141,8 @@ func (s *Server) createNodePool(ctx context.Context, rq *request, change cluster
 }
 
 // completeNodePool fills in what a pool takes from its cluster.
-func completeNodePool(pool *hub.NodePool, cluster *database.ClusterDocument) {
+func (s *Server) completeNodePool(pool *hub.NodePool, cluster *database.ClusterDocument) {
+	pool.Location = s.Rules.Location(pool.Location)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = cluster.Cluster.Properties.Platform.SubnetID
 	}

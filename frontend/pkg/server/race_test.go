@@ -72,6 +72,20 @@ func TestOneUpdateAtATime(t *testing.T) {
 	y.documents().check(t)
 }
 
+// TestManyPoolsAtOnce: a client that creates many node pools of a cluster at once gets them all.
+func TestManyPoolsAtOnce(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	const pools = 16
+	counts := together(pools, func(i int) int {
+		status, _, _ := y.do(http.MethodPut, fmt.Sprintf("%s/nodePools/pool-%d", y.cluster("cluster"), i), y.body("nodepool.json", "{}"))
+		return status
+	})
+	if counts[http.StatusCreated] != pools {
+		t.Errorf("answers were %v", counts)
+	}
+}
+
 // TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are either part of it or refused.
 func TestNoPoolIsLeftBehind(t *testing.T) {
 	y := newHarness(t).tenancy(t)

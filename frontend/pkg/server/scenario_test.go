@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -170,6 +171,22 @@ func (d documents) check(t testing.TB) {
 	for _, reservation := range d.reservations {
 		if !uids[reservation.Value.OwnerUID] {
 			t.Errorf("the reservation of %s belongs to nobody", reservation.Value.Name)
+		}
+	}
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it did not happen in time")
+		case <-tick.C:
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -52,7 +54,12 @@ type Server struct {
 	stages        []stage
 	subscriptions *subscriptionCache
 	metrics       *metrics
+	inFlight      atomic.Int64
 }
+
+// maxInFlight is how many requests are worked on at a time; more are asked to come again. With maxBody it bounds the
+// memory that requests can take.
+const maxInFlight = 512
 
 // New makes a Server.
 func New(config Config) *Server {
@@ -77,6 +84,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.observe(rq, started)
 	defer s.recoverPanic(rq)
 	rq.identify()
+	defer s.inFlight.Add(-1)
+	if s.inFlight.Add(1) > maxInFlight {
+		s.fail(rq, apierror.New(apierror.Throttled, "The service is busy.").WithRetryAfter(time.Second))
+		return
+	}
 	ctx := r.Context()
 	for _, stage := range s.stages {
 		if err := stage(s, ctx, rq); err != nil {

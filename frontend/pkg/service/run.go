@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -24,8 +26,35 @@ import (
 // shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
 const shutdownTimeout = 10 * time.Second
 
+// The collector's pace. What lives is small, a few megabytes, and what a request leaves behind is short-lived: by default
+// the collector would run after every hundred requests. It runs less often, and as it must when memory grows.
+const (
+	gcPercent   = 800
+	memoryLimit = 384 << 20
+)
+
+func paceCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+}
+
 // Run serves until ctx ends, and returns when everything it started has ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
+	paceCollector()
+	listener, err := net.Listen("tcp", options.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return Serve(ctx, p, options, listener)
+}
+
+// Serve is Run on a listener, which it closes.
+func Serve(ctx context.Context, p *process.Process, options Options, listener net.Listener) error {
+	defer func() { _ = listener.Close() }()
 	offer, err := config.Load(options.ConfigFile)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -48,10 +77,6 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	defer func() { _ = connection.Close() }()
-	listener, err := net.Listen("tcp", options.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
 
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
@@ -91,7 +116,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	p.Log.Info("serving the ARM resource provider", "address", listener.Addr().String(), "location", options.Location)
 	select {
 	case err := <-served:
-		return fmt.Errorf("serving %s: %w", options.Listen, err)
+		return fmt.Errorf("serving %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)

@@ -35,6 +35,14 @@ func normalLocation(location string) string {
 	return strings.ToLower(strings.ReplaceAll(location, " ", ""))
 }
 
+// Location is the region's own name for itself when location means it, and otherwise location as it is.
+func (r *Rules) Location(location string) string {
+	if normalLocation(location) == normalLocation(r.location) {
+		return r.location
+	}
+	return location
+}
+
 // ARM's limits of tags.
 const (
 	maxTags     = 50

@@ -45,6 +45,13 @@ type consumer struct {
 	wantStatuses atomic.Bool
 	// breaks counts the times a delivery was being sent when the connection broke, by its position.
 	breaks map[int64]int
+	// parts is a list of what the agent holds that comes in several events; only the inbox loop touches it.
+	parts struct {
+		id   string
+		of   int64
+		got  map[int64]bool
+		held map[string]int64
+	}
 }
 
 func newConsumer(name string, d *Dispatcher) *consumer {

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
@@ -102,12 +103,16 @@ func (c *consumer) takeIn(ctx context.Context, statuses []*resource.Status) {
 
 // resyncSpecs answers an agent that lists what it holds. An agent that holds nothing has started anew.
 func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
-	name, held, err := event.DecodeSpecResync(evt)
-	if err == nil && name != c.name {
+	request, err := event.DecodeSpecResync(evt)
+	if err == nil && request.Consumer != c.name {
 		err = errors.New("the event names another consumer than its topic")
 	}
 	if err != nil {
 		c.d.Invalid(c.name, err)
+		return
+	}
+	held := c.collect(request)
+	if held == nil {
 		return
 	}
 	c.d.metrics.resyncs.Inc()
@@ -137,6 +142,25 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 		c.askStatuses()
 	}
 	c.wake()
+}
+
+// collect joins the parts of a list. It gives the whole once it is whole, and forgets a list of which a part was lost when
+// the next one begins.
+func (c *consumer) collect(r *event.SpecResyncRequest) map[string]int64 {
+	if r.Parts == 1 {
+		return r.Held
+	}
+	if c.parts.id != r.ID || c.parts.of != r.Parts {
+		c.parts.id, c.parts.of, c.parts.got, c.parts.held = r.ID, r.Parts, map[int64]bool{}, map[string]int64{}
+	}
+	c.parts.got[r.Part] = true
+	maps.Copy(c.parts.held, r.Held)
+	if int64(len(c.parts.got)) < r.Parts {
+		return nil
+	}
+	whole := c.parts.held
+	c.parts.id, c.parts.held, c.parts.got = "", nil, nil
+	return whole
 }
 
 // deleteAgain tells the agent to delete what it had confirmed to have deleted. A failure is repaired by the next report.

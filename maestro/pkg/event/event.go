@@ -130,8 +130,8 @@ func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevent
 	}
 	evt.SetExtension(types.ExtensionWorkMeta, metadata)
 	body := r.Spec
-	if action == Delete {
-		// A deletion names what to delete; its manifests would only make it large.
+	if len(body) == 0 {
+		// Of what was deleted long ago only the id is known.
 		body = json.RawMessage(`{"manifests":[]}`)
 	}
 	if err := evt.SetData(cloudevents.ApplicationJSON, []byte(body)); err != nil {
@@ -208,6 +208,9 @@ func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 	if err := json.Unmarshal(s.Body, &body); err != nil {
 		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
 	}
+	if body == nil { // the agent's body was null
+		body = map[string]json.RawMessage{}
+	}
 	if len(r.Spec) > 0 {
 		body["manifestBundle"] = r.Spec
 	}
@@ -221,22 +224,41 @@ func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 	return &evt, nil
 }
 
-// DecodeSpecResync reads the versions an agent holds, by resource id.
-func DecodeSpecResync(evt *cloudevents.Event) (consumer string, held map[string]int64, err error) {
+// SpecResyncRequest is what an agent says it holds, or a part of it.
+type SpecResyncRequest struct {
+	Consumer string
+	// ID names the resync; empty for agents that do not number theirs, whose lists have one part.
+	ID string
+	// Part counts from 1 to Parts.
+	Part, Parts int64
+	// Held are the versions by resource id.
+	Held map[string]int64
+}
+
+// DecodeSpecResync reads the versions an agent holds.
+func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	ext := extensions(evt)
-	consumer = ext.text(types.ExtensionClusterName)
+	r := &SpecResyncRequest{
+		Consumer: ext.text(types.ExtensionClusterName), ID: ext.optionalText(resyncID),
+		Part: ext.optionalInteger(resyncPart), Parts: ext.optionalInteger(resyncParts), Held: map[string]int64{},
+	}
+	if r.Parts == 0 {
+		r.Part, r.Parts = 1, 1
+	}
+	if r.Parts < 1 || r.Parts > maxParts || r.Part < 1 || r.Part > r.Parts || r.Parts > 1 && r.ID == "" {
+		ext.fail("part %d of %d of resync %q makes no sense", r.Part, r.Parts, r.ID)
+	}
 	if ext.err != nil {
-		return "", nil, ext.err
+		return nil, ext.err
 	}
 	list, err := payload.DecodeSpecResyncRequest(*evt)
 	if err != nil {
-		return "", nil, resource.Errorf(resource.Malformed, "the spec resync's data: %v", err)
+		return nil, resource.Errorf(resource.Malformed, "the spec resync's data: %v", err)
 	}
-	held = make(map[string]int64, len(list.Versions))
 	for _, v := range list.Versions {
-		held[v.ResourceID] = v.ResourceVersion
+		r.Held[v.ResourceID] = v.ResourceVersion
 	}
-	return consumer, held, nil
+	return r, nil
 }
 
 // DecodeStatusResync reads the status hashes a source or server holds, by resource id. None means: send everything.
@@ -334,8 +356,35 @@ func (a *attributes) optionalInteger(name string) int64 {
 // no answer.
 const resyncID = "resyncid"
 
-// EncodeSpecResync asks the server for everything that differs from what the agent holds.
-func EncodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion) (*cloudevents.Event, error) {
+// resyncPart and resyncParts number the messages of a list that does not fit into one, from 1 on.
+const (
+	resyncPart  = "resyncpart"
+	resyncParts = "resyncparts"
+	// versionsPerPart keeps a part under the size limit, with ids of up to 48 bytes.
+	versionsPerPart = 4000
+	// maxParts bounds what a server collects of one resync.
+	maxParts = 100
+)
+
+// EncodeSpecResync asks the server for everything that differs from what the agent holds, in as many events as it takes.
+func EncodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion) ([]*cloudevents.Event, error) {
+	parts := max(1, (len(held)+versionsPerPart-1)/versionsPerPart)
+	events := make([]*cloudevents.Event, 0, parts)
+	for part := range parts {
+		evt, err := encodeSpecResync(agent, consumer, id, held[part*versionsPerPart:min(len(held), (part+1)*versionsPerPart)])
+		if err != nil {
+			return nil, err
+		}
+		if parts > 1 {
+			evt.SetExtension(resyncPart, part+1)
+			evt.SetExtension(resyncParts, parts)
+		}
+		events = append(events, evt)
+	}
+	return events, nil
+}
+
+func encodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion) (*cloudevents.Event, error) {
 	evt := types.NewEventBuilder(agent, types.CloudEventsType{
 		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: types.ResyncRequestAction,
 	}).WithOriginalSource(types.SourceAll).WithClusterName(consumer).NewEvent()

@@ -6,6 +6,7 @@ package sourceapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -283,7 +284,7 @@ func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.Cloud
 func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_SubscribeServer, r *resource.Resource, bare bool) error {
 	full := *r
 	if !bare && !r.Status.Deleted {
-		spec, err := s.o.Store.Spec(ctx, r.ID)
+		spec, err := s.spec(ctx, r.ID)
 		if err != nil {
 			return Status(err)
 		}
@@ -300,6 +301,21 @@ func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_
 		return nil
 	}
 	return stream.Send(out)
+}
+
+// spec reads a bundle. While the database is away it waits: the subscription goes on where it was.
+func (s *Service) spec(ctx context.Context, id string) (json.RawMessage, error) {
+	for {
+		spec, err := s.o.Store.Spec(ctx, id)
+		if err == nil || !store.IsUnavailable(err) {
+			return spec, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // codeOf maps reasons to gRPC codes.

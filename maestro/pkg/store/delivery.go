@@ -29,8 +29,7 @@ type Delivery struct {
 
 // Due lists a lane's deliveries that are due for a consumer, in their order.
 func (s *Store) Due(ctx context.Context, consumer string, lane Lane, limit int) ([]*Delivery, error) {
-	rows, err := s.pool.Query(ctx, `select q.position, q.lane, q.attempts, q.due_at, `+resourceColumns+`,
-			case when r.deleted_at is null then r.spec else ''::bytea end
+	rows, err := s.pool.Query(ctx, `select q.position, q.lane, q.attempts, q.due_at, `+resourceColumns+`, r.spec
 		from deliveries q join resources r on r.id = q.resource_id
 		where q.consumer = $1 and q.lane = $2 and q.parked is null and q.due_at <= now()
 		order by q.position limit $3`, consumer, int16(lane), limit)

@@ -182,7 +182,7 @@ func (*rules) ID() string { return "event-grid-rules" }
 
 func (*rules) Provides(b byte) bool {
 	switch b {
-	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnPublishDropped:
+	case mqtt.OnConnect, mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnPublish, mqtt.OnPublishDropped:
 		return true
 	}
 	return false
@@ -219,6 +219,15 @@ func (r *rules) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 	r.refused.Add(1)
 	r.log.Warn("topic refused", "client", cl.ID, "topic", topic, "publish", write)
 	return false
+}
+
+// OnPublish refuses retained messages, which the engine would pass on without retaining them.
+func (r *rules) OnPublish(_ *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	if pk.FixedHeader.Retain {
+		r.refused.Add(1)
+		return pk, packets.ErrRetainNotSupported
+	}
+	return pk, nil
 }
 
 // OnPublishDropped ends the session of a client that does not keep up. The engine would drop the message and go on;

@@ -25,6 +25,9 @@ const gatewayCannot = "The provided cross partition query can not be directly se
 	"This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message. " +
 	"(The query has %s; restrict it to one partition key.)"
 
+// subStatusNotServable tells clients the same without words.
+const subStatusNotServable = 1004
+
 const crossPartitionDisabled = "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
 	"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
 
@@ -81,7 +84,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 			return badRequest("%s", crossPartitionDisabled)
 		}
 		if clause := q.NeedsMerge(); clause != "" && !s.opts.ServeCrossPartition {
-			return badRequest(gatewayCannot, clause)
+			return &statusError{status: http.StatusBadRequest, subStatus: subStatusNotServable, message: fmt.Sprintf(gatewayCannot, clause)}
 		}
 	}
 	var lsn uint64

@@ -141,7 +141,9 @@ func operationOf(req *request) string {
 	switch req.r.Method {
 	case http.MethodGet:
 		switch {
-		case h.Get("A-IM") != "":
+		case len(req.segments) == 0:
+			return "account"
+		case h.Get("A-IM") != "" && req.resourceType == "docs":
 			return "changefeed"
 		case item:
 			return "read"

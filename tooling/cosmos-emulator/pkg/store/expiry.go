@@ -55,7 +55,7 @@ func (s *Store) reap(every time.Duration) {
 				if c.DefaultTTL == nil {
 					continue
 				}
-				if err := s.reapContainer(ctx, c); err != nil && !errors.Is(err, errClosed) {
+				if err := s.reapContainer(ctx, c); err != nil && !errors.Is(err, ErrClosed) {
 					s.log.Error("removing expired items failed", "container", c.Name, "error", err)
 				}
 			}
@@ -80,12 +80,12 @@ func (s *Store) enqueue(o *op) error {
 	o.finished = make(chan struct{})
 	select {
 	case <-s.stop:
-		return errClosed
+		return ErrClosed
 	case s.ops <- o:
 	}
 	select {
 	case <-s.stop:
-		return errClosed
+		return ErrClosed
 	case <-o.finished:
 		return o.err
 	}

@@ -72,7 +72,8 @@ var (
 	keyFormat        = []byte("format")
 	formatVersion    = []byte("hcpmesh-cosmos-1")
 
-	errClosed = errors.New("the store is closed")
+	// ErrClosed is the answer to writes after Close.
+	ErrClosed = errors.New("the store is closed")
 )
 
 // op is one request to the writer. run may be called more than once, each time on a transaction that holds no
@@ -215,7 +216,7 @@ func (s *Store) submit(o *op) error {
 	o.finished = make(chan struct{})
 	select {
 	case <-s.stop:
-		return errClosed
+		return ErrClosed
 	case <-o.ctx.Done():
 		return o.ctx.Err()
 	case s.ops <- o:
@@ -231,7 +232,7 @@ func (s *Store) submit(o *op) error {
 	case <-o.finished:
 		return o.err
 	default:
-		return errClosed
+		return ErrClosed
 	}
 }
 
@@ -318,6 +319,7 @@ func (s *Store) tryCommit(group []*op) error {
 		s.log.Error("the store cannot commit", "error", err)
 		return err
 	}
+	s.broken.Store(nil)
 	return nil
 }
 

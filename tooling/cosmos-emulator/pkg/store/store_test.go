@@ -519,6 +519,35 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// TestExpiredItemLeavesNoUniqueKey creates an item anew under the id of one that expired and was not removed yet.
+func TestExpiredItemLeavesNoUniqueKey(t *testing.T) {
+	var now clock
+	now.seconds.Store(1_000_000)
+	s := open(t, filepath.Join(t.TempDir(), "db"), now.now)
+	c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash"},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, 0)
+	put := func(id string, u, ttl int) Kind {
+		t.Helper()
+		_, err := do(s, c, "p", Op{Verb: Upsert, Body: parse(t, fmt.Sprintf(`{"id":%q,"pk":"p","u":%d,"ttl":%d}`, id, u, ttl))})
+		return kindOf(err)
+	}
+	put("a", 1, 5)
+	now.seconds.Add(5)
+	put("a", 2, -1)
+	if got := put("b", 1, -1); got != 0 {
+		t.Errorf("the expired item's unique key is still taken: kind %d", got)
+	}
+	if got := put("c", 2, -1); got != Conflict {
+		t.Errorf("the new item's unique key is free: kind %d", got)
+	}
+	put("d", 3, 5)
+	now.seconds.Add(5)
+	put("e", 3, -1) // takes over
+	put("d", 4, -1) // must not free what is e's now
+	if got := put("f", 3, -1); got != Conflict {
+		t.Errorf("another item's unique key was freed: kind %d", got)
+	}
+}
+
 func TestChangedDefaultTTLAppliesToOldItems(t *testing.T) {
 	var now clock
 	now.seconds.Store(1_000_000)

@@ -285,13 +285,19 @@ func (t *transaction) claim(s *slot, next *document.Value) error {
 		t.unique = map[string]string{}
 	}
 	var free []string
-	if s.after != nil {
-		now, err := document.Parse(s.after.body)
+	holder := s.after
+	if holder == nil && !s.dirty {
+		holder = s.before // expired, and still in the index unless another item took over
+	}
+	if holder != nil {
+		now, err := document.Parse(holder.body)
 		if err != nil {
 			return err
 		}
 		for i := range t.c.UniqueKeys {
-			free = append(free, string(uniqueKey(t.c, t.pk, i, now)))
+			if k := string(uniqueKey(t.c, t.pk, i, now)); t.entry(k) == string(s.key) {
+				free = append(free, k)
+			}
 		}
 	}
 	if next != nil {
@@ -315,6 +321,14 @@ func (t *transaction) claim(s *slot, next *document.Value) error {
 		}
 	}
 	return nil
+}
+
+// entry is the record key that the unique index has for a key.
+func (t *transaction) entry(k string) string {
+	if owner, ok := t.unique[k]; ok {
+		return owner
+	}
+	return string(t.tx.Bucket(t.c.bucket('u')).Get([]byte(k)))
 }
 
 // owner is the record key of the living item that holds a unique key, "" when it is free.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
@@ -70,16 +71,13 @@ a local region does not ask Azure whether they exist. With --file the body of th
 	return c
 }
 
-// location is the local region's; with another --endpoint it stays what a local region has by default.
+// location is the local region's; with another --endpoint it is what a local region has by default.
 func (e *environment) location() (string, error) {
-	endpoints, err := e.endpoints()
-	if err != nil {
-		if e.arm.Endpoint != "" {
-			return "westus3", nil
-		}
-		return "", err
+	if e.arm.Endpoint != "" {
+		return local.DefaultLocation, nil
 	}
-	return endpoints.Location, nil
+	endpoints, err := e.endpoints()
+	return endpoints.Location, err
 }
 
 func (e *environment) clusterGet() *cobra.Command {

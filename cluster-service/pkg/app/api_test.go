@@ -1,0 +1,303 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// TestErrors goes through what the API refuses, and how it says so.
+func TestErrors(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	ctx := t.Context()
+	existing, deleted := applyRequest("existing", 2), applyRequest("deleted", 1)
+	for _, request := range []*csv1.ApplyClusterRequest{existing, deleted} {
+		if _, err := service.ApplyCluster(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: deleted.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(change func(*csv1.ApplyClusterRequest)) func() error {
+		return func() error {
+			request := applyRequest("existing", 3)
+			change(request)
+			_, err := service.ApplyCluster(ctx, request)
+			return err
+		}
+	}
+	applyPool := func(change func(*csv1.ApplyNodePoolRequest)) func() error {
+		return func() error {
+			request := poolRequest(existing, "np", 1)
+			change(request)
+			_, err := service.ApplyNodePool(ctx, request)
+			return err
+		}
+	}
+	tests := map[string]struct {
+		reason string
+		call   func() error
+		code   codes.Code
+		// detail is the ErrorInfo's reason, or the violations' fields.
+		detail string
+	}{
+		"Several fields": {"all wrong fields are named at once", apply(func(r *csv1.ApplyClusterRequest) {
+			r.Uid, r.Spec.Network.PodCidr, r.Spec.Version.Id = "x", "10.0.0.1/8", "4"
+		}), codes.InvalidArgument, "uid spec.version.id spec.network.pod_cidr"},
+		"Overlap":       {"address ranges are disjoint", apply(func(r *csv1.ApplyClusterRequest) { r.Spec.Network.ServiceCidr = "10.128.0.0/16" }), codes.InvalidArgument, "spec.network.service_cidr"},
+		"Unknown minor": {"the catalogue has no such release", apply(func(r *csv1.ApplyClusterRequest) { r.Spec.Version.Id = "4.99" }), codes.InvalidArgument, "spec.version.id"},
+		"Create-only":   {"the network is fixed", apply(func(r *csv1.ApplyClusterRequest) { r.Spec.Network.HostPrefix = 24 }), codes.InvalidArgument, "spec.network"},
+		"No spec":       {"a spec is required", apply(func(r *csv1.ApplyClusterRequest) { r.Spec = nil }), codes.InvalidArgument, "spec"},
+		"Older":         {"an older generation changes nothing and is no mistake", apply(func(r *csv1.ApplyClusterRequest) { r.Generation = 1; r.Spec.Network.HostPrefix = 24 }), codes.OK, ""},
+		"Deleted uid":   {"a uid that was deleted never comes back", func() error { _, err := service.ApplyCluster(ctx, deleted); return err }, codes.FailedPrecondition, "UID_DELETED"},
+		"Name in use": {"another uid holds the resource id", apply(func(r *csv1.ApplyClusterRequest) {
+			r.Uid = uuid.NewString()
+			r.ResourceId = strings.ToUpper(r.ResourceId)
+		}), codes.FailedPrecondition, "RESOURCE_ID_IN_USE"},
+		"Prefix in use": {"two clusters cannot share their host names", apply(func(r *csv1.ApplyClusterRequest) { *r = *twin(ctx, t, service) }), codes.InvalidArgument, "spec.dns.base_domain_prefix"},
+		"Unknown": {"nothing is known of it", func() error {
+			_, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "CLUSTER_UNKNOWN"},
+		"Unknown pool": {"nothing is known of it", func() error {
+			_, err := service.GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "NODE_POOL_UNKNOWN"},
+		"Early pool":      {"its cluster was not applied yet", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.ClusterUid = uuid.NewString() }), codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
+		"Late pool":       {"its cluster is being deleted", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.ClusterUid = deleted.Uid }), codes.FailedPrecondition, "CLUSTER_DELETING"},
+		"Pool of no size": {"a size is required", applyPool(func(r *csv1.ApplyNodePoolRequest) { r.Spec.Size = nil }), codes.InvalidArgument, "spec.replicas"},
+		"Page": {"a page has a size", func() error {
+			_, err := service.ListClusters(ctx, &csv1.ListClustersRequest{PageSize: 501, PageToken: "!"})
+			return err
+		}, codes.InvalidArgument, "page_size page_token"},
+		"Shard": {"there is no such shard", func() error {
+			_, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "x"})
+			return err
+		}, codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
+		"Future revision": {"the revision is from another database", func() error {
+			stream, err := service.Watch(ctx, &csv1.WatchRequest{AfterRevision: 1 << 40})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		}, codes.OutOfRange, "REVISION_COMPACTED"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := tc.call()
+			if status.Code(err) != tc.code {
+				t.Fatalf("%v, want code %s: %s", err, tc.code, tc.reason)
+			}
+			if err == nil {
+				return
+			}
+			e := apierror.As(apierror.FromGRPC(err))
+			detail := []string{}
+			for _, v := range e.Violations {
+				detail = append(detail, v.Field)
+			}
+			if e.Reason != "" {
+				detail = append(detail, e.Reason)
+			}
+			if got := strings.Join(detail, " "); got != tc.detail {
+				t.Errorf("detail %q, want %q: %s", got, tc.detail, tc.reason)
+			}
+		})
+	}
+}
+
+// twin is a request for another cluster with the prefix of the existing one.
+func twin(ctx context.Context, t *testing.T, service *instance) *csv1.ApplyClusterRequest {
+	t.Helper()
+	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: applyRequest("existing", 1).Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := applyRequest("twin", 1)
+	request.Spec.Dns = &csv1.Dns{BaseDomainPrefix: c.GetStatus().GetBaseDomainPrefix()}
+	return request
+}
+
+// TestTombstonesOfTheUnknown deletes what was never applied.
+func TestTombstonesOfTheUnknown(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	request := applyRequest("c", 1)
+	pool := poolRequest(request, "np", 1)
+	c, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid, ResourceId: request.ResourceId})
+	if err != nil || !clusterDeleted(c) {
+		t.Fatalf("%v, %v", c, err)
+	}
+	p, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid, ClusterUid: pool.ClusterUid, ResourceId: pool.ResourceId})
+	if err != nil || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED {
+		t.Fatalf("%v, %v", p, err)
+	}
+	if _, err := service.ApplyCluster(t.Context(), request); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a late apply got %v", err)
+	}
+	again := applyRequest("c", 1)
+	again.Uid = uuid.NewString()
+	if _, err := service.ApplyCluster(t.Context(), again); err != nil {
+		t.Errorf("the name with another uid got %v", err)
+	}
+}
+
+// TestRoomIsWaitedFor has more clusters than places.
+func TestRoomIsWaitedFor(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1})
+	r.play()
+	service := r.start(nil)
+	first, second := applyRequest("first", 1), applyRequest("second", 1)
+	pool := poolRequest(second, "np", 1)
+	for _, request := range []*csv1.ApplyClusterRequest{first, second} {
+		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := service.ApplyNodePool(t.Context(), pool)
+	if err != nil || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING {
+		t.Errorf("%v, %v; want the node pool pending", p, err)
+	}
+	c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: second.Uid})
+	if err != nil || c.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_PENDING || c.GetStatus().GetProgress()[0].GetState() != "WaitingForCapacity" {
+		t.Errorf("%v, %v; want the second cluster to wait", c, err)
+	}
+	service.awaitCluster(t, first.Uid, clusterReady(1))
+	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, second.Uid, clusterReady(1))
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	})
+}
+
+// TestReplicas runs two Cluster Services on one database, each of which serves half of the requests, and deletes half of
+// the clusters while they come up.
+func TestReplicas(t *testing.T) {
+	const clusters = 24
+	r := newRegion(t)
+	r.play()
+	replicas := []*instance{r.start(nil), r.start(nil)}
+	var group sync.WaitGroup
+	for i := range clusters {
+		group.Go(func() {
+			request := applyRequest(fmt.Sprintf("c%d", i), 1)
+			pool := poolRequest(request, "np", 1)
+			ctx := context.Background()
+			if _, err := replicas[i%2].ApplyCluster(ctx, request); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := replicas[(i/2)%2].ApplyNodePool(ctx, pool); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%4 == 0 {
+				<-time.After(time.Duration(i*3) * time.Millisecond)
+			} else {
+				replicas[(i/3)%2].awaitCluster(t, request.Uid, clusterReady(1))
+			}
+			if i%2 == 0 {
+				if _, err := replicas[(i/4)%2].DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+					t.Error(err)
+				}
+				replicas[i%2].awaitCluster(t, request.Uid, clusterDeleted)
+			}
+		})
+	}
+	group.Wait()
+	if held := r.maestro.Resources(); len(held) != clusters/2*3 {
+		t.Errorf("Maestro holds %d bundles, want %d", len(held), clusters/2*3)
+	}
+	// Nothing that a replica listed is missing, a page at a time.
+	seen, token := map[string]bool{}, ""
+	for {
+		page, err := replicas[0].ListClusters(t.Context(), &csv1.ListClustersRequest{PageSize: 5, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range page.GetClusters() {
+			seen[c.GetUid()] = true
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if len(seen) != clusters/2 {
+		t.Errorf("listed %d clusters, want %d", len(seen), clusters/2)
+	}
+}
+
+// TestWatchResumes breaks off in the middle and goes on at another replica.
+func TestWatchResumes(t *testing.T) {
+	r := newRegion(t)
+	replicas := []*instance{r.start(nil), r.start(nil)}
+	after, seen := int64(0), 0
+	for i := range 6 {
+		if _, err := replicas[(i+1)%2].ApplyCluster(t.Context(), applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		stream, err := replicas[i%2].Watch(ctx, &csv1.WatchRequest{AfterRevision: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for found := false; !found; {
+			response, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.GetRevision() < after {
+				t.Errorf("revision %d after %d", response.GetRevision(), after)
+			}
+			after = response.GetRevision()
+			if c := response.GetCluster(); c.GetSpec().GetName() == fmt.Sprintf("c%d", i) {
+				found, seen = true, seen+1
+			}
+		}
+		cancel()
+	}
+	if seen != 6 {
+		t.Errorf("saw %d clusters", seen)
+	}
+}
+
+// TestRefusedContentFailsUntilChanged has Maestro refuse a bundle for good.
+func TestRefusedContentFailsUntilChanged(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	refused := true
+	r.maestro.Fault(func(string, *maestrotest.Resource) (error, error) {
+		if refused {
+			return status.Error(codes.InvalidArgument, "no"), nil
+		}
+		return nil, nil
+	})
+	service := r.start(nil)
+	request := applyRequest("c", 1)
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return c.GetStatus().GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_FAILED })
+	r.maestro.Fault(nil)
+	request.Generation, request.Spec.Api.AuthorizedCidrs = 2, []string{"192.0.2.0/24"}
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(2))
+}

@@ -1,0 +1,271 @@
+package fleet_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+const (
+	clusterUID = "0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"
+	poolUID    = "7d8f8c57-9b7e-4b57-8f3e-1f0f3b0f7a11"
+)
+
+var (
+	start  = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	region = fleet.Region{BaseDomain: "example.test", IssuerBase: "https://oidc.example.test", EndpointURLs: true}
+)
+
+// versions renders to what decides the content in these tests: generation and size.
+type versions struct{}
+
+func (versions) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
+	if p := t.Pool(w.NodePoolUID); p != nil {
+		return fmt.Sprintf("pool-%d", p.Generation), nil
+	}
+	if w.Kind == fleet.Namespaces {
+		return "namespaces", nil
+	}
+	return fmt.Sprintf("cluster-%d", t.Cluster.Generation), nil
+}
+
+// placed is a cluster with one node pool of 2, just settled for the first time.
+func placed(t *testing.T) *fleet.Tenancy {
+	t.Helper()
+	tenancy := &fleet.Tenancy{
+		Cluster: &fleet.Cluster{UID: clusterUID, Generation: 1, Shard: "mgmt-1", CreateTime: start, Spec: &csv1.ClusterSpec{Name: "c"},
+			Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"}, Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(clusterUID), BaseDomainPrefix: "p"}},
+		Pools: []*fleet.NodePool{{UID: poolUID, ClusterUID: clusterUID, Generation: 1, Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"},
+			Spec: &csv1.NodePoolSpec{Name: "np", Size: &csv1.NodePoolSpec_Replicas{Replicas: 2}}, Status: &csv1.NodePoolStatus{}}},
+	}
+	settle(t, tenancy, versions{})
+	return tenancy
+}
+
+func settle(t *testing.T, tenancy *fleet.Tenancy, renderer fleet.Renderer) {
+	t.Helper()
+	if err := region.Settle(start, tenancy, renderer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func applied(digest string) feedback.Observed {
+	return feedback.Observed{Applied: feedback.Condition{Status: "True"}, Digest: digest}
+}
+
+func hosted(digest, available, state string) feedback.Observed {
+	o := applied(digest)
+	o.Conditions = map[string]feedback.Condition{feedback.Available: {Status: available, Reason: "R", Message: "m"}}
+	o.EndpointHost, o.EndpointPort = "127.0.0.1", 6443
+	o.ControlPlaneVersions = []feedback.Release{{Version: "4.21.4", Image: "image-4.21.4", State: state}}
+	return o
+}
+
+func TestClusterPhases(t *testing.T) {
+	ready := func(t *fleet.Tenancy) {
+		t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
+	}
+	update := func(t *fleet.Tenancy) { t.Cluster.Generation = 2 }
+	tests := map[string]struct {
+		reason   string
+		steps    []func(*fleet.Tenancy)
+		phase    csv1.ClusterPhase
+		observed int64
+	}{
+		"Nothing reported": {"it was placed a moment ago", nil, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"No place": {"without a shard nothing can begin", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
+			csv1.ClusterPhase_CLUSTER_PHASE_PENDING, 0},
+		"Applied": {"the control plane is not available", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "False", "Partial")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"Available but partial": {"the release is not completely rolled out", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Partial")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"Available without an endpoint": {"nobody could reach it", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+			o := hosted("cluster-1", "True", "Completed")
+			o.EndpointPort = 0
+			t.Work(fleet.HostedCluster, "").Observed = o
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"Available at another digest": {"what is reported is not what was asked for", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+		"Ready": {"all of it is there", []func(*fleet.Tenancy){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
+		"Release without controlPlaneVersion": {"an old release is taken at Available's word", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+			t.Cluster.Release = fleet.Release{Version: "4.20.8", Image: "image-4.20.8"}
+			o := hosted("cluster-1", "True", "")
+			o.ControlPlaneVersions, o.Image = nil, "image-4.20.8"
+			t.Work(fleet.HostedCluster, "").Observed = o
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
+		"Updating": {"a newer generation is on its way", []func(*fleet.Tenancy){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Updated": {"the newer generation was read back", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "True", "Completed")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Update during an outage": {"an update is done when it is read back; availability is a condition", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "False", "Completed")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Refused": {"Maestro will never take it", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }},
+			csv1.ClusterPhase_CLUSTER_PHASE_FAILED, 0},
+		"Refused, then changed": {"a new generation is tried", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
+			csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tenancy := placed(t)
+			for _, step := range tc.steps {
+				step(tenancy)
+				settle(t, tenancy, versions{})
+			}
+			s := tenancy.Cluster.Status
+			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed {
+				t.Errorf("%s, observed generation %d; want %s, %d: %s", s.GetPhase(), s.GetObservedGeneration(), tc.phase, tc.observed, tc.reason)
+			}
+			again := tenancy.Clone()
+			settle(t, again, versions{})
+			if !proto.Equal(again.Cluster.Status, s) {
+				t.Errorf("settling twice changed %v to %v", s, again.Cluster.Status)
+			}
+		})
+	}
+}
+
+func TestNodePoolPhases(t *testing.T) {
+	pool := func(digest string, replicas int64, version, machines string) func(*fleet.Tenancy) {
+		return func(t *fleet.Tenancy) {
+			o := applied(digest)
+			o.Replicas, o.Version = replicas, version
+			o.Conditions = map[string]feedback.Condition{feedback.AllMachines: {Status: machines}}
+			t.Work(fleet.NodePoolWork, poolUID).Observed = o
+		}
+	}
+	size := func(generation int64, change func(*csv1.NodePoolSpec)) func(*fleet.Tenancy) {
+		return func(t *fleet.Tenancy) { t.Pools[0].Generation = generation; change(t.Pools[0].Spec) }
+	}
+	autoscale := size(1, func(s *csv1.NodePoolSpec) {
+		s.Size = &csv1.NodePoolSpec_Autoscaling{Autoscaling: &csv1.NodePoolAutoscaling{Min: 1, Max: 3}}
+	})
+	tests := map[string]struct {
+		reason   string
+		steps    []func(*fleet.Tenancy)
+		phase    csv1.NodePoolPhase
+		observed int64
+	}{
+		"Cluster without a place": {"it waits for its cluster", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
+			csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING, 0},
+		"Nothing reported":   {"it was placed a moment ago", nil, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Too few":            {"one of two", []func(*fleet.Tenancy){pool("pool-1", 1, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Machines not ready": {"AllMachinesReady is required", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Another version":    {"the rollout is not complete", []func(*fleet.Tenancy){pool("pool-1", 2, "", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Ready":              {"all there", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Scaled to zero": {"without replicas no machine is ready, as expected", []func(*fleet.Tenancy){
+			size(1, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{} }), pool("pool-1", 0, "", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Autoscaled within": {"anything from min to max", []func(*fleet.Tenancy){autoscale, pool("pool-1", 3, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Autoscaled below":  {"less than min", []func(*fleet.Tenancy){autoscale, pool("pool-1", 0, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Lost a node": {"nodes come and go without an update", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"), pool("pool-1", 1, "4.21.4", "False")},
+			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Scaling": {"the new size is not reached", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 3, "4.21.4", "True")},
+			csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
+		"Scaled": {"the new size is reached", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 4, "4.21.4", "True")},
+			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
+		"Scaled by name only": {"the right number at the old digest is not the update's", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+			size(2, func(s *csv1.NodePoolSpec) {}), pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tenancy := placed(t)
+			for _, step := range tc.steps {
+				step(tenancy)
+				settle(t, tenancy, versions{})
+			}
+			s := tenancy.Pools[0].Status
+			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed {
+				t.Errorf("%s, observed generation %d; want %s, %d: %s", s.GetPhase(), s.GetObservedGeneration(), tc.phase, tc.observed, tc.reason)
+			}
+		})
+	}
+}
+
+// TestDeletionOrder goes through a deletion work by work: hazard (a) of the deletion is that the agent creates a NodePool
+// again which HyperShift deleted, because its work is still there.
+func TestDeletionOrder(t *testing.T) {
+	tenancy := placed(t)
+	namespaces, cluster, pool := tenancy.Work(fleet.Namespaces, ""), tenancy.Work(fleet.HostedCluster, ""), tenancy.Work(fleet.NodePoolWork, poolUID)
+	tenancy.Cluster.DeleteTime = start
+	state := func() string {
+		if len(tenancy.Cluster.Status.GetProgress()) != 1 {
+			t.Fatalf("progress %v", tenancy.Cluster.Status.GetProgress())
+		}
+		return tenancy.Cluster.Status.GetProgress()[0].GetState()
+	}
+
+	settle(t, tenancy, nil)
+	if !pool.Deleting() || !cluster.Deleting() || namespaces.Deleting() || state() != "DeletingNodePools" {
+		t.Errorf("first the node pools and the HostedCluster go, then the namespaces; state %s", state())
+	}
+	if !tenancy.Pools[0].Deleting() {
+		t.Error("the node pool goes with its cluster")
+	}
+	cluster.Observed.Deleted = true
+	settle(t, tenancy, nil)
+	if namespaces.Deleting() || state() != "DeletingNodePools" {
+		t.Errorf("the namespaces wait for the node pools; state %s", state())
+	}
+	pool.Observed.Deleted = true
+	settle(t, tenancy, nil)
+	if !namespaces.Deleting() || state() != "DeletingNamespaces" || !tenancy.Pools[0].Gone() || tenancy.Cluster.Gone() {
+		t.Errorf("now the namespaces go; state %s", state())
+	}
+	namespaces.Observed.Deleted = true
+	settle(t, tenancy, nil)
+	if !tenancy.Cluster.Gone() || tenancy.Cluster.Status.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_DELETED || len(tenancy.Works) != 0 || tenancy.Cluster.SigningKey != nil {
+		t.Errorf("now only the tombstone is left, without the signing key: %v", tenancy.Cluster.Status)
+	}
+}
+
+// TestDeletionOfANodePoolAlone leaves the cluster as it is.
+func TestDeletionOfANodePoolAlone(t *testing.T) {
+	tenancy := placed(t)
+	tenancy.Pools[0].DeleteTime = start
+	settle(t, tenancy, nil)
+	work := tenancy.Work(fleet.NodePoolWork, poolUID)
+	if !work.Deleting() || tenancy.Work(fleet.HostedCluster, "").Deleting() {
+		t.Error("only the node pool's work goes")
+	}
+	work.Observed.Deleted = true
+	settle(t, tenancy, versions{})
+	if !tenancy.Pools[0].Gone() || len(tenancy.Works) != 2 {
+		t.Errorf("node pool %v, %d works", tenancy.Pools[0].Status, len(tenancy.Works))
+	}
+}
+
+// TestSinceStays keeps the age of a state while it lasts.
+func TestSinceStays(t *testing.T) {
+	tenancy := placed(t)
+	before := proto.CloneOf(tenancy.Cluster.Status)
+	if err := region.Settle(start.Add(time.Hour), tenancy, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(before, tenancy.Cluster.Status) {
+		t.Errorf("an hour later %v has become %v", before, tenancy.Cluster.Status)
+	}
+}
+
+func TestNames(t *testing.T) {
+	id := fleet.ClusterID(clusterUID)
+	if len(id) != 32 || id != fleet.ClusterID("0B5E7AD4-6D0C-4B0C-9F8F-3C1F6A2D7E10") {
+		t.Errorf("cluster id %q", id)
+	}
+	if a, b := fleet.WorkID("mgmt-1", id+"-np", "one"), fleet.WorkID("mgmt-1", id+"-np", "two"); a == b {
+		t.Error("two incarnations of a node pool share a work")
+	}
+	if p := fleet.Prefix(clusterUID, 0); len(p) != 15 || p[0] < 'a' || p[0] > 'z' || p == fleet.Prefix(clusterUID, 1) {
+		t.Errorf("prefix %q", p)
+	}
+}

@@ -1,0 +1,77 @@
+package maestro
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+)
+
+func TestClassify(t *testing.T) {
+	withReason := func(code codes.Code, reason string) error {
+		st, err := status.New(code, "m").WithDetails(&errdetails.ErrorInfo{Reason: reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Err()
+	}
+	tests := map[string]struct {
+		reason string
+		err    error
+		want   error
+	}{
+		"Version":     {"another version is the newest", withReason(codes.Aborted, "VERSION_CONFLICT"), ErrConflict},
+		"Exists":      {"an earlier attempt had its effect", withReason(codes.AlreadyExists, "ALREADY_EXISTS"), ErrConflict},
+		"Not found":   {"it was lost", withReason(codes.NotFound, "NOT_FOUND"), ErrNotFound},
+		"Malformed":   {"it will never be taken", withReason(codes.InvalidArgument, "MALFORMED"), ErrRefused},
+		"No consumer": {"the consumer may be registered later", withReason(codes.FailedPrecondition, "UNKNOWN_CONSUMER"), nil},
+		"Unknown":     {"the published server's answer to everything", status.Error(codes.Unknown, "failed to create resource"), nil},
+		"Unavailable": {"the server is away", status.Error(codes.Unavailable, "away"), nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := classify(tc.err)
+			for _, kind := range []error{ErrConflict, ErrNotFound, ErrRefused} {
+				if errors.Is(got, kind) != (tc.want == kind) {
+					t.Errorf("%v is %v, want %v: %s", tc.err, got, tc.want, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// TestSecretsStayOutOfErrors has manifests that cannot be encoded.
+func TestSecretsStayOutOfErrors(t *testing.T) {
+	_, err := bundleEvent("s", typeCreate, &Bundle{ID: "i", Manifests: []json.RawMessage{json.RawMessage("{hunter2")}}, time.Now())
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzDecodeStatus feeds events as a server might send them.
+func FuzzDecodeStatus(f *testing.F) {
+	seed, err := proto.Marshal(&pbv1.CloudEvent{Id: "1", Source: "agent", SpecVersion: "1.0", Type: typeStatus, Attributes: map[string]*pbv1.CloudEventAttributeValue{
+		attrResourceID: text("0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"), attrSequence: text("12"), attrResourceVersion: text("3")},
+		Data: &pbv1.CloudEvent_BinaryData{BinaryData: []byte(`{}`)}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		event := &pbv1.CloudEvent{}
+		if proto.Unmarshal(wire, event) != nil {
+			return
+		}
+		e, ok, err := decodeStatus(event)
+		if ok && err == nil && (e == nil || len(e.ResourceID) < 32) {
+			t.Errorf("decoded %+v", e)
+		}
+	})
+}

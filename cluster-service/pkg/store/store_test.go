@@ -1,0 +1,285 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+)
+
+var databases *postgrestest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
+
+func open(t *testing.T, options store.Options) *store.Store {
+	t.Helper()
+	if options.URL == "" {
+		options.URL = databases.Database(t)
+	}
+	s, err := store.Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// put makes a cluster, or raises the generation of one, and returns its revision.
+func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
+	var c *fleet.Cluster
+	_, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		t := tx.Tenancies[uid]
+		if t.Cluster == nil {
+			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		}
+		c = t.Cluster
+		c.Generation++
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return c.Revision, nil
+}
+
+// TestRevisionsAreSeenInOrder has many writers, and readers who resume from the last revision that they saw: whatever a
+// writer committed is seen, or a newer state of the same resource.
+func TestRevisionsAreSeenInOrder(t *testing.T) {
+	const writers, writes, resources, readers = 8, 40, 5, 3
+	s := open(t, store.Options{MaxConnections: 12})
+	ctx := t.Context()
+	var uids []string
+	for range resources {
+		uids = append(uids, uuid.NewString())
+	}
+	var mu sync.Mutex
+	committed := map[int64]string{}
+	done := make(chan struct{})
+	var writing, reading sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for i := range writes {
+				uid := uids[(w+i)%resources]
+				revision, err := put(ctx, s, uid)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if other, taken := committed[revision]; taken {
+					t.Errorf("revision %d was given to %s and %s", revision, other, uid)
+				}
+				committed[revision] = uid
+				mu.Unlock()
+			}
+		})
+	}
+	seen := make([][]store.Change, readers)
+	for r := range readers {
+		reading.Go(func() {
+			after := int64(0)
+			for last := false; ; {
+				select {
+				case <-done:
+					last = true
+				default:
+				}
+				changes, clock, err := s.Changes(ctx, after, 1+2*r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, c := range changes {
+					if c.Revision <= after {
+						t.Errorf("revision %d came after %d", c.Revision, after)
+					}
+					after = c.Revision
+				}
+				if len(changes) < 1+2*r {
+					after = max(after, clock.Revision)
+				}
+				seen[r] = append(seen[r], changes...)
+				if last && len(changes) == 0 {
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+	if len(committed) != writers*writes {
+		t.Errorf("%d revisions for %d commits", len(committed), writers*writes)
+	}
+	for r, changes := range seen {
+		newest := map[string]int64{}
+		for _, c := range changes {
+			newest[c.Cluster.UID] = c.Revision
+		}
+		for revision, uid := range committed {
+			if newest[uid] < revision {
+				t.Errorf("reader %d missed revision %d of %s: its newest is %d", r, revision, uid, newest[uid])
+			}
+		}
+	}
+}
+
+// TestPlacesAreNeverSharedAndSpread creates more clusters at once than there are places.
+func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
+	s := open(t, store.Options{MaxConnections: 12})
+	ctx := t.Context()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}, {Name: "b", Capacity: 20}, {Name: "c", Capacity: 50}}); err != nil {
+		t.Fatal(err)
+	}
+	cordoned := true
+	if _, err := s.SetShard(ctx, "c", &cordoned, nil); err != nil {
+		t.Fatal(err)
+	}
+	placed := make(chan string, 100)
+	var group sync.WaitGroup
+	for range 40 {
+		group.Go(func() {
+			uid := uuid.NewString()
+			var shard string
+			_, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
+				if shard, err = tx.Place(ctx); err != nil {
+					return err
+				}
+				tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Shard: shard, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			placed <- shard
+		})
+	}
+	group.Wait()
+	close(placed)
+	count := map[string]int{}
+	for shard := range placed {
+		count[shard]++
+	}
+	if count["a"] != 10 || count["b"] != 20 || count["c"] != 0 || count[""] != 10 {
+		t.Errorf("places taken: %v, want a full, b full, c cordoned, 10 without", count)
+	}
+	shards, err := s.Shards(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards {
+		if int(shard.Clusters) != count[shard.Name] {
+			t.Errorf("shard %s counts %d clusters and has %d", shard.Name, shard.Clusters, count[shard.Name])
+		}
+	}
+}
+
+// TestRolledBackChangesLeaveNothing fails each transaction at the end.
+func TestRolledBackChangesLeaveNothing(t *testing.T) {
+	crash := errors.New("crash")
+	fail := false
+	s := open(t, store.Options{Fault: func(point string) error {
+		if fail && point == "before-commit" {
+			return crash
+		}
+		return nil
+	}})
+	ctx, uid := t.Context(), uuid.NewString()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}}); err != nil {
+		t.Fatal(err)
+	}
+	fail = true
+	if _, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+		shard, err := tx.Place(ctx)
+		tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Shard: shard, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		return err
+	}); !errors.Is(err, crash) {
+		t.Fatalf("got %v", err)
+	}
+	fail = false
+	if _, err := s.Cluster(ctx, uid); !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("the cluster is there: %v", err)
+	}
+	if shards, err := s.Shards(ctx); err != nil || shards[0].Clusters != 0 {
+		t.Errorf("shards %v, %v; want the place given back", shards, err)
+	}
+	if clock, err := s.Clock(ctx); err != nil || clock.Revision != 0 {
+		t.Errorf("clock %v, %v; want no revision given", clock, err)
+	}
+}
+
+// TestLeases has a work taken by one at a time, and by another once its lease is over.
+func TestLeases(t *testing.T) {
+	now := time.Now()
+	clock := func() time.Time { return now }
+	s := open(t, store.Options{Now: clock, Lease: 10 * time.Second})
+	ctx, uid := t.Context(), uuid.NewString()
+	result, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		t := tx.Tenancies[uid]
+		t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: now}
+		t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
+		return nil
+	})
+	if err != nil || len(result.Due) != 1 {
+		t.Fatalf("due %v, %v; want the cluster", result, err)
+	}
+	for step, want := range []struct {
+		pass  time.Duration
+		taken int
+	}{{0, 0}, {9 * time.Second, 0}, {2 * time.Second, 1}, {0, 0}, {11 * time.Second, 1}} {
+		now = now.Add(want.pass)
+		taken, err := s.TakeDue(ctx, 10)
+		if err != nil || len(taken) != want.taken {
+			t.Errorf("step %d: took %v, %v; want %d", step, taken, err, want.taken)
+		}
+	}
+}
+
+// TestPurgeRemembersWhatItRemoved keeps a watcher from missing a deletion.
+func TestPurgeRemembersWhatItRemoved(t *testing.T) {
+	s := open(t, store.Options{})
+	ctx := t.Context()
+	kept, gone := uuid.NewString(), uuid.NewString()
+	for _, uid := range []string{kept, gone} {
+		if _, err := put(ctx, s, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Update(ctx, []string{gone}, func(_ context.Context, tx *store.Tx) error {
+		c := tx.Tenancies[gone].Cluster
+		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	changes, clock, err := s.Changes(ctx, 0, 10)
+	if err != nil || len(changes) != 1 || changes[0].Cluster.UID != kept || clock.Compacted != 3 {
+		t.Errorf("changes %v, clock %v, %v; want the kept cluster and compaction up to 3", changes, clock, err)
+	}
+}
+
+// TestURLIsNotShown keeps the password out of errors.
+func TestURLIsNotShown(t *testing.T) {
+	_, err := store.Open(store.Options{URL: "postgres://user:hunter2@[::bad"})
+	if err == nil || strings.Contains(fmt.Sprint(err), "hunter2") {
+		t.Errorf("got %v", err)
+	}
+}

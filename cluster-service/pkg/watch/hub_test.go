@@ -1,0 +1,139 @@
+package watch_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+)
+
+// world is a source whose changes become visible in order, as the store's do.
+type world struct {
+	mu        sync.Mutex
+	newest    map[string]int64
+	revision  int64
+	compacted int64
+}
+
+func (w *world) change(uid string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revision++
+	w.newest[uid] = w.revision
+	return w.revision
+}
+
+func (w *world) Clock(context.Context) (store.Clock, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return store.Clock{Revision: w.revision, Compacted: w.compacted}, nil
+}
+
+func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Change, store.Clock, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	byRevision := map[int64]string{}
+	for uid, revision := range w.newest {
+		byRevision[revision] = uid
+	}
+	var changes []store.Change
+	for revision := after + 1; revision <= w.revision && len(changes) < limit; revision++ {
+		if uid, ok := byRevision[revision]; ok {
+			changes = append(changes, store.Change{Revision: revision, Cluster: &fleet.Cluster{UID: uid, Revision: revision}})
+		}
+	}
+	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted}, nil
+}
+
+func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {
+	t.Helper()
+	hub := watch.NewHub(source, size)
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { hub.Run(ctx) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	return hub
+}
+
+// TestWatchersMissNothing has watchers that come late, resume in the middle and are slower than the ring is long.
+func TestWatchersMissNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := &world{newest: map[string]int64{}}
+	hub := startHub(t, w, 16)
+	uids := []string{"a", "b", "c", "d", "e", "f", "g"}
+	const last = 3000
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			after, seen := int64(0), map[string]int64{}
+			for after < last {
+				batch, err := hub.Next(t.Context(), after, time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if batch.Revision < after {
+					t.Errorf("watcher %d was sent back from %d to %d", i, after, batch.Revision)
+				}
+				for _, c := range batch.Changes {
+					if c.Revision <= after || c.Revision > batch.Revision {
+						t.Errorf("watcher %d at %d got revision %d in a batch up to %d", i, after, c.Revision, batch.Revision)
+					}
+					after = c.Revision
+					seen[c.Cluster.UID] = c.Revision
+					// Some stop in the middle of a batch and resume there.
+					if random.IntN(10) == 0 {
+						break
+					}
+				}
+				if len(batch.Changes) == 0 || after == batch.Changes[len(batch.Changes)-1].Revision {
+					after = batch.Revision
+				}
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for uid, revision := range w.newest {
+				if seen[uid] != revision {
+					t.Errorf("watcher %d saw %s at %d, which is at %d", i, uid, seen[uid], revision)
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(seed, 99))
+	for range last {
+		hub.Wake(w.change(uids[random.IntN(len(uids))]))
+	}
+	group.Wait()
+}
+
+func TestCompactedRevisionsAreRefused(t *testing.T) {
+	w := &world{newest: map[string]int64{}}
+	for range 10 {
+		w.change("a")
+	}
+	w.compacted = 5
+	hub := startHub(t, w, 16)
+	for _, tc := range []struct {
+		reason string
+		after  int64
+		want   error
+	}{
+		{"everything that exists can always be had", 0, nil},
+		{"a deletion may have been missed", 4, watch.ErrCompacted},
+		{"nothing was removed since", 5, nil},
+		{"the newest", 10, nil},
+		{"from another database", 11, watch.ErrCompacted},
+	} {
+		if err := hub.Check(t.Context(), tc.after); !errors.Is(err, tc.want) {
+			t.Errorf("after %d: %v, want %v: %s", tc.after, err, tc.want, tc.reason)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+)
+
+type token struct{}
+
+func (token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+// TestPublishedClient: the published Go client of ARM drives create, read, patch and delete with its own pollers.
+func TestPublishedClient(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	// ARM's client speaks TLS only; the front door would add the identity's URL.
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("X-Ms-Identity-Url", "https://identity.example")
+		h.server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+
+	// The backend's part, as long as the client polls.
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := h.settle(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	defer wg.Wait()
+	defer stop()
+
+	client, err := armresources.NewClient(y.subscription, token{}, &arm.ClientOptions{
+		ClientOptions: policy.ClientOptions{
+			Transport: api.Client(),
+			Retry:     policy.RetryOptions{MaxRetries: -1},
+			Cloud: cloud.Configuration{Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+				cloud.ResourceManager: {Endpoint: api.URL, Audience: "https://management.example"},
+			}},
+		},
+		DisableRPRegistration: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var resource armresources.GenericResource
+	if err := json.Unmarshal([]byte(y.body("cluster.json", "{}")), &resource); err != nil {
+		t.Fatal(err)
+	}
+	id := y.cluster("cluster")
+	fast := &runtime.PollUntilDoneOptions{Frequency: time.Second}
+
+	create, err := client.BeginCreateOrUpdateByID(ctx, id, v20260901preview.Version, resource, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := create.PollUntilDone(ctx, fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := created.Properties.(map[string]any)["provisioningState"]; state != "Succeeded" || *created.ID != id {
+		t.Errorf("created %s in state %v", *created.ID, state)
+	}
+
+	value := "b"
+	update, err := client.BeginUpdateByID(ctx, id, v20260901preview.Version, armresources.GenericResource{Tags: map[string]*string{"a": &value}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	updated, err := update.PollUntilDone(ctx, fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if updated.Tags["a"] == nil || *updated.Tags["a"] != value {
+		t.Errorf("updated to the tags %v", updated.Tags)
+	}
+
+	remove, err := client.BeginDeleteByID(ctx, id, v20260901preview.Version, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remove.PollUntilDone(ctx, fast); err != nil {
+		t.Fatal(err)
+	}
+	var gone *azcore.ResponseError
+	if _, err := client.GetByID(ctx, id, v20260901preview.Version, nil); !errors.As(err, &gone) || gone.StatusCode != http.StatusNotFound || gone.ErrorCode != "ResourceNotFound" {
+		t.Errorf("after the deletion: %v", err)
+	}
+}

@@ -1,0 +1,214 @@
+package service_test
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+)
+
+func TestOptions(t *testing.T) {
+	complete := []string{"--identity-dir", "d", "--cluster-service-address", "a:1", "--location", "westus3",
+		"--cosmos-endpoint", "https://localhost:8081", "--cosmos-key-file", "k"}
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"complete":          {reason: "the required flags are enough", args: complete},
+		"location missing":  {reason: "a missing flag is named", args: append(complete, "--location", ""), want: "--location is required"},
+		"location written":  {reason: "a wrong one too", args: append(complete, "--location", "West US 3"), want: "--location"},
+		"cosmos endpoint":   {reason: "the store's flags are checked as well", args: append(complete, "--cosmos-endpoint", "x"), want: "--cosmos-endpoint"},
+		"unknown":           {reason: "an unknown flag is refused", args: append(complete, "--colour", "red"), want: "colour"},
+		"identity missing":  {reason: "a missing flag is named", args: append(complete, "--identity-dir", ""), want: "--identity-dir is required"},
+		"no listen address": {reason: "a missing flag is named", args: append(complete, "--listen", ""), want: "--listen is required"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var options service.Options
+			flags := flag.NewFlagSet("frontend", flag.ContinueOnError)
+			flags.SetOutput(io.Discard)
+			options.AddFlags(flags)
+			err := flags.Parse(tc.args)
+			if err == nil {
+				err = options.Validate()
+			}
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+// region is the whole service on a store, with identities to call it with. Cluster Service is not there, which keeps
+// nobody from being served.
+type region struct {
+	url      string
+	frontend chan error
+	stop     context.CancelFunc
+	client   func(peer mesh.Peer) *http.Client
+}
+
+func serve(t testing.TB) *region {
+	t.Helper()
+	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := httptest.NewServer(cosmos)
+	t.Cleanup(func() { account.Close(); _ = cosmos.Close() })
+	authority, err := mesh.OpenAuthority(filepath.Join(t.TempDir(), "ca"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(peer mesh.Peer) string {
+		dir := t.TempDir()
+		if err := authority.Issue(dir, peer); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte(emulator.WellKnownKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3"}
+	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop}
+	go func() {
+		r.frontend <- service.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
+	}()
+	r.client = func(peer mesh.Peer) *http.Client {
+		identity, err := mesh.LoadIdentity(issue(peer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Connections of HTTP/1.1, as many as a busy front door keeps.
+		transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 64, Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(true)
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	return r
+}
+
+// ready waits until the service says that it is.
+func (r *region) ready(t testing.TB, client *http.Client) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, body := do(t, client, http.MethodGet, r.url+"/readyz", "")
+		if status == http.StatusOK {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("not ready: %d %s", status, body)
+		case <-tick.C:
+		}
+	}
+}
+
+func do(t testing.TB, client *http.Client, method, url, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Ms-Identity-Url", "https://identity.example")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+// TestServe: only the ARM front door is let in, readiness follows Cosmos DB, and stopping ends everything.
+func TestServe(t *testing.T) {
+	r := serve(t)
+	arm := r.client(mesh.ARMFrontDoor)
+	r.ready(t, arm)
+	if status, body := do(t, arm, http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", ""); status != http.StatusOK {
+		t.Errorf("the operations list answered %d %s", status, body)
+	}
+	if response, err := r.client(mesh.Backend).Get(r.url + "/healthz"); err == nil {
+		_ = response.Body.Close()
+		t.Error("a peer that may not call the frontend was answered")
+	}
+	arm.CloseIdleConnections()
+	r.stop()
+	if err := <-r.frontend; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+// BenchmarkGet is a GET of a cluster over mutual TLS from 16 clients; p50 and p99 are of all requests.
+func BenchmarkGet(b *testing.B) {
+	r := serve(b)
+	arm := r.client(mesh.ARMFrontDoor)
+	r.ready(b, arm)
+	const subscription = "11111111-1111-1111-1111-111111111111"
+	if status, body := do(b, arm, http.MethodPut, r.url+"/subscriptions/"+subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`); status != http.StatusOK {
+		b.Fatal(status, body)
+	}
+	content, err := os.ReadFile("../../testdata/bodies/cluster.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	group := "/subscriptions/" + subscription + "/resourceGroups/group"
+	body := strings.NewReplacer("{{location}}", "westus3", "{{network}}", group+"/providers/Microsoft.Network",
+		"{{identity}}", group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
+	cluster := r.url + group + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster?api-version=2026-09-01-preview"
+	if status, answer := do(b, arm, http.MethodPut, cluster, body); status != http.StatusCreated {
+		b.Fatal(status, answer)
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		var own []time.Duration
+		for pb.Next() {
+			started := time.Now()
+			if status, answer := do(b, arm, http.MethodGet, cluster, ""); status != http.StatusOK {
+				b.Error(status, answer)
+			}
+			own = append(own, time.Since(started))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, own...)
+	})
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}

@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	workv1 "open-cluster-management.io/api/work/v1"
+)
+
+func newWork(name string, generation int64, manifest string) *workv1.ManifestWork {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: generation}}
+	w.Spec.Workload.Manifests = []workv1.Manifest{{}}
+	w.Spec.Workload.Manifests[0].Raw = fmt.Appendf(nil, `{"value":%q}`, manifest)
+	return w
+}
+
+func deletion(name string, generation int64) *workv1.ManifestWork {
+	w := newWork(name, generation, "")
+	now := metav1.Now()
+	w.DeletionTimestamp = &now
+	return w
+}
+
+func (w *works) finalize(t *testing.T, name string) {
+	t.Helper()
+	work, err := w.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"uid":"%s","resourceVersion":"%s","finalizers":[]}}`, work.UID, work.ResourceVersion)
+	if _, err := w.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func generation(w *works, name string) int64 {
+	work, _ := w.Get(context.Background(), name, metav1.GetOptions{})
+	if work == nil {
+		return 0
+	}
+	return work.Generation
+}
+
+func TestWorksReceive(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		events []*workv1.ManifestWork
+		want   int64
+		report int
+	}{
+		"New":          {"it is taken", []*workv1.ManifestWork{newWork("w", 1, "a")}, 1, 0},
+		"Newer":        {"it replaces", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 2, "b")}, 2, 0},
+		"Older":        {"it came late", []*workv1.ManifestWork{newWork("w", 2, "b"), newWork("w", 1, "a")}, 2, 0},
+		"Same":         {"the server missed the report", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 1, "a")}, 1, 1},
+		"SameManifest": {"what was observed still holds", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 2, "a")}, 2, 1},
+		"AfterDelete":  {"what is being deleted stays so", []*workv1.ManifestWork{newWork("w", 1, "a"), deletion("w", 1), newWork("w", 2, "b")}, 1, 0},
+		"LateDelete":   {"it is about an earlier life", []*workv1.ManifestWork{newWork("w", 3, "a"), deletion("w", 1)}, 3, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			reports := 0
+			w := newWorks("mgmt-1", func(string) { reports++ })
+			for _, event := range c.events {
+				w.receive(event)
+			}
+			if got := generation(w, "w"); got != c.want {
+				t.Errorf("generation %d, wanted %d: %s", got, c.want, c.reason)
+			}
+			if reports != c.report {
+				t.Errorf("%d reports, wanted %d: %s", reports, c.report, c.reason)
+			}
+		})
+	}
+}
+
+func TestWorksRememberTheDeleted(t *testing.T) {
+	now := time.Now()
+	w := newWorks("mgmt-1", func(string) {})
+	w.now = func() time.Time { return now }
+	w.receive(newWork("w", 2, "a"))
+	w.receive(deletion("w", 2))
+	w.finalize(t, "w")
+	if work, gone := w.report("w"); !gone || work == nil {
+		t.Fatal("the removal is not reported")
+	}
+	w.receive(newWork("w", 1, "a"))
+	w.receive(newWork("w", 2, "a"))
+	if generation(w, "w") != 0 {
+		t.Error("a late event brought a deleted work back")
+	}
+	w.receive(newWork("w", 3, "a"))
+	if generation(w, "w") != 3 {
+		t.Error("a new life of the id was not taken")
+	}
+	w.receive(deletion("w", 3))
+	w.finalize(t, "w")
+	now = now.Add(tombstoneLife + time.Second)
+	w.receive(newWork("w", 3, "a"))
+	if generation(w, "w") != 3 {
+		t.Error("a server that insists gets its work in the end")
+	}
+}
+
+func TestWorksRefuseStalePatches(t *testing.T) {
+	w := newWorks("mgmt-1", func(string) {})
+	w.receive(newWork("w", 1, "a"))
+	old, _ := w.Get(t.Context(), "w", metav1.GetOptions{})
+	w.receive(newWork("w", 2, "b"))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": old.UID, "resourceVersion": old.ResourceVersion}, "status": map[string]any{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Patch(t.Context(), "w", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an older work was answered %v", err)
+	}
+}
+
+func TestWatchMissesNothing(t *testing.T) {
+	w := newWorks("mgmt-1", func(string) {})
+	w.receive(newWork("before", 1, "a"))
+	list, err := w.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d works, %v", len(list.Items), err)
+	}
+	// Between the list and the watch, and many times over: one event per work is enough.
+	w.receive(newWork("between", 1, "a"))
+	for g := int64(2); g < 100; g++ {
+		w.receive(newWork("between", g, fmt.Sprint(g)))
+	}
+	w.receive(deletion("before", 1))
+	w.finalize(t, "before")
+	watcher, err := w.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	var got []string
+	for len(got) < 3 {
+		select {
+		case event := <-watcher.ResultChan():
+			work := event.Object.(*workv1.ManifestWork)
+			if event.Type != watch.Modified {
+				got = append(got, fmt.Sprintf("%s %s %d", event.Type, work.Name, work.Generation))
+			} else if work.Name == "before" {
+				got = append(got, "MODIFIED before 1")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("events so far: %v", got)
+		}
+	}
+	if want := "[ADDED between 99 MODIFIED before 1 DELETED before 1]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, wanted %s", got, want)
+	}
+	if _, err := w.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch without its list was answered %v", err)
+	}
+}

@@ -1,0 +1,506 @@
+package frontdoor
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+)
+
+const (
+	tenant       = "22222222-2222-2222-2222-222222222222"
+	subscription = "33333333-3333-3333-3333-333333333333"
+	apiVersion   = "2026-09-01-preview"
+)
+
+// house is a door with a provider behind it, and what a client needs.
+type house struct {
+	provider  *provider
+	server    *httptest.Server
+	door      *Door
+	issuer    *token.Issuer
+	directory *directory.Directory
+	client    *http.Client
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	dir := t.TempDir()
+	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	identities := map[mesh.Peer]*mesh.Identity{}
+	for _, peer := range []mesh.Peer{mesh.Frontend, mesh.ARMFrontDoor} {
+		if err := authority.Issue(filepath.Join(dir, string(peer)), peer, "127.0.0.1"); err != nil {
+			t.Fatal(err)
+		}
+		if identities[peer], err = mesh.LoadIdentity(filepath.Join(dir, string(peer))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &house{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.Allowed(mesh.Frontend)...))}
+	h.server = httptest.NewUnstartedServer(nil)
+	h.server.EnableHTTP2 = true
+	h.server.StartTLS()
+	t.Cleanup(h.server.Close)
+	h.client = h.server.Client()
+	h.issuer, err = token.NewIssuer(h.server.URL, dir, []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.directory, err = directory.Open(filepath.Join(dir, "directory.json")); err != nil {
+		t.Fatal(err)
+	}
+	h.openDoor(t, identities[mesh.ARMFrontDoor].ClientTLS(mesh.Frontend))
+	return h
+}
+
+func (h *house) openDoor(t *testing.T, frontendTLS *tls.Config) {
+	t.Helper()
+	door, err := New(Options{
+		PublicURL: h.server.URL, Location: "westus3", APIVersions: []string{apiVersion},
+		Frontend: strings.TrimPrefix(h.provider.URL, "http://"), FrontendTLS: frontendTLS,
+		Tokens: h.issuer, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(door.Close)
+	h.door, h.server.Config.Handler = door, door
+}
+
+// GetToken makes the house a credential, which asks the door for tokens.
+func (h *house) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": options.Scopes}
+	response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int    `json:"expires_in"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return azcore.AccessToken{}, err
+	}
+	return azcore.AccessToken{Token: answer.AccessToken, ExpiresOn: time.Now().Add(time.Duration(answer.ExpiresIn) * time.Second)}, nil
+}
+
+func (h *house) options() *arm.ClientOptions {
+	return &arm.ClientOptions{ClientOptions: policy.ClientOptions{
+		Cloud: cloud.Configuration{ActiveDirectoryAuthorityHost: h.server.URL, Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+			cloud.ResourceManager: {Endpoint: h.server.URL, Audience: "https://management.azure.com"},
+		}},
+		Transport: h.client,
+	}}
+}
+
+// do sends a request with a token and returns the status and the decoded body.
+func (h *house) do(t *testing.T, method, path string, header http.Header, body any) (*http.Response, map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, h.server.URL+path, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if header.Get("Authorization") == "" {
+		text, err := h.issuer.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+text)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := map[string]any{}
+	if len(text) > 0 && text[0] == '{' {
+		if err := json.Unmarshal(text, &decoded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return response, decoded
+}
+
+// moveIn makes a subscription with a resource group.
+func (h *house) moveIn(t *testing.T) {
+	t.Helper()
+	for _, step := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPut, "/subscriptions/" + subscription + "?api-version=2022-12-01", map[string]string{"displayName": "test"}},
+		{http.MethodPost, "/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/register?api-version=2021-04-01", nil},
+		{http.MethodPut, "/subscriptions/" + subscription + "/resourcegroups/Group?api-version=2021-04-01", map[string]string{"location": "West US 3"}},
+	} {
+		if response, body := h.do(t, step.method, step.path, nil, step.body); response.StatusCode > 201 {
+			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
+		}
+	}
+}
+
+func clusterID(name string) string {
+	return "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+}
+
+func TestThePublishedClientLivesBehindTheDoor(t *testing.T) {
+	h := newHouse(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+subscription+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
+		t.Fatal(response.Status)
+	}
+	groups, err := armresources.NewResourceGroupsClient(subscription, h, h.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	location := "westus3"
+	if _, err := groups.CreateOrUpdate(ctx, "group", armresources.ResourceGroup{Location: &location}, nil); err != nil {
+		t.Fatal(err)
+	}
+	client, err := armresources.NewClient(subscription, h, h.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	frequently := &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
+
+	// The subscription is not registered: the SDK's pipeline registers it by itself and goes on.
+	for _, name := range []string{"one", "two"} {
+		poller, err := client.BeginCreateOrUpdateByID(ctx, clusterID(name), apiVersion, armresources.GenericResource{Location: &location, Properties: map[string]any{"version": map[string]any{"id": "4.20"}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created, err := poller.PollUntilDone(ctx, frequently)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if properties := created.Properties.(map[string]any); *created.Name != name || properties["provisioningState"] != "Succeeded" {
+			t.Errorf("created %s with %v", *created.Name, properties)
+		}
+	}
+	if state := h.provider.subscriptions["/subscriptions/"+subscription]["state"]; state != "Registered" {
+		t.Errorf("the provider was told that the subscription is %v", state)
+	}
+	if _, err := client.GetByID(ctx, clusterID("one"), apiVersion, nil); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for pager := client.NewListByResourceGroupPager("group", nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range page.Value {
+			names = append(names, *resource.Name)
+		}
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"one", "two", "workers", "workers"}, names); diff != "" {
+		t.Errorf("the group's resources (-want +got):\n%s", diff)
+	}
+	filter := "resourceType eq 'Microsoft.RedHatOpenShift/hcpOpenShiftClusters'"
+	page, err := client.NewListPager(&armresources.ClientListOptions{Filter: &filter}).NextPage(ctx)
+	if err != nil || len(page.Value) != 2 {
+		t.Errorf("the subscription's clusters: %d, %v", len(page.Value), err)
+	}
+	deleting, err := client.BeginDeleteByID(ctx, clusterID("one"), apiVersion, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deleting.PollUntilDone(ctx, frequently); err != nil {
+		t.Fatal(err)
+	}
+	var missing *azcore.ResponseError
+	if _, err := client.GetByID(ctx, clusterID("one"), apiVersion, nil); !errors.As(err, &missing) || missing.ErrorCode != "ResourceNotFound" {
+		t.Errorf("after its deletion: %v", err)
+	}
+
+	// Deleting the group deletes what is in it.
+	emptying, err := groups.BeginDelete(ctx, "group", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drive(ctx, t, h)
+	if _, err := emptying.PollUntilDone(ctx, frequently); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.provider.clusters) > 0 {
+		t.Errorf("the group is gone and its clusters are not: %v", h.provider.clusters)
+	}
+	if exists, err := groups.CheckExistence(ctx, "group", nil); err != nil || exists.Success {
+		t.Errorf("the group still exists: %v", err)
+	}
+}
+
+// drive ends the provider's operations, which nobody polls when ARM deletes by itself.
+func drive(ctx context.Context, t *testing.T, h *house) {
+	t.Helper()
+	for {
+		h.provider.mu.Lock()
+		for _, operation := range h.provider.operations {
+			if operation.polls > 0 {
+				operation.polls = 0
+				operation.end()
+			}
+		}
+		left := len(h.provider.clusters)
+		h.provider.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	forged := http.Header{}
+	for _, name := range []string{"X-Ms-Arm-Resource-System-Data", "X-Ms-Client-Tenant-Id", "X-Ms-Client-Object-Id", "X-Ms-Home-Tenant-Id", "X-Ms-Identity-Url",
+		"X-Ms-Client-Principal-Name", "X-Ms-Arm-Signed-User-Token", "Referer", "X-Forwarded-Host", "X-Forwarded-For", "Azure-Asyncnotificationuri"} {
+		forged.Set(name, "forged")
+	}
+	forged.Set("X-Ms-Client-Request-Id", "mine")
+	forged.Set("X-Ms-Correlation-Request-Id", "44444444-4444-4444-4444-444444444444")
+	path := clusterID("one") + "?api-version=" + apiVersion
+	response, _ := h.do(t, http.MethodPut, path, forged, map[string]any{"location": "westus3"})
+	if response.StatusCode != http.StatusCreated {
+		t.Fatal(response.Status)
+	}
+	header := h.provider.last(t, http.MethodPut).Header
+	for name, values := range header {
+		if slices.Contains(values, "forged") {
+			t.Errorf("the provider got %s: %v", name, values)
+		}
+	}
+	for name, want := range map[string]string{
+		"X-Ms-Client-Tenant-Id":       tenant,
+		"X-Ms-Home-Tenant-Id":         tenant,
+		"X-Ms-Client-Object-Id":       "object",
+		"X-Ms-Client-Principal-Name":  "dev@test",
+		"X-Ms-Client-Request-Id":      "mine",
+		"X-Ms-Correlation-Request-Id": "44444444-4444-4444-4444-444444444444",
+		"Referer":                     h.server.URL + path,
+		"X-Forwarded-Host":            strings.TrimPrefix(h.server.URL, "https://"),
+		"X-Forwarded-Proto":           "https",
+		"Authorization":               "",
+	} {
+		if got := header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	var data map[string]string
+	if err := json.Unmarshal([]byte(header.Get("X-Ms-Arm-Resource-System-Data")), &data); err != nil || data["createdBy"] != "dev@test" || data["createdByType"] != "User" {
+		t.Errorf("system data: %v, %v", data, err)
+	}
+	if _, err := time.Parse(time.RFC3339Nano, data["createdAt"]); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasPrefix(header.Get("X-Ms-Identity-Url"), "https://") {
+		t.Errorf("identity URL: %q", header.Get("X-Ms-Identity-Url"))
+	}
+
+	// Answers pass unchanged.
+	got, body := h.do(t, http.MethodGet, path, nil, nil)
+	if got.Header.Get("ETag") != `"1"` || body["name"] != "one" {
+		t.Errorf("answered %v with %v", body, got.Header)
+	}
+	if header := h.provider.last(t, http.MethodGet).Header; header.Get("X-Ms-Arm-Resource-System-Data") != "" {
+		t.Error("a GET carries system data")
+	}
+}
+
+func TestWhatARMRefusesItself(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	const other = "55555555-5555-5555-5555-555555555555"
+	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+other+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
+		t.Fatal(response.Status)
+	}
+	clusters := "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
+	expired := func() string {
+		// A token of another key is as bad as one that is too old.
+		stranger, err := token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := stranger.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	tests := map[string]struct {
+		reason       string
+		method, path string
+		header       http.Header
+		status       int
+		code         string
+	}{
+		"no token":           {"callers prove who they are", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"none"}}, 401, "AuthenticationFailed"},
+		"a stranger's token": {"only our issuer counts", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"Bearer " + expired()}}, 401, "InvalidAuthenticationToken"},
+		"no version":         {"ARM wants one everywhere", "GET", "/subscriptions", nil, 400, "MissingApiVersionParameter"},
+		"unknown path":       {"there is nothing", "GET", "/nothing?api-version=1", nil, 404, "NotFound"},
+		"no subscription":    {"it must be made first", "GET", "/subscriptions/nobody" + clusters + "?api-version=1", nil, 404, "SubscriptionNotFound"},
+		"not registered":     {"the SDK registers upon this code", "GET", "/subscriptions/" + other + clusters + "?api-version=1", nil, 409, "MissingSubscriptionRegistration"},
+		"no group":           {"resources live in groups", "PUT", "/subscriptions/" + subscription + "/resourceGroups/nowhere" + clusters + "/a?api-version=1", nil, 404, "ResourceGroupNotFound"},
+		"other provider":     {"there is one here", "GET", "/subscriptions/" + subscription + "/providers/Microsoft.Compute/virtualMachines?api-version=1", nil, 404, "NotFound"},
+		"bad filter":         {"a filter that is ignored would lie", "GET", "/subscriptions/" + subscription + "/resources?api-version=1&$filter=tagName+eq+'a'", nil, 400, "InvalidFilterInQueryString"},
+		"group without location": {"ARM wants one", "PUT", "/subscriptions/" + subscription + "/resourceGroups/new?api-version=1", nil, 400,
+			"LocationRequired"},
+		"wrong method": {"it is said", "DELETE", "/subscriptions/" + subscription + "/providers?api-version=1", nil, 405, "MethodNotAllowed"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			response, body := h.do(t, test.method, test.path, test.header, map[string]any{})
+			problem, _ := body["error"].(map[string]any)
+			if response.StatusCode != test.status || problem["code"] != test.code {
+				t.Errorf("%d %v, want %d %s: %s", response.StatusCode, body, test.status, test.code, test.reason)
+			}
+			if test.status == 401 && !strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Bearer ") {
+				t.Errorf("WWW-Authenticate: %q", response.Header.Get("WWW-Authenticate"))
+			}
+		})
+	}
+
+	h.provider.Close()
+	response, body := h.do(t, http.MethodGet, clusterID("one")+"?api-version="+apiVersion, nil, nil)
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("with the provider away: %d %v", response.StatusCode, body)
+	}
+}
+
+func TestTheDirectoryOutlivesTheDoor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "directory.json")
+	first, err := directory.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := first.Update("ABC", func(s *directory.Subscription) error {
+		s.TenantID, s.Provider = tenant, directory.Registered
+		s.Groups["g"] = &directory.Group{Name: "G", Location: "westus3", Deleting: true}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Update("abc", func(s *directory.Subscription) error {
+		s.Groups = nil
+		return errors.New("no")
+	}); err == nil {
+		t.Error("a refused change was made")
+	}
+	second, err := directory.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := second.Subscription("aBc")
+	if !ok {
+		t.Fatal("the subscription is lost")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read again (-want +got):\n%s", diff)
+	}
+}
+
+func TestClientsFindTheirWay(t *testing.T) {
+	h := newHouse(t)
+	for path, want := range map[string]string{
+		"/metadata/endpoints?api-version=2015-01-01":                  "https://management.azure.com/",
+		"/metadata/endpoints?api-version=2022-09-01":                  h.server.URL,
+		"/" + tenant + "/v2.0/.well-known/openid-configuration":       h.server.URL + "/" + tenant + "/oauth2/v2.0/token",
+		"/" + tenant + "/discovery/v2.0/keys":                         `"kty":"RSA"`,
+		"/providers/Microsoft.RedHatOpenShift?api-version=2021-04-01": "",
+	} {
+		response, err := h.client.Get(h.server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			if response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s without a token: %d", path, response.StatusCode)
+			}
+			continue
+		}
+		if response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %d %s, want %q in it", path, response.StatusCode, text, want)
+		}
+	}
+	for name, form := range map[string]url.Values{
+		"invalid_client":         {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"wrong"}, "scope": {"https://management.azure.com/.default"}},
+		"invalid_scope":          {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {"https://graph.microsoft.com/.default"}},
+		"unsupported_grant_type": {"grant_type": {"password"}},
+	} {
+		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK || !strings.Contains(string(text), name) {
+			t.Errorf("%v: %d %s, want %s", form, response.StatusCode, text, name)
+		}
+	}
+}
+
+func FuzzParsePath(f *testing.F) {
+	f.Add("/subscriptions/a/resourceGroups/b/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c")
+	f.Add("/SUBSCRIPTIONS/a/providers/microsoft.redhatopenshift/locations/x")
+	f.Add("//subscriptions//")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, ok := parsePath(text)
+		if !ok {
+			return
+		}
+		if strings.Contains(p.subscription, "/") || strings.Contains(p.group, "/") {
+			t.Errorf("parsePath(%q) = %+v", text, p)
+		}
+		p.forProvider()
+	})
+}

@@ -1,0 +1,197 @@
+package emulator_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+	"github.com/anishathalye/porcupine"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+)
+
+// call is an operation on one item; every write has a value of its own, so that a value stands for its ETag too.
+type call struct {
+	verb     string // read, create, replace, delete
+	item     int
+	old, new int // 0: the item is not there
+}
+
+// reply is what the client knows of the outcome.
+type reply struct {
+	status int // 200, 404, 409, 412; 0 when it was lost and may or may not have happened
+	value  int
+}
+
+// item is the sequential model of an item with conditional writes: its state is its value.
+var item = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{0} },
+	Step: func(state, input, output any) []any {
+		have, in, out := state.(int), input.(call), output.(reply)
+		status, next := 200, have
+		switch {
+		case in.verb == "read":
+			if have == 0 {
+				status = 404
+			}
+			if out.status == 200 && out.value != have {
+				return nil
+			}
+		case in.verb == "create" && have != 0:
+			status = 409
+		case in.verb == "create":
+			next = in.new
+		case have == 0:
+			status = 404
+		case have != in.old:
+			status = 412
+		default:
+			next = in.new
+		}
+		if out.status == 0 {
+			return []any{have, next}
+		}
+		if out.status != status {
+			return nil
+		}
+		return []any{next}
+	},
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byItem := map[int][]porcupine.Operation{}
+		for _, o := range history {
+			byItem[o.Input.(call).item] = append(byItem[o.Input.(call).item], o)
+		}
+		var out [][]porcupine.Operation
+		for _, h := range byItem {
+			out = append(out, h)
+		}
+		return out
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// TestHistoriesAreLinearizable lets clients race with conditional writes while requests and responses get lost, and
+// asks whether what they saw can be explained by the operations having happened one at a time.
+func TestHistoriesAreLinearizable(t *testing.T) {
+	s, c, _ := openContainer(t, emulator.Options{EnableFaults: true, FaultSeed: 5})
+	half, tenth := 0.05, 0.1
+	for _, r := range []faults.Rule{
+		{Operations: []string{"create", "replace", "delete"}, Probability: &tenth, DropResponse: true},
+		{Operations: []string{"create", "replace", "delete"}, Probability: &half, DropRequest: true},
+		{Operations: []string{"read", "replace"}, ResourceTypes: []string{"docs"}, Probability: &tenth, LatencyMS: 3},
+	} {
+		if _, err := s.Faults().Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const clients, rounds, items = 6, 60, 3
+	started := time.Now()
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	value := 0
+	var wg sync.WaitGroup
+	for id := range clients {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			r := rand.New(rand.NewPCG(5, uint64(id)))
+			type known struct {
+				value int
+				etag  azcore.ETag
+			}
+			last := map[int]known{}
+			for range rounds {
+				in := call{verb: []string{"read", "read", "create", "replace", "replace", "delete"}[r.IntN(6)], item: r.IntN(items)}
+				k := last[in.item]
+				if k.value == 0 && (in.verb == "replace" || in.verb == "delete") {
+					in.verb = "read"
+				}
+				mu.Lock()
+				value++
+				mine := value
+				mu.Unlock()
+				if in.verb == "create" || in.verb == "replace" {
+					in.new = mine
+				}
+				if in.verb == "replace" || in.verb == "delete" {
+					in.old = k.value
+				}
+				from := time.Since(started).Nanoseconds()
+				out, etag := perform(c, in, k.etag)
+				to := time.Since(started).Nanoseconds()
+				if out.status == 0 {
+					to = 1 << 62 // it may happen at any time from here on
+				}
+				switch {
+				case in.verb == "read" && out.status == 200:
+					last[in.item] = known{out.value, etag}
+				case out.status == 200 && in.new != 0:
+					last[in.item] = known{in.new, etag}
+				}
+				mu.Lock()
+				history = append(history, porcupine.Operation{ClientId: id, Input: in, Call: from, Output: out, Return: to})
+				mu.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	model := item.ToModel()
+	switch porcupine.CheckOperationsTimeout(model, history, time.Minute) {
+	case porcupine.Illegal:
+		t.Errorf("no order of the operations explains what %d clients saw", clients)
+	case porcupine.Unknown:
+		t.Error("the check did not finish in a minute")
+	}
+	seen := map[int]int{}
+	for _, o := range history {
+		seen[o.Output.(reply).status]++
+	}
+	for _, status := range []int{0, 200, 404, 409, 412} {
+		if seen[status] == 0 {
+			t.Errorf("no operation ended with %d, the test wants all outcomes: %v", status, seen)
+		}
+	}
+}
+
+func perform(c *azcosmos.ContainerClient, in call, etag azcore.ETag) (reply, azcore.ETag) {
+	ctx := context.Background()
+	id := fmt.Sprint("item-", in.item)
+	body := fmt.Appendf(nil, `{"id":%q,"partitionKey":"p","value":%d}`, id, in.new)
+	match := &azcosmos.ItemOptions{IfMatchEtag: &etag}
+	var r azcosmos.ItemResponse
+	var err error
+	switch in.verb {
+	case "read":
+		r, err = c.ReadItem(ctx, pk("p"), id, nil)
+	case "create":
+		r, err = c.CreateItem(ctx, pk("p"), body, nil)
+	case "replace":
+		r, err = c.ReplaceItem(ctx, pk("p"), id, body, match)
+	case "delete":
+		r, err = c.DeleteItem(ctx, pk("p"), id, match)
+	}
+	var refused *azcore.ResponseError
+	switch {
+	case errors.As(err, &refused):
+		return reply{status: refused.StatusCode}, ""
+	case err != nil:
+		return reply{}, ""
+	}
+	out := reply{status: 200}
+	if in.verb == "read" {
+		var doc struct{ Value int }
+		if err := json.Unmarshal(r.Value, &doc); err != nil {
+			return reply{status: -1}, ""
+		}
+		out.value = doc.Value
+	}
+	return out, r.ETag
+}

@@ -1,0 +1,363 @@
+package sql
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+func (p *parser) list() ([]expr, error) {
+	var out []expr
+	for {
+		e, err := p.expr()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+		if !p.punct(",") {
+			return out, nil
+		}
+	}
+}
+
+func (p *parser) expr() (expr, error) {
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer func() { p.depth-- }()
+	cond, err := p.level(0)
+	if err != nil || !p.punct("?") {
+		return cond, err
+	}
+	yes, err := p.expr()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.expect(":"); err != nil {
+		return nil, err
+	}
+	no, err := p.expr()
+	return &ternary{cond, yes, no}, err
+}
+
+// levels are the binary operators from the weakest to the strongest. NOT binds between AND and the comparisons.
+var levels = [][]string{{"??"}, {"OR"}, {"AND"}, nil, {"=", "!=", "<>", "<", "<=", ">", ">="}, {"|"}, {"^"}, {"&"},
+	{"<<", ">>", ">>>"}, {"||"}, {"+", "-"}, {"*", "/", "%"}}
+
+const (
+	levelNot        = 3
+	levelComparison = 4
+)
+
+func (p *parser) level(l int) (expr, error) {
+	if l == len(levels) {
+		return p.unary()
+	}
+	if l == levelNot {
+		if p.word("NOT") {
+			if err := p.enter(); err != nil {
+				return nil, err
+			}
+			defer func() { p.depth-- }()
+			e, err := p.level(levelNot)
+			return &unary{"NOT", e}, err
+		}
+		return p.level(l + 1)
+	}
+	left, err := p.level(l + 1)
+	if err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		// Every operator makes the expression one deeper, except in the flat chains of AND and OR.
+		if n > maxNesting && l >= levelComparison {
+			return nil, &Error{Code: "SC1003", Message: fmt.Sprintf("More than %d operators follow each other.", maxNesting), At: p.peek().at}
+		}
+		if l == levelComparison {
+			more, ok, err := p.predicate(left)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				left = more
+				continue
+			}
+		}
+		op := p.operator(levels[l])
+		if op == "" {
+			return left, nil
+		}
+		right, err := p.level(l + 1)
+		if err != nil {
+			return nil, err
+		}
+		if op == "<>" {
+			op = "!="
+		}
+		left = chain(op, left, right)
+	}
+}
+
+// chain keeps long AND and OR chains flat, so that ReadMany's thousand alternatives do not nest a thousand deep.
+func chain(op string, left, right expr) expr {
+	if op == "AND" || op == "OR" {
+		if l, ok := left.(*logical); ok && l.op == op {
+			l.items = append(l.items, right)
+			return l
+		}
+		return &logical{op: op, items: []expr{left, right}}
+	}
+	return &binary{op, left, right}
+}
+
+func (p *parser) operator(ops []string) string {
+	t := p.peek()
+	for _, op := range ops {
+		if (t.kind == tokenPunct || t.kind == tokenKeyword) && t.text == op {
+			p.pos++
+			return op
+		}
+	}
+	return ""
+}
+
+// predicate reads IN, BETWEEN and LIKE after their left side.
+func (p *parser) predicate(of expr) (expr, bool, error) {
+	start := p.pos
+	not := p.word("NOT")
+	switch {
+	case p.word("IN"):
+		if err := p.expect("("); err != nil {
+			return nil, false, err
+		}
+		if t := p.peek(); t.kind == tokenKeyword && t.text == "SELECT" {
+			return nil, false, syntaxError(t)
+		}
+		list, err := p.list()
+		if err != nil {
+			return nil, false, err
+		}
+		return &in{of, list, not}, true, p.expect(")")
+	case p.word("BETWEEN"):
+		low, err := p.level(levelComparison + 1)
+		if err != nil {
+			return nil, false, err
+		}
+		if err := p.expectWord("AND"); err != nil {
+			return nil, false, err
+		}
+		high, err := p.level(levelComparison + 1)
+		return &between{of, low, high, not}, true, err
+	case p.word("LIKE"):
+		pattern, err := p.level(levelComparison + 1)
+		if err != nil {
+			return nil, false, err
+		}
+		n := &like{of: of, pattern: pattern, not: not}
+		if p.word("ESCAPE") {
+			if n.escape, err = p.level(levelComparison + 1); err != nil {
+				return nil, false, err
+			}
+		}
+		return n, true, nil
+	}
+	p.pos = start
+	return nil, false, nil
+}
+
+func (p *parser) unary() (expr, error) {
+	for _, op := range []string{"-", "+", "~"} {
+		if p.punct(op) {
+			if err := p.enter(); err != nil {
+				return nil, err
+			}
+			defer func() { p.depth-- }()
+			e, err := p.unary()
+			return &unary{op, e}, err
+		}
+	}
+	e, err := p.primary()
+	if err != nil {
+		return nil, err
+	}
+	return p.postfix(e)
+}
+
+func (p *parser) postfix(e expr) (expr, error) {
+	for {
+		switch {
+		case p.punct("."):
+			name, err := p.name()
+			if err != nil {
+				return nil, err
+			}
+			e = &property{e, name}
+		case p.punct("["):
+			at, err := p.expr()
+			if err != nil {
+				return nil, err
+			}
+			if err := p.expect("]"); err != nil {
+				return nil, err
+			}
+			if l, ok := at.(*literal); ok && l.value.Kind == document.String {
+				e = &property{e, l.value.Str}
+			} else {
+				e = &index{e, at}
+			}
+		default:
+			return e, nil
+		}
+	}
+}
+
+func (p *parser) primary() (expr, error) {
+	t := p.next()
+	switch t.kind {
+	case tokenNumber:
+		v, err := parseNumber(t)
+		return &literal{v}, err
+	case tokenString:
+		return &literal{document.FromString(t.text)}, nil
+	case tokenParam:
+		return &param{t.text}, nil
+	case tokenKeyword:
+		return p.keyword(t)
+	case tokenIdent:
+		if strings.EqualFold(t.text, "ARRAY") && p.peek().text == "(" && p.tokens[p.pos+1].text == "SELECT" {
+			return p.subquery("ARRAY")
+		}
+		if p.punct("(") {
+			return p.call(t)
+		}
+		return &ident{name: t.text}, nil
+	case tokenPunct:
+		switch t.text {
+		case "(":
+			if s := p.peek(); s.kind == tokenKeyword && s.text == "SELECT" {
+				p.pos--
+				return p.subquery("SCALAR")
+			}
+			e, err := p.expr()
+			if err != nil {
+				return nil, err
+			}
+			return e, p.expect(")")
+		case "[":
+			return p.array()
+		case "{":
+			return p.object()
+		}
+	}
+	return nil, syntaxError(t)
+}
+
+func (p *parser) keyword(t token) (expr, error) {
+	switch t.text {
+	case "TRUE":
+		return &literal{document.True}, nil
+	case "FALSE":
+		return &literal{document.False}, nil
+	case "NULL":
+		return &literal{document.NullValue}, nil
+	case "UNDEFINED":
+		return &literal{document.Value{}}, nil
+	case "EXISTS":
+		return p.subquery("EXISTS")
+	case "UDF":
+		return nil, unsupported("User-defined functions are not supported.")
+	}
+	return nil, syntaxError(t)
+}
+
+func (p *parser) subquery(kind string) (expr, error) {
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	q, err := p.query()
+	if err != nil {
+		return nil, err
+	}
+	return &subquery{kind, q}, p.expect(")")
+}
+
+func (p *parser) array() (expr, error) {
+	n := &arrayOf{}
+	if p.punct("]") {
+		return n, nil
+	}
+	var err error
+	if n.items, err = p.list(); err != nil {
+		return nil, err
+	}
+	return n, p.expect("]")
+}
+
+func (p *parser) object() (expr, error) {
+	n := &objectOf{}
+	if p.punct("}") {
+		return n, nil
+	}
+	for {
+		t := p.next()
+		if t.kind != tokenString && t.kind != tokenIdent && t.kind != tokenKeyword {
+			return nil, syntaxError(t)
+		}
+		name := t.text
+		if t.kind == tokenKeyword {
+			name = t.raw
+		}
+		if err := p.expect(":"); err != nil {
+			return nil, err
+		}
+		e, err := p.expr()
+		if err != nil {
+			return nil, err
+		}
+		n.names, n.items = append(n.names, name), append(n.items, e)
+		if !p.punct(",") {
+			return n, p.expect("}")
+		}
+	}
+}
+
+func (p *parser) call(name token) (expr, error) {
+	var args []expr
+	if !p.punct(")") {
+		var err error
+		if args, err = p.list(); err != nil {
+			return nil, err
+		}
+		if err := p.expect(")"); err != nil {
+			return nil, err
+		}
+	}
+	up := strings.ToUpper(name.text)
+	switch up {
+	case "COUNT", "SUM", "MIN", "MAX", "AVG":
+		if len(args) != 1 {
+			return nil, arityError(name.text, 1, 1, len(args))
+		}
+		return &aggregate{name: up, of: args[0], slot: -1}, nil
+	}
+	f, ok := functions[up]
+	if !ok {
+		return nil, &Error{Code: "SC2005", Message: fmt.Sprintf("'%s' is not a recognized built-in function name.", name.text), At: name.at}
+	}
+	if len(args) < f.min || f.max >= 0 && len(args) > f.max {
+		return nil, arityError(name.text, f.min, f.max, len(args))
+	}
+	return &call{name: up, args: args, fn: f.fn}, nil
+}
+
+func arityError(name string, low, high, got int) error {
+	want := fmt.Sprintf("%d", low)
+	switch {
+	case high < 0:
+		want += " or more"
+	case high != low:
+		want = fmt.Sprintf("%d to %d", low, high)
+	}
+	return &Error{Code: "SC2050", Message: fmt.Sprintf("The function '%s' takes %s arguments, not %d.", name, want, got), At: -1}
+}

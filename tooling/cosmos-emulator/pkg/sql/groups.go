@@ -1,0 +1,155 @@
+package sql
+
+import (
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+// group is the state of one group.
+type group struct {
+	values []document.Value
+	accs   []accumulator
+}
+
+// groups gathers rows into groups, in the order in which their first rows come.
+type groups struct {
+	q     *Query
+	byKey map[string]*group
+	order []*group
+}
+
+func newGroups(q *Query) *groups {
+	g := &groups{q: q, byKey: map[string]*group{}}
+	if len(q.groupBy) == 0 {
+		g.open("", nil) // without GROUP BY there is one group even of nothing
+	}
+	return g
+}
+
+func (g *groups) open(key string, values []document.Value) *group {
+	one := &group{values: values, accs: make([]accumulator, len(g.q.aggregates))}
+	g.byKey[key] = one
+	g.order = append(g.order, one)
+	return one
+}
+
+func (g *groups) add(e *env) bool {
+	var key strings.Builder
+	values := make([]document.Value, len(g.q.groupBy))
+	for i, by := range g.q.groupBy {
+		values[i] = by.eval(e)
+		key.WriteString(document.Canonical(values[i]))
+		key.WriteByte(0)
+	}
+	one := g.byKey[key.String()]
+	if one == nil {
+		one = g.open(key.String(), values)
+	}
+	for i, a := range g.q.aggregates {
+		one.accs[i].add(a.of.eval(e))
+	}
+	return true
+}
+
+// env is where the group's results are projected from; outer has the variables of the enclosing queries.
+func (g *group) env(q *Query, outer *env) *env {
+	e := &env{vars: outer.vars, params: outer.params, budget: outer.budget, groups: g.values, aggs: make([]document.Value, len(q.aggregates))}
+	for i, a := range q.aggregates {
+		e.aggs[i] = g.accs[i].result(a.name)
+	}
+	return e
+}
+
+// grouped computes all groups and returns those not returned yet.
+func (r *run) grouped() error {
+	q := r.q
+	gs := newGroups(q)
+	top := &env{params: r.params, budget: &r.budget}
+	if len(q.sources) == 0 {
+		q.rows(top, gs.add)
+	} else {
+		err := r.src(nil, func(_ []byte, doc document.Value) (bool, error) {
+			r.page.Read++
+			return q.document(r.params, &r.budget, doc, gs.add), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var rows [][]byte
+	seen := map[string]bool{}
+	for _, g := range gs.order {
+		v := q.project(g.env(q, top))
+		if !v.IsDefined() {
+			continue
+		}
+		if key := document.Canonical(v); q.distinct {
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		rows = append(rows, document.Append(nil, v))
+	}
+	rows = rows[min(r.offset, len(rows)):]
+	if r.limit >= 0 {
+		rows = rows[:min(r.limit, len(rows))]
+	}
+	rows = rows[min(r.from.Done, len(rows)):]
+	for i, row := range rows {
+		r.emit(row)
+		if r.full() && i+1 < len(rows) {
+			r.page.Next = &Token{Done: r.from.Done + len(r.page.Rows)}
+			break
+		}
+	}
+	return nil
+}
+
+// accumulator gathers what any of the aggregate functions needs.
+type accumulator struct {
+	count    int
+	sum      float64
+	mixed    bool // SUM and AVG: something was not a number
+	min, max document.Value
+	complex  bool // MIN and MAX: something was an array or an object
+}
+
+func (a *accumulator) add(v document.Value) {
+	if !v.IsDefined() {
+		return
+	}
+	a.count++
+	if v.Kind == document.Number {
+		a.sum += v.Num
+	} else {
+		a.mixed = true
+	}
+	if v.Kind == document.Array || v.Kind == document.Object {
+		a.complex = true
+		return
+	}
+	if !a.min.IsDefined() || document.Compare(v, a.min) < 0 {
+		a.min = v
+	}
+	if !a.max.IsDefined() || document.Compare(v, a.max) > 0 {
+		a.max = v
+	}
+}
+
+func (a *accumulator) result(name string) document.Value {
+	switch {
+	case name == "COUNT":
+		return document.FromNumber(float64(a.count))
+	case name == "SUM" && !a.mixed:
+		return document.FromNumber(a.sum)
+	case name == "AVG" && !a.mixed && a.count > 0:
+		return document.FromNumber(a.sum / float64(a.count))
+	case name == "MIN" && !a.complex:
+		return a.min
+	case name == "MAX" && !a.complex:
+		return a.max
+	}
+	return undefined
+}

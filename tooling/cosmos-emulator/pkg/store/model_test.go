@@ -1,0 +1,188 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
+)
+
+// modelItem is an item as the model knows it: created and changed are places in the orders of creation and change.
+type modelItem struct {
+	n, u             int
+	etag             string
+	created, changed int
+}
+
+// model is what the store should be, in the simplest form: a map.
+type model struct {
+	items map[string]modelItem // by partition key and id
+	clock int
+}
+
+// apply runs a batch on a copy; it returns the copy and the kinds of the results, or the index of the refusal.
+func (m model) apply(pk string, ops []modelOp) (model, int, Kind) {
+	next := model{maps.Clone(m.items), m.clock}
+	for i, op := range ops {
+		key := pk + "/" + op.id
+		have, exists := next.items[key]
+		taken := false
+		for other, item := range next.items {
+			taken = taken || other != key && other[:2] == pk && item.u == op.u
+		}
+		next.clock++
+		switch {
+		case op.verb == Create && exists:
+			return m, i, Conflict
+		case !exists && op.verb != Create && op.verb != Upsert:
+			return m, i, NotFound
+		case exists && op.ifMatch != "" && op.ifMatch != have.etag:
+			return m, i, PreconditionFailed
+		case op.verb == Delete:
+			delete(next.items, key)
+			continue
+		case op.verb == Read:
+			continue
+		case taken:
+			return m, i, Conflict
+		}
+		if !exists {
+			have = modelItem{created: next.clock}
+		}
+		have.n, have.u, have.changed, have.etag = op.n, op.u, next.clock, "" // the store names the ETag
+		next.items[key] = have
+	}
+	return next, -1, 0
+}
+
+type modelOp struct {
+	verb    Verb
+	id      string
+	n, u    int
+	ifMatch string
+}
+
+// TestStoreIsAMap runs random batches on the store and on the model and compares all that can be seen.
+func TestStoreIsAMap(t *testing.T) {
+	const seed, batches = 20, 600
+	r := rand.New(rand.NewPCG(seed, seed))
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path, nil)
+	c := container(t, s, `{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}`, 30000)
+	m := model{items: map[string]modelItem{}}
+	refused := map[Kind]int{}
+	for batch := range batches {
+		pk := fmt.Sprint("p", r.IntN(3))
+		var mine []modelOp
+		var ops []Op
+		for range 1 + r.IntN(4) {
+			o := modelOp{verb: []Verb{Create, Upsert, Upsert, Replace, Delete, Read}[r.IntN(6)], id: fmt.Sprint(r.IntN(6)), n: batch, u: r.IntN(8)}
+			if r.IntN(3) == 0 && o.verb != Create {
+				o.ifMatch = `"stale"`
+				// The ETag of an item this batch changed before is not known yet, so only the first one to touch it may use it.
+				touched := slices.ContainsFunc(mine, func(p modelOp) bool { return p.id == o.id })
+				if have, ok := m.items[pk+"/"+o.id]; ok && r.IntN(4) > 0 && !touched {
+					o.ifMatch = have.etag
+				}
+			}
+			mine = append(mine, o)
+			body := document.Value{}
+			if o.verb != Delete && o.verb != Read {
+				body = parse(t, fmt.Sprintf(`{"id":%q,"pk":%q,"n":%d,"u":%d}`, o.id, pk, o.n, o.u))
+			}
+			ops = append(ops, Op{Verb: o.verb, ID: o.id, Body: body, IfMatch: o.ifMatch})
+		}
+		next, at, kind := m.apply(pk, mine)
+		results, err := do(s, c, pk, ops...)
+		if at >= 0 {
+			var failed *FailedOp
+			if !errors.As(err, &failed) || failed.Index != at || failed.Err.Kind != kind {
+				t.Fatalf("seed %d, batch %d: %v, want operation %d refused with kind %d\n%+v", seed, batch, err, at, kind, mine)
+			}
+			refused[kind]++
+			continue
+		}
+		if err != nil {
+			t.Fatalf("seed %d, batch %d: %v, want success\n%+v", seed, batch, err, mine)
+		}
+		m = next
+		for i, o := range mine {
+			if have, ok := m.items[pk+"/"+o.id]; ok && o.verb != Delete {
+				have.etag = results[i].Item.ETag
+				m.items[pk+"/"+o.id] = have
+			}
+		}
+		if batch%150 == 149 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, path, nil)
+			if c, err = s.Container("db", "items"); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, s, c, m)
+		}
+	}
+	if len(refused) != 3 {
+		t.Errorf("refusals of %d kinds, the test wants 3: %v", len(refused), refused)
+	}
+}
+
+func compare(t *testing.T, s *Store, c *Container, m model) {
+	t.Helper()
+	order := func(by func(modelItem) int) []string {
+		keys := slices.SortedFunc(maps.Keys(m.items), func(a, b string) int { return by(m.items[a]) - by(m.items[b]) })
+		out := make([]string, len(keys))
+		for i, k := range keys {
+			out[i] = fmt.Sprintf("%s n%d u%d %s", k, m.items[k].n, m.items[k].u, m.items[k].etag)
+		}
+		return out
+	}
+	text := func(item Item) string {
+		v := parse(t, string(item.Body))
+		return fmt.Sprintf("%s/%s n%v u%v %s", v.Get("pk").Str, v.Get("id").Str, v.Get("n").Num, v.Get("u").Num, item.ETag)
+	}
+	var scan, feed []string
+	if _, err := s.Scan(c, Scope{}, nil, func(_ Position, item Item) (bool, error) {
+		scan = append(scan, text(item))
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.ChangesAfter(c, Scope{}, 0, 0, 1<<30, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range page.Items {
+		feed = append(feed, text(item))
+	}
+	if diff := cmp.Diff(order(func(i modelItem) int { return i.created }), scan); diff != "" {
+		t.Errorf("the scan: %s", diff)
+	}
+	if diff := cmp.Diff(order(func(i modelItem) int { return i.changed }), feed); diff != "" {
+		t.Errorf("the change feed: %s", diff)
+	}
+	byPartition := 0
+	for _, pk := range []string{"p0", "p1", "p2"} {
+		if _, err := s.Scan(c, Scope{Key: key(pk)}, nil, func(_ Position, item Item) (bool, error) {
+			byPartition++
+			_, ok := m.items[pk+"/"+parse(t, string(item.Body)).Get("id").Str]
+			if !ok {
+				t.Errorf("partition %s has %s", pk, item.Body)
+			}
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if byPartition != len(m.items) {
+		t.Errorf("the partitions have %d items, want %d", byPartition, len(m.items))
+	}
+}

@@ -1,0 +1,364 @@
+package broker_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.golang/packets"
+	"github.com/eclipse/paho.golang/paho"
+
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+)
+
+// authority issues certificates for one test.
+type authority struct {
+	t           *testing.T
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{t: t, key: key, certificate: &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}}
+	der, err := x509.CreateCertificate(rand.Reader, a.certificate, a.certificate, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
+func (a *authority) issue(names ...string) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.certificate, key.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+type region struct {
+	*authority
+	*broker.Broker
+}
+
+func start(t *testing.T, o broker.Options) region {
+	t.Helper()
+	a := newAuthority(t)
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{a.issue("broker")}, ClientCAs: a.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
+	o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.Start(listener, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return region{a, b}
+}
+
+// client is a paho client and what happened to it.
+type client struct {
+	*paho.Client
+	received chan string
+	ended    chan error
+}
+
+func (r region) dial(certificates ...tls.Certificate) (net.Conn, error) {
+	return tls.Dial("tcp", r.Addr(), &tls.Config{RootCAs: r.pool(), ServerName: "broker", Certificates: certificates})
+}
+
+func (r region) connect(name string, connect *paho.Connect) (*client, error) {
+	conn, err := r.dial(r.issue(name))
+	if err != nil {
+		return nil, err
+	}
+	c := &client{received: make(chan string, 100), ended: make(chan error, 10)}
+	c.Client = paho.NewClient(paho.ClientConfig{
+		Conn: packets.NewThreadSafeConn(conn), PacketTimeout: 5 * time.Second,
+		OnClientError:      func(err error) { c.ended <- err },
+		OnServerDisconnect: func(d *paho.Disconnect) { c.ended <- fmt.Errorf("disconnected with %#x", d.ReasonCode) },
+		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
+			c.received <- string(p.Packet.Payload)
+			return true, nil
+		}},
+	})
+	if connect == nil {
+		connect = &paho.Connect{ClientID: name, KeepAlive: 30, CleanStart: true}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := c.Connect(ctx, connect); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	r.t.Cleanup(func() { _ = c.Disconnect(&paho.Disconnect{}) })
+	return c, nil
+}
+
+func (r region) mustConnect(name string) *client {
+	r.t.Helper()
+	c, err := r.connect(name, nil)
+	if err != nil {
+		r.t.Fatalf("connect %s: %v", name, err)
+	}
+	return c
+}
+
+func (c *client) subscribe(t *testing.T, filter string, qos byte) error {
+	t.Helper()
+	ack, err := c.Subscribe(t.Context(), &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: qos}}})
+	if err == nil && ack.Reasons[0] >= 0x80 {
+		err = fmt.Errorf("refused with %#x", ack.Reasons[0])
+	}
+	return err
+}
+
+func (c *client) publish(t *testing.T, topic, payload string) error {
+	t.Helper()
+	ack, err := c.Publish(t.Context(), &paho.Publish{Topic: topic, QoS: 1, Payload: []byte(payload)})
+	if err == nil && ack.ReasonCode >= 0x80 {
+		err = fmt.Errorf("refused with %#x", ack.ReasonCode)
+	}
+	return err
+}
+
+const (
+	down1 = "sources/maestro/consumers/mgmt-1/sourceevents"
+	up1   = "sources/maestro/consumers/mgmt-1/agentevents"
+	down2 = "sources/maestro/consumers/mgmt-2/sourceevents"
+	up2   = "sources/maestro/consumers/mgmt-2/agentevents"
+)
+
+func TestClientsUseTheirOwnTopicsOnly(t *testing.T) {
+	r := start(t, broker.Options{})
+	cases := map[string]struct {
+		client, topic    string
+		publish, allowed bool
+	}{
+		"ServerPublishesDown":       {"maestro-server", down1, true, true},
+		"ServerPublishesUp":         {"maestro-server", up1, true, false},
+		"ServerFollowsAll":          {"maestro-server", "sources/maestro/consumers/+/agentevents", false, true},
+		"ServerSharesAll":           {"maestro-server", "$share/g/sources/maestro/consumers/+/agentevents", false, true},
+		"ServerFollowsDown":         {"maestro-server", down1, false, false},
+		"ServerFollowsEverything":   {"maestro-server", "#", false, false},
+		"ServerFollowsOtherSources": {"maestro-server", "sources/+/consumers/+/agentevents", false, false},
+		"ConsumerFollowsItself":     {"mgmt-1", down1, false, true},
+		"ConsumerReports":           {"mgmt-1", up1, true, true},
+		"ConsumerFollowsAnother":    {"mgmt-1", down2, false, false},
+		"ConsumerFollowsAll":        {"mgmt-1", "sources/maestro/consumers/+/sourceevents", false, false},
+		"ConsumerReportsForAnother": {"mgmt-1", up2, true, false},
+		"ConsumerPlaysServer":       {"mgmt-1", down1, true, false},
+		"ConsumerFollowsReports":    {"mgmt-1", up1, false, false},
+		"PrefixIsNoName":            {"mgmt", down1, false, false},
+		"OtherTopic":                {"mgmt-1", "anything", true, false},
+		"System":                    {"mgmt-1", "$SYS/#", false, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			client := r.mustConnect(c.client)
+			err := error(nil)
+			if c.publish {
+				err = client.publish(t, c.topic, "x")
+			} else {
+				err = client.subscribe(t, c.topic, 1)
+			}
+			if (err == nil) != c.allowed {
+				t.Errorf("answered %v", err)
+			}
+		})
+	}
+}
+
+func TestMessagesArrive(t *testing.T) {
+	r := start(t, broker.Options{})
+	server, agent, other := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
+	for c, filter := range map[*client]string{server: "sources/maestro/consumers/+/agentevents", agent: down1, other: down2} {
+		if err := c.subscribe(t, filter, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := server.publish(t, down1, "spec"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-agent.received; got != "spec" {
+		t.Errorf("the agent got %q", got)
+	}
+	if err := agent.publish(t, up1, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-server.received; got != "status" {
+		t.Errorf("the server got %q", got)
+	}
+	if len(other.received) > 0 {
+		t.Errorf("another consumer got %q", <-other.received)
+	}
+}
+
+func TestConnectionsAreRefused(t *testing.T) {
+	r := start(t, broker.Options{MaxSessions: 2})
+	stranger := newAuthority(t)
+
+	t.Run("NoCertificate", func(t *testing.T) {
+		conn, err := r.dial()
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("answered %v", err)
+		}
+	})
+	t.Run("ForeignCertificate", func(t *testing.T) {
+		conn, err := r.dial(stranger.issue("mgmt-1"))
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if err == nil {
+			t.Error("a certificate of another authority was accepted")
+		}
+	})
+	t.Run("Plain", func(t *testing.T) {
+		conn, err := net.Dial("tcp", r.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := paho.NewClient(paho.ClientConfig{Conn: conn}).Connect(ctx, &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30}); err == nil {
+			t.Error("a plain connection was accepted")
+		}
+	})
+	t.Run("NoClientID", func(t *testing.T) {
+		if _, err := r.connect("mgmt-1", &paho.Connect{KeepAlive: 30, CleanStart: true}); err == nil {
+			t.Error("an empty client id was accepted")
+		}
+	})
+	t.Run("ForeignWill", func(t *testing.T) {
+		will := &paho.Connect{ClientID: "w", KeepAlive: 30, CleanStart: true, WillMessage: &paho.WillMessage{Topic: up2, Payload: []byte("x"), QoS: 1}, WillProperties: &paho.WillProperties{}}
+		if _, err := r.connect("mgmt-1", will); err == nil {
+			t.Error("a will for another consumer's topic was accepted")
+		}
+	})
+	t.Run("TooManySessions", func(t *testing.T) {
+		r.mustConnect("mgmt-1")
+		r.mustConnect("mgmt-2")
+		if _, err := r.connect("mgmt-3", nil); err == nil {
+			t.Error("a session too many was accepted")
+		}
+	})
+}
+
+func TestNobodyTakesOverAnothersSession(t *testing.T) {
+	r := start(t, broker.Options{})
+	agent := r.mustConnect("mgmt-1")
+	if err := agent.subscribe(t, down1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.connect("mgmt-2", &paho.Connect{ClientID: "mgmt-1", KeepAlive: 30, CleanStart: true}); err != nil {
+		t.Fatal(err)
+	}
+	server := r.mustConnect("maestro-server")
+	if err := server.publish(t, down1, "x"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-agent.received:
+	case err := <-agent.ended:
+		t.Errorf("the session was taken over: %v", err)
+	case <-time.After(5 * time.Second):
+		t.Error("the message did not arrive")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	r := start(t, broker.Options{})
+	t.Run("LargestPacket", func(t *testing.T) {
+		if err := r.mustConnect("mgmt-1").publish(t, up1, strings.Repeat("x", broker.MaxPacketBytes-200)); err != nil {
+			t.Errorf("a packet within the limit was answered %v", err)
+		}
+	})
+	t.Run("TooLargePacketEndsTheConnection", func(t *testing.T) {
+		if err := r.mustConnect("mgmt-1").publish(t, up1, strings.Repeat("x", broker.MaxPacketBytes)); err == nil {
+			t.Error("a packet over the limit was accepted")
+		}
+	})
+	t.Run("QoS2", func(t *testing.T) {
+		client := r.mustConnect("mgmt-1")
+		if _, err := client.Publish(t.Context(), &paho.Publish{Topic: up1, QoS: 2, Payload: []byte("x")}); err == nil {
+			t.Error("QoS 2 was accepted")
+		}
+	})
+	t.Run("Retain", func(t *testing.T) {
+		client := r.mustConnect("mgmt-1")
+		if _, err := client.Publish(t.Context(), &paho.Publish{Topic: up1, QoS: 1, Retain: true, Payload: []byte("x")}); err == nil {
+			t.Error("a retained message was accepted")
+		}
+	})
+}
+
+func TestDrop(t *testing.T) {
+	r := start(t, broker.Options{})
+	one, two := r.mustConnect("mgmt-1"), r.mustConnect("mgmt-2")
+	if n := r.Drop("mgmt-1"); n != 1 {
+		t.Errorf("%d connections dropped", n)
+	}
+	<-one.ended
+	if err := two.publish(t, up2, "x"); err != nil {
+		t.Errorf("the other client was dropped, too: %v", err)
+	}
+	r.Drop("")
+	<-two.ended
+}
+
+func TestStartWantsClientCertificates(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, config := range map[string]*tls.Config{"None": nil, "Optional": {ClientAuth: tls.VerifyClientCertIfGiven}} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := broker.Start(listener, broker.Options{TLS: config}); err == nil {
+				t.Error("it started")
+			}
+		})
+	}
+}
