@@ -209,6 +209,9 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 			return err
 		}
 	}
+	k.mu.Lock()
+	delete(k.cascaded, r)
+	k.mu.Unlock()
 	k.handled(r, letter)
 	return nil
 }
