@@ -94,9 +94,13 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 		c.inbox.Settled(r)
 		return
 	}
-	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-		c.log.WarnContext(ctx, "will try again", "resourceId", string(r), "error", err)
+	// In an outage every resource tries again and again: the first tries and most of the later ones are not worth a line.
+	retries := c.inbox.Retries(r)
+	level := slog.LevelDebug
+	if retries >= 4 && retries&(retries-1) == 0 && !errors.Is(err, context.Canceled) {
+		level = slog.LevelWarn
 	}
+	c.log.Log(ctx, level, "will try again", "resourceId", string(r), "retries", retries, "error", err)
 	c.inbox.Retry(r)
 }
 
