@@ -171,6 +171,10 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	}
 	// The letter is opened before the resource is read: an operation in it is then in the resource, or over.
 	letter := k.inbox.Open(r)
+	if early := k.early(letter); early > 0 {
+		k.inbox.Again(r, early)
+		return false, nil
+	}
 	item, err := k.collection.Find(ctx, key)
 	if err != nil {
 		return false, err
@@ -204,6 +208,19 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		s.news = k.observe(&item.Value, report)
 	}
 	return k.do(ctx, r, item, operation, letter, report, decide(s))
+}
+
+// early is how long news that can end nothing may still be collected, before anything is read for its sake: a cluster that
+// is coming up reports many times a second.
+func (c *Controller) early(letter inbox.Letter) time.Duration {
+	if letter.Report == nil || letter.Refresh || letter.Waiting.IsZero() {
+		return 0
+	}
+	switch letter.Report.Phase {
+	case clusterservice.PhasePending, clusterservice.PhaseInstalling, clusterservice.PhaseUpdating, clusterservice.PhaseDeleting:
+		return time.Until(letter.Waiting.Add(c.timing.Coalesce))
+	}
+	return 0
 }
 
 // gone deals with news of a resource that does not exist, or no more.
