@@ -153,3 +153,35 @@ func TestFollowRedeliversUntilHandled(t *testing.T) {
 	})
 	w.await(t, "uid-1", "1")
 }
+
+// TestFeedSurvivesASplit has a physical partition split while a tail and a shared follower read it.
+func TestFeedSurvivesASplit(t *testing.T) {
+	db, server := databasetest.New(t)
+	tail, follower := newWitness(), newWitness()
+	start(t, func(ctx context.Context) error {
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 20 * time.Millisecond}, tail.handle(db))
+	})
+	options := database.FollowOptions{FeedOptions: database.FeedOptions{Idle: 20 * time.Millisecond}, Name: "test", Owner: "replica-0"}
+	start(t, func(ctx context.Context) error { return db.Follow(ctx, options, follower.handle(db)) })
+	write := func(round string) {
+		t.Helper()
+		for i := range 8 {
+			sub := fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i)
+			key := clusterKey(t, "c"+round)
+			key.SubscriptionID, key.ResourceID = sub, "/subscriptions/"+sub+key.ResourceID[len("/subscriptions/")+36:]
+			batch := db.NewBatch(sub)
+			database.Create(batch, db.Clusters(), key, cluster(sub+round))
+			if err := batch.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 8 {
+			uid := fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i) + round
+			tail.await(t, uid, "1")
+			follower.await(t, uid, "1")
+		}
+	}
+	write("before")
+	server.Split(t, "0")
+	write("after")
+}

@@ -19,6 +19,7 @@ import (
 )
 
 func TestLifeOfACluster(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
 	key := clusterKey(subscription, "a")
@@ -71,6 +72,7 @@ func TestLifeOfACluster(t *testing.T) {
 }
 
 func TestFailuresAreReported(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.fleet.mu.Lock()
 	r.fleet.broken["b"] = true
@@ -96,6 +98,7 @@ func TestFailuresAreReported(t *testing.T) {
 }
 
 func TestClusterServiceComesBack(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.fleet.mu.Lock()
 	r.fleet.refuse = status.Error(codes.Unavailable, "not now")
@@ -120,6 +123,7 @@ func TestClusterServiceComesBack(t *testing.T) {
 
 // TestRestartAtEveryStep has one backend after the other work a little and end, while clusters come and go.
 func TestRestartAtEveryStep(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
 	var keys []database.Key
@@ -168,6 +172,7 @@ func TestRestartAtEveryStep(t *testing.T) {
 }
 
 func TestFaultsOfCosmos(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	p := func(v float64) *float64 { return &v }
 	r.start("backend-0")
@@ -191,6 +196,7 @@ func TestFaultsOfCosmos(t *testing.T) {
 }
 
 func TestTwoReplicasShare(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	stopFirst := r.start("backend-0")
 	r.start("backend-1")
@@ -217,6 +223,7 @@ func TestTwoReplicasShare(t *testing.T) {
 }
 
 func TestChangesThatWereCompacted(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	stop := r.start("backend-0")
 	key := clusterKey(subscription, "a")
@@ -239,6 +246,7 @@ func TestChangesThatWereCompacted(t *testing.T) {
 }
 
 func TestManyNodePoolsGoWithTheirCluster(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.start("backend-0")
 	key := clusterKey(subscription, "a")
@@ -265,6 +273,7 @@ func TestManyNodePoolsGoWithTheirCluster(t *testing.T) {
 }
 
 func TestSupersededOperationsEnd(t *testing.T) {
+	t.Parallel()
 	r := newRegion(t)
 	r.fleet.mu.Lock()
 	r.fleet.frozen = true

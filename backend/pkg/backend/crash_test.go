@@ -123,45 +123,52 @@ func (r *region) runUntilDead(at int, after bool, settled func() bool) bool {
 // on: every operation ends as it should, and nothing is left behind.
 func TestKilledAtEveryStep(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		for at := 1; ; at++ {
-			died := false
-			t.Run(fmt.Sprintf("step %d, after=%v", at, after), func(t *testing.T) {
-				r := newRegion(t)
-				key := clusterKey(subscription, "a")
-				operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createPool(key, "np2")}
-				allEnded := func(operations []database.Key) func() bool {
-					return func() bool {
-						for _, operation := range operations {
-							item, err := r.db.Operations().Get(t.Context(), operation)
-							if err != nil || !item.Value.Status.Terminal() {
-								return false
-							}
+		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
+			t.Parallel()
+			killedAtEveryStep(t, after)
+		})
+	}
+}
+
+func killedAtEveryStep(t *testing.T, after bool) {
+	for at := 1; ; at++ {
+		died := false
+		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
+			r := newRegion(t)
+			key := clusterKey(subscription, "a")
+			operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createPool(key, "np2")}
+			allEnded := func(operations []database.Key) func() bool {
+				return func() bool {
+					for _, operation := range operations {
+						item, err := r.db.Operations().Get(t.Context(), operation)
+						if err != nil || !item.Value.Status.Terminal() {
+							return false
 						}
-						return true
 					}
+					return true
 				}
-				died = r.runUntilDead(at, after, allEnded(operations))
-				stop := r.start("backend-0")
-				for _, operation := range operations {
-					r.ends(operation, hub.Succeeded)
-				}
-				stop()
-				operation := r.change(key, database.DeleteRequest)
-				died = r.runUntilDead(at, after, allEnded([]database.Key{operation})) || died
-				r.start("backend-0")
-				r.ends(operation, hub.Succeeded)
-				r.nothingLeft(subscription)
-				r.fleet.mu.Lock()
-				defer r.fleet.mu.Unlock()
-				for uid, effects := range r.fleet.effects {
-					if effects > 2 {
-						t.Errorf("%s was applied and deleted with %d effects", uid, effects)
-					}
-				}
-			})
-			if t.Failed() || !died {
-				break
 			}
+			died = r.runUntilDead(at, after, allEnded(operations))
+			stop := r.start("backend-0")
+			for _, operation := range operations {
+				r.ends(operation, hub.Succeeded)
+			}
+			stop()
+			operation := r.change(key, database.DeleteRequest)
+			died = r.runUntilDead(at, after, allEnded([]database.Key{operation})) || died
+			r.start("backend-0")
+			r.ends(operation, hub.Succeeded)
+			r.nothingLeft(subscription)
+			r.fleet.mu.Lock()
+			defer r.fleet.mu.Unlock()
+			for uid, effects := range r.fleet.effects {
+				if effects > 2 {
+					t.Errorf("%s was applied and deleted with %d effects", uid, effects)
+				}
+			}
+		})
+		if t.Failed() || !died {
+			break
 		}
 	}
 }

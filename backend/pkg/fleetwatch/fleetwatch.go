@@ -16,6 +16,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 )
 
+// sayEvery is how often a watch that keeps breaking is logged at most.
+const sayEvery = 15 * time.Second
+
 // noteEvery is how often the revisions are handed to the leases, which save them in their own time.
 const noteEvery = 500 * time.Millisecond
 
@@ -33,6 +36,8 @@ type Follower struct {
 	// joined maps the groups that the stream serves to the revision up to which they had been sent everything when it
 	// began.
 	joined map[partition.Group]int64
+	// broken is set from when a stream has failed until the next one carries something.
+	broken bool
 }
 
 // New makes a Follower.
@@ -65,6 +70,7 @@ func (f *Follower) Run(ctx context.Context) {
 	wg.Go(func() { f.noteRevisions(ctx) })
 	defer wg.Wait()
 	pause := 50 * time.Millisecond
+	var said time.Time
 	for ctx.Err() == nil {
 		started := time.Now()
 		err := f.stream(ctx)
@@ -77,7 +83,11 @@ func (f *Follower) Run(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		f.log.WarnContext(ctx, "following Cluster Service", "error", err)
+		f.setBroken(true)
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			f.log.WarnContext(ctx, "following Cluster Service; will go on trying", "error", err)
+		}
 		sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, 2*time.Second)
 	}
@@ -101,6 +111,10 @@ func (f *Follower) stream(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	err := f.clusterService.Watch(ctx, after, func(change clusterservice.Change) error {
+		if f.setBroken(false) {
+			// Cluster Service is back: what waits to be sent there need not wait for its next try.
+			f.inbox.Wake()
+		}
 		if change.Report != nil && f.isJoined(inbox.ResourceOf(change.Report.ResourceID).Group()) {
 			f.inbox.Report(change.Report)
 		}
@@ -114,6 +128,14 @@ func (f *Follower) stream(ctx context.Context) error {
 		return f.listAnew(ctx)
 	}
 	return err
+}
+
+// setBroken returns what was so before.
+func (f *Follower) setBroken(broken bool) (was bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was, f.broken = f.broken, broken
+	return was
 }
 
 // begin joins the owned groups and returns the earliest revision that one of them needs.

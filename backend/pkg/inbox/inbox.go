@@ -8,6 +8,7 @@ package inbox
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -252,11 +253,24 @@ func (i *Inbox) Next() (r Resource, done func(), ok bool) {
 	return r, func() { i.queue.Done(r) }, true
 }
 
-// Again queues a resource after a pause, Retry after a pause that grows with every call until Settled.
+// Again queues a resource after a pause.
 func (i *Inbox) Again(r Resource, after time.Duration) { i.queue.AddAfter(r, after) }
 
 // Retry queues a resource after a pause that grows with every call until Settled.
 func (i *Inbox) Retry(r Resource) { i.queue.AddRateLimited(r) }
+
+// Retries is how often Retry was called since Settled.
+func (i *Inbox) Retries(r Resource) int { return i.queue.NumRequeues(r) }
+
+// Wake queues every resource that something is under way with: what kept them from going on may be over.
+func (i *Inbox) Wake() {
+	i.mu.Lock()
+	resources := slices.Collect(maps.Keys(i.entries))
+	i.mu.Unlock()
+	for _, r := range resources {
+		i.queue.Add(r)
+	}
+}
 
 // Settled ends the growing of pauses.
 func (i *Inbox) Settled(r Resource) { i.queue.Forget(r) }

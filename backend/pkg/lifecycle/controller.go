@@ -94,9 +94,13 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 		c.inbox.Settled(r)
 		return
 	}
-	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-		c.log.WarnContext(ctx, "will try again", "resourceId", string(r), "error", err)
+	// In an outage every resource tries again and again: the first tries and most of the later ones are not worth a line.
+	retries := c.inbox.Retries(r)
+	level := slog.LevelDebug
+	if retries >= 4 && retries&(retries-1) == 0 && !errors.Is(err, context.Canceled) {
+		level = slog.LevelWarn
 	}
+	c.log.Log(ctx, level, "will try again", "resourceId", string(r), "retries", retries, "error", err)
 	c.inbox.Retry(r)
 }
 
@@ -167,6 +171,10 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	}
 	// The letter is opened before the resource is read: an operation in it is then in the resource, or over.
 	letter := k.inbox.Open(r)
+	if early := k.early(letter); early > 0 {
+		k.inbox.Again(r, early)
+		return false, nil
+	}
 	item, err := k.collection.Find(ctx, key)
 	if err != nil {
 		return false, err
@@ -202,6 +210,19 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	return k.do(ctx, r, item, operation, letter, report, decide(s))
 }
 
+// early is how long news that can end nothing may still be collected, before anything is read for its sake: a cluster that
+// is coming up reports many times a second.
+func (c *Controller) early(letter inbox.Letter) time.Duration {
+	if letter.Report == nil || letter.Refresh || letter.Waiting.IsZero() {
+		return 0
+	}
+	switch letter.Report.Phase {
+	case clusterservice.PhasePending, clusterservice.PhaseInstalling, clusterservice.PhaseUpdating, clusterservice.PhaseDeleting:
+		return time.Until(letter.Waiting.Add(c.timing.Coalesce))
+	}
+	return 0
+}
+
 // gone deals with news of a resource that does not exist, or no more.
 func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Letter) error {
 	for id, key := range letter.Operations {
@@ -209,6 +230,9 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 			return err
 		}
 	}
+	k.mu.Lock()
+	delete(k.cascaded, r)
+	k.mu.Unlock()
 	k.handled(r, letter)
 	return nil
 }

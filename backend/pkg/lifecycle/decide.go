@@ -192,7 +192,7 @@ func (s situation) left(deadline time.Duration) time.Duration {
 // failureOf says why Cluster Service gave up: the condition that says so, in its own words.
 func failureOf(report *clusterservice.Report) database.OperationError {
 	failure := database.OperationError{Code: "ProvisioningFailed", Message: "The resource could not be brought to the requested state."}
-	for _, wanted := range []struct{ kind, status string }{{"Failed", "True"}, {"Degraded", "True"}, {"Available", "False"}} {
+	for _, wanted := range []struct{ kind, status string }{{"Failed", "True"}, {"Applied", "False"}, {"Degraded", "True"}, {"Available", "False"}} {
 		for _, condition := range report.Conditions {
 			if condition.Type != wanted.kind || condition.Status != wanted.status || condition.Message == "" {
 				continue

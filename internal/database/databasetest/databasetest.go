@@ -4,6 +4,7 @@ package databasetest
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -64,6 +65,23 @@ func (s *Server) Inject(t testing.TB, rule faults.Rule) (remove func()) {
 	remove = func() { s.emulator.Faults().Remove(id) }
 	t.Cleanup(remove)
 	return remove
+}
+
+// Split splits a physical partition of the container Resources in two, as the service does when one grows.
+func (s *Server) Split(t testing.TB, partition string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Options.Endpoint+"/_emulator/split?db=hcp&container=Resources&range="+partition, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatalf("splitting partition %s: %v", partition, err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNoContent {
+		t.Fatalf("splitting partition %s: %s", partition, response.Status)
+	}
 }
 
 // Fired is how often the rules that are in place have fired.
