@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
 // program is the server as its own operating system process, so that it can be killed at any instruction.
@@ -23,12 +27,18 @@ type program struct {
 	ready   chan [2]string
 }
 
+func (r *region) build(command string) string {
+	r.t.Helper()
+	binary := filepath.Join(r.dir, command+"-program")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/"+command).CombinedOutput(); err != nil {
+		r.t.Fatalf("build %s: %v\n%s", command, err, out)
+	}
+	return binary
+}
+
 func (r *region) buildServer() *program {
 	r.t.Helper()
-	binary := filepath.Join(r.dir, "maestro-server-program")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/maestro-server").CombinedOutput(); err != nil {
-		r.t.Fatalf("build the server: %v\n%s", err, out)
-	}
+	binary := r.build("maestro-server")
 	url := filepath.Join(r.dir, "database-url")
 	if err := os.WriteFile(url, []byte(r.db+"\n"), 0o600); err != nil {
 		r.t.Fatal(err)
@@ -148,5 +158,75 @@ func TestServerIsKilled(t *testing.T) {
 	for _, b := range works {
 		last.untilDeleted(b.ID)
 		r.untilGone(b.configMapName())
+	}
+}
+
+// TestAgentIsKilled kills the agent again and again while it applies and deletes.
+func TestAgentIsKilled(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	consumer := r.consumer(s)
+	r.issue(consumer, mesh.MaestroAgent, consumer)
+	cluster(t)
+	kubeconfig := filepath.Join(r.dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, clusters.env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := r.build("maestro-agent")
+	start := func() *exec.Cmd {
+		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
+			"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, consumer))
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return command
+	}
+	kill := func(command *exec.Cmd) {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	works := make([]bundle, 120)
+	for i := range works {
+		works[i] = newBundle(consumer, "one")
+	}
+	agent := start()
+	defer func() { kill(agent) }()
+	reach := func(n int, what string, condition func(statusEvent) bool) {
+		t.Helper()
+		eventually(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
+			have := 0
+			for _, b := range works {
+				if condition(cs.status(b.ID)) {
+					have++
+				}
+			}
+			if have < n {
+				return fmt.Errorf("%d are", have)
+			}
+			return nil
+		})
+	}
+	applied := func(st statusEvent) bool { return st.applied(1) }
+	deleted := func(st statusEvent) bool { return st.is("Deleted") }
+	inParallel(4, works, func(b bundle) { cs.must("create", b) })
+	for _, n := range []int{10, 40, 80} {
+		reach(n, "applied", applied)
+		kill(agent)
+		agent = start()
+	}
+	reach(len(works), "applied", applied)
+	inParallel(4, works, func(b bundle) { cs.must("delete", b) })
+	for _, n := range []int{10, 40, 80} {
+		reach(n, "deleted", deleted)
+		kill(agent)
+		agent = start()
+	}
+	reach(len(works), "deleted", deleted)
+	for _, b := range works {
+		if _, err := r.configMap(b.configMapName()); !apierrors.IsNotFound(err) {
+			t.Errorf("ConfigMap %s of a deleted work: %v", b.configMapName(), err)
+		}
 	}
 }

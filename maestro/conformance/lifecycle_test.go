@@ -75,3 +75,43 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("the deleted resource is still there: %d", status)
 	}
 }
+
+// TestDeletionWaitsForTheObjects: a work is gone when its objects are, and says so at once then.
+func TestDeletionWaitsForTheObjects(t *testing.T) {
+	r := newRegion(t)
+	server := r.startServer()
+	consumer := r.consumer(server)
+	r.startAgent(consumer)
+	cs := r.source(server, "cluster-service")
+	cs.subscribe()
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	cs.untilApplied(b.ID, 1)
+	objects := r.dynamic().Resource(configMaps).Namespace("default")
+	finalizers := func(patch string) {
+		t.Helper()
+		if _, err := objects.Patch(t.Context(), b.configMapName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`{"metadata":{"finalizers":["test.hcpmesh.io/hold"]}}`)
+	cs.must("delete", b)
+	eventually(t, 30*time.Second, "the object is being deleted", func() error {
+		object, err := r.configMap(b.configMapName())
+		if err != nil || object.GetDeletionTimestamp() != nil {
+			return err
+		}
+		return errNotYet
+	})
+	// What comes after it is not held up, and the work is still there.
+	sentinel := newBundle(consumer, "x")
+	cs.must("create", sentinel)
+	cs.untilApplied(sentinel.ID, 1)
+	if cs.status(b.ID).is("Deleted") {
+		t.Error("the work is said to be gone, its object is not")
+	}
+	start := time.Now()
+	finalizers(`{"metadata":{"finalizers":[]}}`)
+	cs.untilDeleted(b.ID)
+	t.Logf("confirmed %s after the object went", time.Since(start))
+}

@@ -110,7 +110,7 @@ func inManagementClusters(ctx context.Context) ([]string, error) {
 
 // inMaestro finds rows, soft-deleted ones too: they go only when the agent has confirmed.
 func inMaestro(ctx context.Context) ([]string, error) {
-	return rows(ctx, local.MaestroDatabase, "SELECT id::text || ' of ' || consumer_name FROM resources")
+	return rows(ctx, local.MaestroDatabase, "SELECT id::text || ' of ' || consumer FROM resources")
 }
 
 func rows(ctx context.Context, name, query string) ([]string, error) {

@@ -41,7 +41,12 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			answer, err := c.clusterService.GetCluster(ctx, uid)
 			return clusterservice.ClusterReport(answer), err
 		},
-		doom:  c.doomNodePools,
+		doom: c.doomNodePools,
+		// Billing is in a container of its own, so no transaction spans both: it is written first, and written again
+		// without effect should the cluster not be.
+		usable: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
+			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
+		},
 		purge: c.purgeCluster,
 	}
 }
@@ -111,6 +116,9 @@ func (c *Controller) purgeCluster(ctx context.Context, cluster *database.Item[da
 	children, err := c.children(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("listing the node pools of a deleted cluster: %w", err)
+	}
+	if err := c.db.EndBilling(ctx, cluster.Key, cluster.Value.UID, time.Now().UTC()); err != nil {
+		return err
 	}
 	for len(children) > mostChildren {
 		batch := c.db.NewBatch(cluster.Key.SubscriptionID)

@@ -135,6 +135,8 @@ type kind[D any] struct {
 	get     func(ctx context.Context, uid string) (clusterservice.Report, error)
 	// doom tells what hangs on a resource that it is being deleted with it; it may be nil.
 	doom func(ctx context.Context, item *database.Item[D]) error
+	// usable is called before it is written that the resource can be used; it may be nil and may be called again.
+	usable func(ctx context.Context, item *database.Item[D]) error
 	// purge removes the resource with what hangs on it, and ends the operation, which may be nil, in the same transaction.
 	purge func(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument]) error
 }
@@ -318,6 +320,11 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	case remove:
 		return k.send(ctx, r, item, operation, k.remove)
 	case record, finish:
+		if d.state == hub.Succeeded && d.action == finish && k.usable != nil {
+			if err := k.usable(ctx, item); err != nil {
+				return false, err
+			}
+		}
 		if err := k.write(ctx, item, operation, report, d); err != nil {
 			return false, err
 		}

@@ -55,7 +55,8 @@ type System struct {
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
 	s := &System{store: o.Store, hub: o.Hub, keys: secret.NewSigningKeys(o.SigningKeys)}
-	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Workers: o.Publishers, Metrics: metrics})
+	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
+		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})

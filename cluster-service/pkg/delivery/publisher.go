@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -46,6 +47,8 @@ type PublisherOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Maestro
+	Keeper   *secret.Keeper
+	Keys     *secret.SigningKeys
 	// Workers is how many clusters are published at once.
 	Workers int
 	Metrics *Metrics
@@ -61,12 +64,15 @@ type Publisher struct {
 	mu sync.Mutex
 	// waiting has the clusters that are in the queue, once each; busy those that are being published.
 	waiting, busy map[string]bool
+	// keyless waits for signing keys, in order; keylessSet has the same, to have each once.
+	keyless    chan string
+	keylessSet map[string]bool
 }
 
 // NewPublisher makes a publisher; Run runs it.
 func NewPublisher(o PublisherOptions) *Publisher {
 	return &Publisher{PublisherOptions: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
-		waiting: map[string]bool{}, busy: map[string]bool{}}
+		waiting: map[string]bool{}, busy: map[string]bool{}, keyless: make(chan string, queueSize), keylessSet: map[string]bool{}}
 }
 
 // Publish has the due works of clusters published soon. The caller holds their lease. It does not block: what does not fit
@@ -103,6 +109,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		})
 	}
 	group.Go(func() { p.scan(ctx) })
+	group.Go(func() { p.makeSigningKeys(ctx) })
 	group.Wait()
 }
 
@@ -170,6 +177,10 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	tenancy, err := p.Store.Read(ctx, uid)
 	if err != nil {
 		return err
+	}
+	if c := tenancy.Cluster; c != nil && !c.Deleting() && c.SigningKey == nil {
+		p.needSigningKey(uid)
+		return nil
 	}
 	var outcomes []outcome
 	for _, w := range order(tenancy.Works) {

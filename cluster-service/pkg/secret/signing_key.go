@@ -38,14 +38,22 @@ func (s *SigningKeys) Run(ctx context.Context) error {
 	}
 }
 
-// Take gives a key, as PEM of PKCS #1, that nobody else has.
-func (s *SigningKeys) Take() ([]byte, error) {
+// Ready gives a key, as PEM of PKCS #1, that nobody else has; nil when none is ready.
+func (s *SigningKeys) Ready() []byte {
 	select {
 	case key := <-s.ready:
-		return key, nil
+		return key
 	default:
-		return makeSigningKey()
+		return nil
 	}
+}
+
+// Take gives a key that is ready, or makes one.
+func (s *SigningKeys) Take() ([]byte, error) {
+	if key := s.Ready(); key != nil {
+		return key, nil
+	}
+	return makeSigningKey()
 }
 
 func makeSigningKey() ([]byte, error) {

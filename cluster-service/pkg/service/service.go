@@ -168,13 +168,13 @@ func (s *Service) settle(now time.Time, t *fleet.Tenancy) error {
 }
 
 func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) (*fleet.Cluster, error) {
-	key, err := s.o.SigningKeys.Take()
-	if err != nil {
-		return nil, err
-	}
-	sealed, err := s.o.Keeper.Seal(uid, key)
-	if err != nil {
-		return nil, err
+	// With no key ready the publisher makes one, so that no request waits for it.
+	var sealed []byte
+	if key := s.o.SigningKeys.Ready(); key != nil {
+		var err error
+		if sealed, err = s.o.Keeper.Seal(uid, key); err != nil {
+			return nil, err
+		}
 	}
 	prefix := r.GetSpec().GetDns().GetBaseDomainPrefix()
 	if prefix == "" {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -302,7 +303,7 @@ type workComparable struct {
 
 func clusterChanged(a, b *fleet.Cluster) bool {
 	return a == nil || a.Generation != b.Generation || a.Shard != b.Shard || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
-		!a.GoneTime.Equal(b.GoneTime) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+		!a.GoneTime.Equal(b.GoneTime) || !bytes.Equal(a.SigningKey, b.SigningKey) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
 }
 
 func poolChanged(a, b *fleet.NodePool) bool {

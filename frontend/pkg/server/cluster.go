@@ -136,8 +136,8 @@ func (s *Server) createCluster(ctx context.Context, rq *request, change clusterC
 	return item, err
 }
 
-// reserved says which of a cluster's reservations another one holds. When none does any more the race is worth another
-// try, and its error is returned.
+// reserved says which of a cluster's reservations another one holds. When none does the race is worth another try, and its
+// error is returned.
 func (s *Server) reserved(ctx context.Context, reservations map[database.Key]database.ReservationDocument, document *database.ClusterDocument, race error) error {
 	platform := &document.Cluster.Properties.Platform
 	var taken []apierror.Violation
@@ -146,7 +146,8 @@ func (s *Server) reserved(ctx context.Context, reservations map[database.Key]dat
 		if err != nil {
 			return err
 		}
-		if live(item) == nil {
+		// One of the same name is another request's creation of this very cluster, which the next try will find.
+		if live(item) == nil || strings.EqualFold(item.Value.OwnerResourceID, document.Cluster.ID) {
 			continue
 		}
 		field, value := "properties.platform.managedResourceGroup", platform.ManagedResourceGroup

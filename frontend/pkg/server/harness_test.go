@@ -185,6 +185,10 @@ func (h *harness) finish(ctx context.Context, key database.Key) error {
 	if err != nil || operation == nil || operation.Value.Status.Terminal() {
 		return err
 	}
+	return h.finishOperation(ctx, operation)
+}
+
+func (h *harness) finishOperation(ctx context.Context, operation *database.Item[database.OperationDocument]) error {
 	resource, err := database.ResourceKey(operation.Value.ResourceID)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ func main() {
 	process.Parse(flags, os.Args[1:], options.Validate)
 	process.Run(flags.Name(), common, func(ctx context.Context, p *process.Process) error {
 		runtime := localruntime.New(options, p.Log)
+		runtime.Register(p.Metrics)
 		p.Ready("management cluster", runtime.Ready)
 		return runtime.Run(ctx)
 	})

@@ -102,6 +102,13 @@ func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedClust
 			return r.copySecret(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: contract.KubeadminPassword(hc.Name)}, corev1.SecretTypeOpaque,
 				map[string][]byte{passwordKey: data[passwordKey]}, ownerOf(hc, "HostedCluster"), operatorManager)
 		},
+		func() error {
+			var source corev1.Secret
+			if err := r.Management.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: hc.Spec.PullSecret.Name}, &source); err != nil {
+				return fmt.Errorf("getting the pull secret: %w", err)
+			}
+			return r.copySecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: contract.PullSecret}, source.Type, source.Data, owner, controlPlaneManager)
+		},
 		func() (err error) {
 			m.named, err = r.ensureNamedCertificates(ctx, hc, hcp, m.root, now)
 			return err

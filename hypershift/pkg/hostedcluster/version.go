@@ -46,10 +46,10 @@ func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.Hosted
 	if head := &version.History[0]; head.State == configv1.PartialUpdate && o.Rollout.complete() && o.ReadyNodes > 0 {
 		head.State, head.CompletionTime = configv1.CompletedUpdate, &now
 	}
-	status.Version, status.ReleaseImage = o.Installing.Version, desired.Image //nolint:staticcheck // consumers still read the deprecated fields
-	if status.LastReleaseImageTransitionTime == nil || !status.LastReleaseImageTransitionTime.Equal(&version.History[0].StartedTime) {
-		status.LastReleaseImageTransitionTime = version.History[0].StartedTime.DeepCopy() //nolint:staticcheck // as above
-	}
+	//lint:ignore SA1019 consumers still read the deprecated fields
+	status.Version, status.ReleaseImage = o.Installing.Version, desired.Image
+	//lint:ignore SA1019 as above
+	status.LastReleaseImageTransitionTime = version.History[0].StartedTime.DeepCopy()
 
 	if !o.Installing.ReportsControlPlaneVersion() {
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -34,6 +35,8 @@ type Runtime struct {
 	options Options
 	log     *slog.Logger
 	ready   atomic.Pointer[string] // what is awaited; nil when nothing is
+
+	supervisor atomic.Pointer[hostedapi.Supervisor] // nil while there is none
 }
 
 // New returns a runtime that does nothing until Run. The options must be valid.
@@ -41,6 +44,24 @@ func New(options Options, log *slog.Logger) *Runtime {
 	r := &Runtime{options: options, log: log}
 	r.await("the management cluster")
 	return r
+}
+
+// Register adds the runtime's metrics to a registry: two series, whatever the number of clusters.
+func (r *Runtime) Register(registry prometheus.Registerer) {
+	for state, value := range map[string]func(ready, all int) int{
+		"ready":     func(ready, _ int) int { return ready },
+		"not_ready": func(ready, all int) int { return all - ready },
+	} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hypershift_hosted_api_servers", Help: "Hosted API servers that this runtime runs, by state.", ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 {
+			supervisor := r.supervisor.Load()
+			if supervisor == nil {
+				return 0
+			}
+			return float64(value(supervisor.Running()))
+		}))
+	}
 }
 
 func (r *Runtime) await(what string) { r.ready.Store(&what) }
@@ -92,10 +113,15 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 		}
 	}
 	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:     scheme,
-		Logger:     logr.FromSlogHandler(r.log.Handler()),
-		Metrics:    metricsserver.Options{BindAddress: "0"}, // the process serves them itself
-		Controller: config.Controller{SkipNameValidation: new(true), RecoverPanic: new(true)},
+		Scheme:  scheme,
+		Logger:  logr.FromSlogHandler(r.log.Handler()),
+		Metrics: metricsserver.Options{BindAddress: "0"}, // the process serves them itself
+		Controller: config.Controller{
+			SkipNameValidation: new(true), RecoverPanic: new(true),
+			// The priority queue of this version blocks for ever, with its lock held, when it hands out an item while it
+			// is shut down; the manager then does not end.
+			UsePriorityQueue: new(false),
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
@@ -133,6 +159,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		if err != nil {
 			return err
 		}
+		r.supervisor.Store(supervisor)
 		defer supervisor.Close()
 		clusters.ControlPlanes = supervisor
 	}

@@ -51,10 +51,10 @@ func (t *target) matches(m *Machine) bool {
 // again, after the node has really become so.
 func step(machines []Machine, t target, scale schedule.Scale, now time.Time, newName func() string) ([]Machine, time.Duration) {
 	next := slices.Clone(machines)
-	relied := 0 // machines whose nodes were Ready before this step
+	relied := map[string]bool{} // machines whose nodes were Ready before this step
 	for i := range next {
 		if next[i].ready() {
-			relied++
+			relied[next[i].Name] = true
 		}
 	}
 	var wait time.Duration
@@ -127,7 +127,7 @@ func grow(machines []Machine, t target, now time.Time, newName func() string) []
 }
 
 // shrink tells machines to go: those above the replicas, and those that are outdated as far as availability allows.
-func shrink(machines []Machine, t target, relied int, now time.Time) {
+func shrink(machines []Machine, t target, relied map[string]bool, now time.Time) {
 	var alive, outdated []*Machine
 	for i := range machines {
 		if !machines[i].alive() {
@@ -140,9 +140,7 @@ func shrink(machines []Machine, t target, relied int, now time.Time) {
 	}
 	remove := func(m *Machine) {
 		m.Deleted = now
-		if !m.Ready.IsZero() && m.Ready != now {
-			relied--
-		}
+		delete(relied, m.Name)
 	}
 	// Outdated machines go first, then those that are not Ready, then the youngest.
 	slices.SortStableFunc(alive, func(a, b *Machine) int {
@@ -162,7 +160,7 @@ func shrink(machines []Machine, t target, relied int, now time.Time) {
 		if !m.alive() {
 			continue
 		}
-		if m.ready() && relied-1 < t.replicas-t.maxUnavailable {
+		if m.ready() && len(relied)-1 < t.replicas-t.maxUnavailable {
 			continue
 		}
 		remove(m)
@@ -170,7 +168,7 @@ func shrink(machines []Machine, t target, relied int, now time.Time) {
 }
 
 // updateInPlace gives outdated machines a new life, as many at once as may be unavailable.
-func updateInPlace(machines []Machine, t target, relied int, now time.Time) {
+func updateInPlace(machines []Machine, t target, relied map[string]bool, now time.Time) {
 	surplus := -t.replicas
 	for i := range machines {
 		if machines[i].alive() {
@@ -185,12 +183,10 @@ func updateInPlace(machines []Machine, t target, relied int, now time.Time) {
 	}
 	for i := range machines {
 		m := &machines[i]
-		if !m.alive() || t.matches(m) || m.ready() && relied-1 < t.replicas-t.maxUnavailable {
+		if !m.alive() || t.matches(m) || m.ready() && len(relied)-1 < t.replicas-t.maxUnavailable {
 			continue
 		}
-		if m.ready() {
-			relied--
-		}
+		delete(relied, m.Name)
 		m.Version, m.Kubelet, m.Config, m.Template, m.Created, m.Ready = t.version, t.kubelet, t.config, t.template, now, time.Time{}
 	}
 }

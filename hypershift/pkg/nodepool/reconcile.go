@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,15 @@ const (
 	conflictPause = 15 * time.Millisecond
 	// again is the wait that means "at once".
 	again = time.Millisecond
+	// unreachablePause is for a hosted API server that does not answer; its coming back is an event as well.
+	unreachablePause = 2 * time.Second
 )
+
+// unreachable reports whether a hosted API server could not be talked to at all.
+func unreachable(err error) bool {
+	var transport *url.Error
+	return errors.As(err, &transport)
+}
 
 // Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -153,7 +162,11 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 			return 0, err
 		}
 	}
-	if o.nodeReady, err = r.syncNodes(ctx, pool, o); err != nil {
+	if o.nodeReady, err = r.syncNodes(ctx, pool, o); unreachable(err) {
+		r.Log.Info("waiting for the hosted API server", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
+		return unreachablePause, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	if err := r.writeStatus(ctx, pool, decide(pool, o)); err != nil {
@@ -493,7 +506,9 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 			return false, 0, err
 		}
 	}
-	if _, err := r.syncNodes(ctx, pool, o); err != nil {
+	if _, err := r.syncNodes(ctx, pool, o); unreachable(err) {
+		return false, unreachablePause, nil
+	} else if err != nil {
 		return false, 0, err
 	}
 	if changed && len(o.machines) > 0 {

@@ -67,7 +67,7 @@ func toStatus(err error) *statusError {
 	}
 	var query *sql.Error
 	if errors.As(err, &query) {
-		return &statusError{status: http.StatusBadRequest, message: query.Code + ": " + query.Message}
+		return &statusError{status: http.StatusBadRequest, message: queryError(query)}
 	}
 	switch {
 	case errors.Is(err, store.ErrClosed):
@@ -76,6 +76,17 @@ func toStatus(err error) *statusError {
 		return &statusError{status: http.StatusRequestTimeout, message: "The client gave up before the request was done."}
 	}
 	return &statusError{status: http.StatusInternalServerError, message: "The emulator failed: " + err.Error()}
+}
+
+// queryError is the service's form of what is wrong with a query.
+func queryError(e *sql.Error) string {
+	one := document.Value{Kind: document.Object}.With("severity", document.FromString("Error"))
+	if e.At >= 0 {
+		at := document.Value{Kind: document.Object}.With("start", number(float64(e.At))).With("end", number(float64(e.At+1)))
+		one = one.With("location", at)
+	}
+	one = one.With("code", document.FromString(e.Code)).With("message", document.FromString(e.Message))
+	return document.Value{Kind: document.Object}.With("errors", document.FromArray([]document.Value{one})).JSON()
 }
 
 func (req *request) header(name, value string) { req.w.Header().Set(name, value) }

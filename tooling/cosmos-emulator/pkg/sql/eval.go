@@ -160,15 +160,21 @@ func (n *ternary) eval(e *env) document.Value {
 	return n.no.eval(e)
 }
 
+// eval of IN is the OR of its equalities, so that an item of another type makes a miss undefined: neither IN nor
+// NOT IN is true then.
 func (n *in) eval(e *env) document.Value {
 	v := n.of.eval(e)
-	if !v.IsDefined() {
-		return undefined
-	}
+	unknown := false
 	for _, item := range n.list {
-		if document.Equal(v, item.eval(e)) {
+		switch same := compare("=", v, item.eval(e)); {
+		case same.IsTrue():
 			return document.FromBool(!n.not)
+		case !same.IsDefined():
+			unknown = true
 		}
+	}
+	if unknown {
+		return undefined
 	}
 	return document.FromBool(n.not)
 }

@@ -124,6 +124,7 @@ func TestQueries(t *testing.T) {
 		"not defined":            {where("NOT IS_DEFINED(c.name)"), ids("4"), "NOT IS_DEFINED"},
 		"in":                     {where("c.n IN (1, 10, 'x')"), ids("1,4"), "IN"},
 		"not in":                 {where("c.name NOT IN ('Alpha','beta')"), ids("3,5"), "NOT IN of undefined is undefined"},
+		"not in other type":      {where("c.n NOT IN ('x', 5)"), ids(""), "a number is neither equal to a string nor different from it"},
 		"array_contains param":   {where("ARRAY_CONTAINS(@list, c.id)"), ids("1,4"), "an array parameter"},
 		"between":                {where("c.n BETWEEN 1 AND 2.5"), ids("1,2,5"), "BETWEEN includes its ends"},
 		"not between":            {where("c.n NOT BETWEEN 1 AND 2.5"), ids("3,4"), "NOT BETWEEN"},

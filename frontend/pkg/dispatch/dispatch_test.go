@@ -1,0 +1,95 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// silent is a Cluster Service that never answers.
+type silent struct{ dispatch.ClusterService }
+
+func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (*clusterservicev1.Cluster, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// broken is one that refuses everything.
+type broken struct{ dispatch.ClusterService }
+
+func (broken) DeleteNodePool(context.Context, *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
+	return nil, errors.New("no")
+}
+
+func counted(t *testing.T, metrics *prometheus.Registry, result string) float64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "frontend_dispatch_total" && strings.Contains(metric.String(), `"`+result+`"`) {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// TestSilentClusterService: while nobody answers, sending never blocks, each change is given up in time, and what does not
+// fit into the queue is dropped and counted.
+func TestSilentClusterService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		d := dispatch.New(silent{}, slog.New(slog.DiscardHandler), metrics)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); d.Run(ctx) }()
+		synctest.Wait()
+		const sent = 2000
+		for range sent {
+			d.Cluster(&database.ClusterDocument{}, false, "")
+		}
+		synctest.Wait()
+		dropped := counted(t, metrics, "dropped")
+		if dropped < sent-1024-8 || dropped > sent-1024 {
+			t.Errorf("%v changes were dropped of %d", dropped, sent)
+		}
+		time.Sleep(10 * time.Minute) // virtual
+		synctest.Wait()
+		if failed := counted(t, metrics, "failed"); failed != sent-dropped {
+			t.Errorf("%v changes were given up, of %v that were queued", failed, sent-dropped)
+		}
+		stop()
+		<-done
+	})
+}
+
+// TestRefusal: a refusal is counted and nothing more; the backend sends the change again.
+func TestRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		d := dispatch.New(broken{}, slog.New(slog.DiscardHandler), metrics)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); d.Run(ctx) }()
+		d.NodePool(&database.NodePoolDocument{}, true, "")
+		synctest.Wait()
+		if failed := counted(t, metrics, "failed"); failed != 1 {
+			t.Errorf("%v changes failed", failed)
+		}
+		stop()
+		<-done
+	})
+}

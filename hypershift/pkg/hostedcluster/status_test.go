@@ -1,0 +1,292 @@
+package hostedcluster
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not what is decided (-want +got):\n%s", path, diff)
+	}
+}
+
+// life follows one cluster's decisions on virtual time, without a management cluster.
+type life struct {
+	hc    *hyperv1.HostedCluster
+	hcp   *hyperv1.HostedControlPlane
+	r     *Reconciler
+	began time.Time
+	nodes int
+	out   strings.Builder
+	last  map[string]string
+}
+
+func newLife(t *testing.T, version string) *life {
+	t.Helper()
+	catalog, err := release.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &life{r: &Reconciler{Releases: catalog, Scale: 1}, began: time.Now(), last: map[string]string{}}
+	l.hc = &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "hc", Generation: 1, CreationTimestamp: metav1.Now()}}
+	l.hc.Spec.Release.Image = imageOf(t, catalog, version)
+	l.hc.Spec.Channel = "stable-4.22"
+	l.hc.Spec.KubeAPIServerDNSName = "api.hc.example.com"
+	l.hc.Spec.Services = []hyperv1.ServicePublishingStrategyMapping{
+		{Service: hyperv1.APIServer, ServicePublishingStrategy: hyperv1.ServicePublishingStrategy{Type: hyperv1.Route, Route: &hyperv1.RoutePublishingStrategy{Hostname: "api-int.hc.example.com"}}},
+		{Service: hyperv1.Ignition, ServicePublishingStrategy: hyperv1.ServicePublishingStrategy{Type: hyperv1.Route, Route: &hyperv1.RoutePublishingStrategy{Hostname: "ignition.hc.example.com"}}},
+		{Service: hyperv1.OAuthServer, ServicePublishingStrategy: hyperv1.ServicePublishingStrategy{Type: hyperv1.Route, Route: &hyperv1.RoutePublishingStrategy{Hostname: "oauth.hc.example.com"}}},
+	}
+	return l
+}
+
+func imageOf(t *testing.T, catalog *release.Catalog, version string) string {
+	t.Helper()
+	for _, r := range catalog.Releases() {
+		if r.Version == version {
+			return r.Image()
+		}
+	}
+	t.Fatalf("the catalogue has no %s", version)
+	return ""
+}
+
+// look makes the decisions of one pass and returns how long until the next.
+func (l *life) look(t *testing.T) time.Duration {
+	t.Helper()
+	o := &Observed{Now: time.Now(), ReadyNodes: l.nodes}
+	o.Faults, _ = contract.ParseFaults(l.hc.Annotations)
+	o.Desired, _ = l.r.Releases.Lookup(l.hc.Spec.Release.Image)
+	phase, wait := l.r.Scale.Elapsed(time.Since(l.began))
+	if l.hcp == nil && phase < schedule.Infrastructure {
+		l.hc.Status = decide(l.hc, nil, o)
+		l.record()
+		return wait
+	}
+	if l.hcp == nil {
+		l.hcp = &hyperv1.HostedControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-hc", Name: "hc", Generation: 1}}
+		l.hcp.Spec.ReleaseImage = l.hc.Spec.Release.Image
+	}
+	o.Phase = phase
+	if err := l.r.decideRelease(l.hcp, l.hc, o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Installing == o.Desired {
+		l.hcp.Spec.ReleaseImage = l.hc.Spec.Release.Image
+	}
+	o.Endpoint = hyperv1.APIEndpoint{Host: l.hc.Spec.KubeAPIServerDNSName, Port: 443}
+	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = phase > schedule.Kubeconfig, phase > schedule.Kubeconfig, phase > schedule.Kubeconfig
+	more := l.r.decideRollout(l.hc, l.hcp, FidelityStatus, o)
+	l.hcp.Status = decideControlPlane(l.hc, l.hcp, o)
+	l.hc.Status = decide(l.hc, l.hcp, o)
+	l.record()
+	return schedule.Sooner(wait, more)
+}
+
+// record writes down what changed.
+func (l *life) record() {
+	now := map[string]string{}
+	for _, c := range l.hc.Status.Conditions {
+		now[c.Type] = fmt.Sprintf("%s %s %q", c.Status, c.Reason, c.Message)
+	}
+	for i, h := range l.hc.Status.Version.History {
+		now[fmt.Sprintf("version.history[%d]", len(l.hc.Status.Version.History)-1-i)] = fmt.Sprintf("%s %s", h.State, h.Version)
+	}
+	for i, h := range l.hc.Status.ControlPlaneVersion.History {
+		now[fmt.Sprintf("controlPlaneVersion.history[%d]", len(l.hc.Status.ControlPlaneVersion.History)-1-i)] = fmt.Sprintf("%s %s ended=%v", h.State, h.Version, !h.CompletionTime.IsZero())
+	}
+	if l.hc.Status.ControlPlaneEndpoint.Host != "" {
+		now["controlPlaneEndpoint"] = fmt.Sprintf("%s:%d", l.hc.Status.ControlPlaneEndpoint.Host, l.hc.Status.ControlPlaneEndpoint.Port)
+	}
+	if l.hc.Status.KubeConfig != nil {
+		now["kubeconfig"] = l.hc.Status.KubeConfig.Name
+	}
+	var lines []string
+	for key, value := range now {
+		if l.last[key] != value {
+			lines = append(lines, "  "+key+": "+value+"\n")
+		}
+	}
+	if len(lines) > 0 {
+		slices.Sort(lines)
+		fmt.Fprintf(&l.out, "+%s\n%s", time.Since(l.began), strings.Join(lines, ""))
+	}
+	l.last = now
+}
+
+func (l *life) run(t *testing.T) {
+	t.Helper()
+	for range 100 {
+		wait := l.look(t)
+		if wait == 0 {
+			return
+		}
+		time.Sleep(wait)
+	}
+	t.Fatal("the cluster never settles")
+}
+
+// TestConditionSequence pins every condition of a creation, of the first node, and of an upgrade, with its time.
+func TestConditionSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(t, "4.21.1")
+		l.run(t)
+		l.nodes = 3
+		l.run(t)
+		l.hc.Generation++
+		l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, "4.22.0")
+		l.run(t)
+		golden(t, "life.golden", l.out.String())
+	})
+}
+
+// TestAvailableOnce: once available, a cluster stays so through an upgrade, and before it never flickers.
+func TestAvailableOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(t, "4.20.8")
+		flips, was := 0, false
+		look := func() time.Duration {
+			wait := l.look(t)
+			if is := find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue(); is != was {
+				flips, was = flips+1, is
+			}
+			return wait
+		}
+		for wait := look(); wait > 0; wait = look() {
+			time.Sleep(wait)
+		}
+		if len(l.hc.Status.ControlPlaneVersion.History) != 0 {
+			t.Errorf("4.20.8 does not report a control-plane version, but: %+v", l.hc.Status.ControlPlaneVersion)
+		}
+		l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, "4.20.15")
+		for wait := look(); wait > 0; wait = look() {
+			time.Sleep(wait)
+		}
+		if flips != 1 || !was {
+			t.Errorf("Available changed %d times and is %v", flips, was)
+		}
+	})
+}
+
+func TestBlockedUpgrades(t *testing.T) {
+	cases := map[string]struct {
+		reason, to string
+		force      bool
+		blocked    string
+	}{
+		"Patch":       {reason: "a newer patch is always possible", to: "4.20.15"},
+		"Minor":       {reason: "the next minor is possible", to: "4.21.1"},
+		"SkipMinor":   {reason: "minors are not skipped", to: "4.22.0", blocked: "cannot upgrade from 4.20.8 to 4.22.0: minor versions must not be skipped"},
+		"ForcedSkip":  {reason: "the annotation forces", to: "4.22.0", force: true},
+		"Downgrade":   {reason: "there is no way back", to: "4.19.20", blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"ForcedDown":  {reason: "not even by force", to: "4.19.20", force: true, blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"Unavailable": {reason: "an unknown image is not installed", to: "", blocked: "ValidReleaseImage condition is false"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLife(t, "4.20.8")
+				l.run(t)
+				l.hc.Spec.Release.Image = "quay.io/nobody/nothing:latest"
+				if c.to != "" {
+					l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, c.to)
+				}
+				if c.force {
+					l.hc.Annotations = map[string]string{hyperv1.ForceUpgradeToAnnotation: l.hc.Spec.Release.Image}
+				}
+				l.run(t)
+				progressing := find(l.hc.Status.Conditions, hyperv1.HostedClusterProgressing)
+				want, wantReason := "4.20.8", hyperv1.BlockedReason
+				if c.blocked == "" {
+					want, wantReason = c.to, hyperv1.AsExpectedReason
+				}
+				if got := l.hc.Status.Version.History[0].Version; got != want || progressing.Reason != wantReason {
+					t.Errorf("%s: runs %s, Progressing %s: %s", c.reason, got, progressing.Reason, progressing.Message)
+				}
+				if c.blocked != "" && progressing.Message != c.blocked {
+					t.Errorf("%s: message %q", c.reason, progressing.Message)
+				}
+				if !find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
+					t.Errorf("%s: not available any more", c.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	cases := map[contract.Fault]struct {
+		condition hyperv1.ConditionType
+		status    metav1.ConditionStatus
+		reason    string
+	}{
+		contract.FaultEtcdQuorumLoss:    {hyperv1.HostedClusterAvailable, metav1.ConditionFalse, hyperv1.EtcdWaitingForQuorumReason},
+		contract.FaultDegraded:          {hyperv1.HostedClusterDegraded, metav1.ConditionTrue, "UnavailableReplicas"},
+		contract.FaultConditionsUnknown: {hyperv1.EtcdAvailable, metav1.ConditionUnknown, hyperv1.StatusUnknownReason},
+		contract.FaultComponentsStuck:   {hyperv1.HostedClusterAvailable, metav1.ConditionFalse, hyperv1.ControlPlaneComponentsNotAvailable},
+	}
+	for fault, c := range cases {
+		t.Run(string(fault), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLife(t, "4.20.8")
+				l.hc.Annotations = map[string]string{contract.FaultAnnotation: string(fault)}
+				l.run(t)
+				if got := find(l.hc.Status.Conditions, c.condition); got.Status != c.status || got.Reason != c.reason {
+					t.Errorf("%s is %s %s", c.condition, got.Status, got.Reason)
+				}
+				delete(l.hc.Annotations, contract.FaultAnnotation)
+				l.run(t)
+				if !find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
+					t.Error("the cluster does not recover")
+				}
+			})
+		})
+	}
+}
+
+func TestComponentsAreConsistent(t *testing.T) {
+	names := map[string]bool{}
+	for i, c := range components {
+		if names[c.name] {
+			t.Errorf("component %s appears twice", c.name)
+		}
+		names[c.name] = true
+		if i > 0 && components[i-1].name > c.name {
+			t.Errorf("component %s is out of order", c.name)
+		}
+	}
+	for wave := schedule.WaveFoundation; wave <= schedule.WaveOperators; wave++ {
+		complete := rollout{wave: wave, fidelity: FidelityProcess}.complete()
+		if waiting := (rollout{wave: wave, fidelity: FidelityProcess}).unavailable(); complete != (len(waiting) == 0) {
+			t.Errorf("wave %d: complete %v, but waiting for %v", wave, complete, waiting)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package localruntime
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// BenchmarkCreate measures from the answer to the creation of a HostedCluster until a watch shows it Available, one
+// after the other on an idle runtime, in status fidelity at time scale 0.
+func BenchmarkCreate(b *testing.B) {
+	m := newManagementCluster(b)
+	m.start(b, m.options(b.TempDir(), nil))
+	watch := m.watchAvailable(b)
+	warm := m.sample(b, "warm") // the API server compiles the validation rules on first use
+	warm.create(b)
+	watch.await(b, warm)
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		s := m.sample(b, fmt.Sprintf("one-%d", i))
+		s.createPrerequisites(b)
+		b.StartTimer()
+		s.apply(b, s.cluster)
+		created := time.Now()
+		took = append(took, watch.await(b, s).Sub(created))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
+
+// BenchmarkBurst creates 500 HostedClusters with a node pool each at once and waits until all are Available.
+func BenchmarkBurst(b *testing.B) {
+	clusters := 500
+	if text := os.Getenv("BURST_CLUSTERS"); text != "" {
+		clusters, _ = strconv.Atoi(text)
+	}
+	m := newManagementCluster(b)
+	m.start(b, m.options(b.TempDir(), nil))
+	watch := m.watchAvailable(b)
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		samples := make([]*sample, clusters)
+		for j := range samples {
+			samples[j] = m.sample(b, fmt.Sprintf("burst-%d-%d", i, j))
+			samples[j].createPrerequisites(b)
+		}
+		b.StartTimer()
+		var wg sync.WaitGroup
+		slots := make(chan struct{}, 16)
+		for _, s := range samples {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				s.apply(b, s.cluster)
+				s.apply(b, s.pool)
+			})
+		}
+		wg.Wait()
+		for _, s := range samples {
+			watch.await(b, s)
+		}
+	}
+	b.ReportMetric(float64(residentMiB()), "MiB-resident")
+}
+
+// availableWatch remembers when each HostedCluster was first seen Available.
+type availableWatch struct {
+	mu   sync.Mutex
+	seen map[client.ObjectKey]time.Time
+	wake chan struct{}
+}
+
+func (m *managementCluster) watchAvailable(b *testing.B) *availableWatch {
+	b.Helper()
+	w := &availableWatch{seen: map[client.ObjectKey]time.Time{}, wake: make(chan struct{}, 1)}
+	watcher, err := m.client.Watch(b.Context(), &hyperv1.HostedClusterList{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			hc, ok := event.Object.(*hyperv1.HostedCluster)
+			if !ok || available(hc) != nil {
+				continue
+			}
+			w.mu.Lock()
+			if _, known := w.seen[client.ObjectKeyFromObject(hc)]; !known {
+				w.seen[client.ObjectKeyFromObject(hc)] = time.Now()
+			}
+			w.mu.Unlock()
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return w
+}
+
+func (w *availableWatch) await(b *testing.B, s *sample) time.Time {
+	b.Helper()
+	deadline := time.After(10 * time.Minute)
+	for {
+		w.mu.Lock()
+		at, ok := w.seen[s.key()]
+		w.mu.Unlock()
+		if ok {
+			return at
+		}
+		select {
+		case <-w.wake:
+		case <-deadline:
+			b.Fatalf("HostedCluster %s is not Available", s.key())
+		}
+	}
+}
+
+// residentMiB is the memory of this process, which the runtime shares with the benchmark.
+func residentMiB() int {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return kib >> 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,337 @@
+package localruntime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func image(t *testing.T, version string) string {
+	t.Helper()
+	catalog, err := release.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range catalog.Releases() {
+		if r.Version == version {
+			return r.Image()
+		}
+	}
+	t.Fatalf("the catalogue has no %s", version)
+	return ""
+}
+
+// TestContract keeps one management cluster and one runtime for what is cheap in status fidelity.
+func TestContract(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), nil))
+	for name, test := range map[string]func(*testing.T, *managementCluster){
+		"Coexistence":       testCoexistence,
+		"Objects":           testObjects,
+		"Upgrade":           testUpgrade,
+		"MissingPullSecret": testMissingPullSecret,
+		"Paused":            testPaused,
+		"NodePoolDeleted":   testNodePoolDeleted,
+		"Autoscaling":       testAutoscaling,
+		"DeletedAtOnce":     testDeletedAtOnce,
+		"SameNameAgain":     testSameNameAgain,
+		"DeleteStuck":       testDeleteStuck,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, m) })
+	}
+}
+
+// testCoexistence applies the same manifests again and again, as a work agent does, and expects that the two managers
+// settle: what each owns stays as it put it, and an apply that changes nothing is followed by no write.
+func testCoexistence(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "coexist")
+	unset := s.cluster.Object["spec"].(map[string]any)
+	delete(unset, "clusterID")
+	delete(unset, "infraID")
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, poolReady(3))
+	hc := s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if hc.Annotations[contract.HasBeenAvailableAnnotation] == "" || hc.Status.Version.History[0].State != "Completed" {
+			return errors.New("not settled")
+		}
+		return nil
+	})
+	if hc.Spec.ClusterID == "" || hc.Spec.InfraID == "" || !slices.Contains(hc.Finalizers, contract.Finalizer) {
+		t.Errorf("clusterID %q, infraID %q, finalizers %v", hc.Spec.ClusterID, hc.Spec.InfraID, hc.Finalizers)
+	}
+	for range 3 {
+		s.apply(t, s.cluster)
+		s.apply(t, s.pool)
+	}
+	after := s.hostedCluster(t)
+	if after.Generation != hc.Generation || after.Spec.ClusterID != hc.Spec.ClusterID {
+		t.Errorf("an apply that changes nothing moved generation %d to %d", hc.Generation, after.Generation)
+	}
+	if after.ResourceVersion != hc.ResourceVersion {
+		t.Errorf("an apply that changes nothing was followed by a write: %s", cmp.Diff(hc, after))
+	}
+
+	s.set(t, []any{"10.0.0.0/8"}, "spec", "networking", "apiServer", "allowedCIDRBlocks")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if hc.Status.Version.ObservedGeneration != hc.Generation {
+			return fmt.Errorf("observed generation %d of %d", hc.Status.Version.ObservedGeneration, hc.Generation)
+		}
+		return available(hc)
+	})
+	var hcp hyperv1.HostedControlPlane
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
+		t.Fatal(err)
+	}
+	if blocks := hcp.Spec.Networking.APIServer.AllowedCIDRBlocks; len(blocks) != 1 || blocks[0] != "10.0.0.0/8" {
+		t.Errorf("the change did not reach the control plane: %v", blocks)
+	}
+
+	managers := map[string]string{}
+	for _, entry := range s.hostedCluster(t).ManagedFields {
+		managers[entry.Manager+" "+entry.Subresource] = string(entry.Operation)
+	}
+	want := map[string]string{"work-agent ": "Apply", contract.OperatorManager + " ": "Update", contract.OperatorManager + " status": "Update"}
+	if diff := cmp.Diff(want, managers); diff != "" {
+		t.Errorf("managers of the HostedCluster (-want +got):\n%s", diff)
+	}
+	var pool hyperv1.NodePool
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &pool); err != nil {
+		t.Fatal(err)
+	}
+	if marketplace := pool.Spec.Platform.Azure.Image.AzureMarketplace; marketplace.Publisher != "azureopenshift" || marketplace.SKU != "420-v2" {
+		t.Errorf("marketplace image: %+v", marketplace)
+	}
+	if len(pool.OwnerReferences) != 1 || pool.OwnerReferences[0].UID != hc.UID || !slices.Contains(pool.Finalizers, contract.Finalizer) {
+		t.Errorf("owners %v, finalizers %v", pool.OwnerReferences, pool.Finalizers)
+	}
+	s.delete(t)
+}
+
+// testObjects looks at what consumers read in the two namespaces.
+func testObjects(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "objects")
+	s.create(t)
+	hc := s.waitCluster(t, 30*time.Second, available)
+	for key, field := range map[client.ObjectKey]string{
+		{Namespace: s.namespace, Name: hc.Status.KubeConfig.Name}:        "kubeconfig",
+		{Namespace: s.namespace, Name: hc.Status.CustomKubeconfig.Name}:  "kubeconfig",
+		{Namespace: s.namespace, Name: hc.Status.KubeadminPassword.Name}: "password",
+		{Namespace: s.namespace, Name: "kube-apiserver-tls-cert"}:        "tls.crt",
+		{Namespace: s.controlPlane(), Name: "kube-apiserver-tls-cert"}:   "tls.crt",
+		{Namespace: s.controlPlane(), Name: "admin-kubeconfig"}:          "kubeconfig",
+		{Namespace: s.controlPlane(), Name: "pull-secret"}:               corev1.DockerConfigJsonKey,
+	} {
+		var secret corev1.Secret
+		if err := s.client.Get(t.Context(), key, &secret); err != nil || len(secret.Data[field]) == 0 {
+			t.Errorf("Secret %s has no %s: %v", key, field, err)
+		}
+	}
+	var namespace corev1.Namespace
+	if err := s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &namespace); err != nil {
+		t.Fatal(err)
+	}
+	if namespace.Labels[contract.HostedControlPlaneLabel] != "true" || namespace.Annotations[contract.AzureResourceIDAnnotation] == "" {
+		t.Errorf("namespace: labels %v, annotations %v", namespace.Labels, namespace.Annotations)
+	}
+	var components hyperv1.ControlPlaneComponentList
+	if err := s.client.List(t.Context(), &components, client.InNamespace(s.controlPlane())); err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range components.Items {
+		if !meta.IsStatusConditionTrue(component.Status.Conditions, "Available") || !meta.IsStatusConditionTrue(component.Status.Conditions, "RolloutComplete") || component.Status.Version != "4.20.8" {
+			t.Errorf("component %s: %+v", component.Name, component.Status)
+		}
+	}
+	if len(components.Items) == 0 {
+		t.Error("no components")
+	}
+	s.delete(t)
+}
+
+func testUpgrade(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "upgrade")
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, poolReady(3))
+	s.waitCluster(t, 30*time.Second, available)
+
+	s.setPool(t, image(t, "4.20.15"), "spec", "release", "image")
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, func(pool *hyperv1.NodePool) error {
+		if !poolCondition(pool, hyperv1.NodePoolSupportedVersionSkewConditionType, "False") {
+			return errors.New("a node pool newer than its cluster is accepted")
+		}
+		return nil
+	})
+	s.set(t, image(t, "4.20.15"), "spec", "release", "image")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		history := hc.Status.Version.History
+		if len(history) != 2 || history[0].Version != "4.20.15" || history[0].State != "Completed" {
+			return fmt.Errorf("version history %+v", history)
+		}
+		if control := hc.Status.ControlPlaneVersion.History; len(control) != 1 || control[0].State != "Completed" {
+			return fmt.Errorf("control plane version history %+v", control)
+		}
+		return available(hc)
+	})
+	s.waitPool(t, 30*time.Second, func(pool *hyperv1.NodePool) error {
+		if pool.Status.Version != "4.20.15" {
+			return fmt.Errorf("node pool is at %s: %+v", pool.Status.Version, pool.Status.NodesInfo)
+		}
+		return poolReady(3)(pool)
+	})
+	s.delete(t)
+}
+
+func testMissingPullSecret(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "pull")
+	s.createPrerequisites(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pull-secret"}}
+	if err := s.client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	s.apply(t, s.cluster)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)); c == nil || c.Status != metav1.ConditionFalse {
+			return errors.New("the missing pull secret is not reported")
+		}
+		return nil
+	})
+	s.createPrerequisites(t)
+	s.waitCluster(t, 30*time.Second, available)
+	s.delete(t)
+}
+
+func testPaused(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "paused")
+	s.set(t, "true", "spec", "pausedUntil")
+	s.create(t)
+	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ReconciliationActive)); c == nil || c.Reason != hyperv1.ReconciliationPausedConditionReason {
+			return errors.New("not paused")
+		}
+		return nil
+	})
+	if err := s.client.Get(t.Context(), client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a paused cluster has a control plane: %v", err)
+	}
+	s.set(t, "false", "spec", "pausedUntil")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, 30*time.Second, available)
+	s.delete(t)
+}
+
+func testNodePoolDeleted(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "pooldel")
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, poolReady(3))
+	if err := s.client.Delete(t.Context(), s.pool); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the node pool is still there: %v", err)
+		}
+		var records corev1.ConfigMapList
+		if err := s.client.List(t.Context(), &records, client.InNamespace(s.controlPlane()), client.HasLabels{contract.MachinesLabel}); err != nil {
+			return err
+		}
+		if len(records.Items) > 0 {
+			return errors.New("its record of machines is left")
+		}
+		return nil
+	})
+	if err := available(s.hostedCluster(t)); err != nil {
+		t.Errorf("the cluster suffered: %v", err)
+	}
+	s.delete(t)
+}
+
+func testAutoscaling(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "scale")
+	spec := s.pool.Object["spec"].(map[string]any)
+	delete(spec, "replicas")
+	spec["autoScaling"] = map[string]any{"min": int64(2), "max": int64(4)}
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, poolReady(2))
+	s.pool.SetAnnotations(map[string]string{contract.AutoscaleAnnotation: "9"})
+	s.apply(t, s.pool)
+	s.waitPool(t, 30*time.Second, poolReady(4))
+	s.delete(t)
+}
+
+func testDeletedAtOnce(t *testing.T, m *managementCluster) {
+	for i := range 5 {
+		s := m.sample(t, fmt.Sprintf("once-%d", i))
+		s.create(t)
+		s.apply(t, s.pool)
+		time.Sleep(time.Duration(i) * 15 * time.Millisecond) // different moments of the creation, not a wait for something
+		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+			t.Fatal(err)
+		}
+		defer s.awaitGone(t)
+	}
+}
+
+func testSameNameAgain(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "again")
+	s.create(t)
+	first := s.waitCluster(t, 30*time.Second, available)
+	var before corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &before); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(t)
+	s.create(t)
+	second := s.waitCluster(t, 30*time.Second, available)
+	var after corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &after); err != nil {
+		t.Fatal(err)
+	}
+	if first.UID == second.UID || cmp.Equal(before.Data, after.Data) {
+		t.Error("the second life of a name has the first one's credentials")
+	}
+	s.delete(t)
+}
+
+func testDeleteStuck(t *testing.T, m *managementCluster) {
+	s := m.sample(t, "stuck")
+	s.annotate(contract.FaultAnnotation, string(contract.FaultDeleteStuck))
+	s.create(t)
+	s.waitCluster(t, 30*time.Second, available)
+	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		var hcp hyperv1.HostedControlPlane
+		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(hcp.Status.Conditions, string(hyperv1.CloudResourcesDestroyed)); c == nil || c.Status != metav1.ConditionFalse {
+			return errors.New("the stuck deletion is not reported")
+		}
+		return nil
+	})
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation)
+	if err := s.client.Patch(t.Context(), s.hostedCluster(t), client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitGone(t)
+}
