@@ -149,8 +149,8 @@ func (h *holder) tick(ctx context.Context) error {
 		err = h.giveSignOfLife(ctx, documents)
 	}
 	if err != nil {
-		// Others will take over after Duration; this side stops a good while before.
-		if time.Since(h.alive) > h.options.Duration*2/3 {
+		// Others take over after Duration. Ticks come every third of it, so this one is the last that comes before then.
+		if time.Since(h.alive) >= h.options.Duration*2/3 {
 			h.dropAll()
 		}
 		return err

@@ -190,6 +190,8 @@ func (r *region) commit(sub string, add func(batch *database.Batch)) {
 func (r *region) eventually(what string, check func() string) {
 	r.t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		problem := check()
 		if problem == "" {
@@ -198,7 +200,7 @@ func (r *region) eventually(what string, check func() string) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%s: %s", what, problem)
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-tick.C
 	}
 }
 
