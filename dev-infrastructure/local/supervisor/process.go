@@ -38,7 +38,7 @@ func newProcess(spec Spec, log *logFile, onChange func(Status)) *process {
 		spec: spec, log: log, onChange: onChange,
 		restartCh: make(chan chan struct{}), everReady: make(chan struct{}), failed: make(chan error, 1),
 		done: make(chan struct{}), changed: make(chan struct{}),
-		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Ports: spec.Ports, Log: log.path},
+		status: Status{Name: spec.Name, State: Waiting, Since: time.Now(), Program: spec.Program, Ports: spec.Ports, Log: log.path},
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *process) keep(ctx context.Context) {
 	for starts := 1; ctx.Err() == nil; starts++ {
 		started := time.Now()
 		p.mu.Lock()
-		p.status.Restarts = starts - 1
+		p.status.Restarts, p.status.Started = starts-1, started
 		p.mu.Unlock()
 		err := p.live(ctx)
 		p.setRunning(nil)

@@ -79,8 +79,10 @@ type Status struct {
 	Name  string    `json:"name"`
 	State State     `json:"state"`
 	Since time.Time `json:"since"`
-	// Pid is 0 when it does not run.
-	Pid int `json:"pid,omitempty"`
+	// Pid is 0 when it does not run. Started is when its present life began, from the file Program.
+	Pid     int       `json:"pid,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Program string    `json:"program,omitempty"`
 	// Restarts counts the starts after the first.
 	Restarts int `json:"restarts"`
 	// Message says what is awaited or what went wrong last.

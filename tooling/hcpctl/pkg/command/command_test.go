@@ -343,11 +343,10 @@ func TestLogsShowLastLinesAndTheirProcess(t *testing.T) {
 			var out bytes.Buffer
 			command := New(&out, io.Discard)
 			command.SetArgs(append([]string{"region", "logs", "--state-dir", state}, test.args...))
+			err := command.ExecuteContext(t.Context())
 			got := out.String()
-			if err := command.ExecuteContext(t.Context()); err != nil {
+			if err != nil {
 				got = err.Error()
-			} else {
-				got = out.String()
 			}
 			if got != test.want {
 				t.Errorf("got %q, want %q: %s", got, test.want, test.reason)

@@ -174,6 +174,9 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	var running local.Status
 	if control.NewClient(dir).Status(c.Context(), &running) == nil && running.Phase == local.PhaseReady {
 		fmt.Fprintf(e.err, "the region is up already, in %s\n", dir)
+		if err := e.restartRebuilt(c.Context(), dir, running); err != nil {
+			return err
+		}
 		return e.afterUp(c, o)
 	}
 	if err := os.MkdirAll(local.LogDir(dir), 0o755); err != nil {
@@ -227,6 +230,21 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 		<-shown
 		return errors.New("stopped before the region was ready")
 	}
+}
+
+// restartRebuilt restarts the processes whose programs were built again since they began.
+func (e *environment) restartRebuilt(ctx context.Context, dir string, running local.Status) error {
+	for _, p := range running.Processes {
+		program, err := os.Stat(p.Program)
+		if err != nil || p.Started.IsZero() || program.ModTime().Before(p.Started) {
+			continue
+		}
+		fmt.Fprintf(e.err, "restarting %s, whose program was built again\n", p.Name)
+		if err := control.NewClient(dir).Restart(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // afterUp makes a ready region useful.
