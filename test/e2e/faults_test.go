@@ -17,8 +17,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// clustersUnderFaults is how many clusters live through the bad day.
-const clustersUnderFaults = 20
+const (
+	// clustersUnderFaults is how many clusters live through the bad day.
+	clustersUnderFaults = 20
+	// breath is how long the region is left alone between two kills: it must get hit in the middle of its work, and not
+	// spend the day starting.
+	breath = 2 * time.Second
+)
 
 // TestNothingIsLostWhateverDies lets customers create, delete, create again and delete clusters while every process of
 // the region is killed in turn, Cosmos DB misbehaves and the broker drops connections. Whatever was accepted must end,
@@ -114,11 +119,15 @@ func beginBadDay(t *testing.T, ctx context.Context) *badDay {
 	day := &badDay{stop: stop, victims: int64(len(names))}
 	injectCosmosFaults(t, ctx)
 	day.done.Go(func() {
+		breathe := time.NewTicker(breath)
+		defer breathe.Stop()
 		for running.Err() == nil {
 			order.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 			for _, name := range names {
-				if running.Err() != nil {
+				select {
+				case <-running.Done():
 					return
+				case <-breathe.C:
 				}
 				if err := region.Kill(ctx, name); err != nil {
 					t.Errorf("killing %s: %v", name, err)
@@ -161,9 +170,9 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 		{"id": "slow", "latencyMs": 40, "probability": 0.05},
 		{"id": "lost-response", "dropResponse": true, "probability": 0.03},
 	} {
-		if err := control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule); err != nil {
-			t.Errorf("injecting a fault: %v", err)
-		}
+		eventually(t, ctx, func() bool {
+			return control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule) == nil
+		}, func() string { return "a fault cannot be injected" })
 	}
 }
 
