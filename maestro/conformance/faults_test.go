@@ -348,6 +348,8 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 // The published server runs a resync inside its receive loop, ahead of everything else.
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r := newRegion(t)
+	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
+	r.tune = func(c *server.Config) { c.ResyncWindow = 1 }
 	s := r.startServer()
 	consumer := r.consumer(s)
 	first := r.startAgent(consumer)

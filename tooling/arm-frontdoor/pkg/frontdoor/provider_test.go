@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,9 +111,9 @@ func (p *provider) put(w http.ResponseWriter, base string, r *http.Request, id s
 // list shows one cluster on a page.
 func (p *provider) list(w http.ResponseWriter, base string, r *http.Request, scope string) {
 	var found []map[string]any
-	for id, cluster := range p.clusters {
+	for _, id := range slices.Sorted(maps.Keys(p.clusters)) { // pages need an order that lasts
 		if strings.HasPrefix(id, scope+"/") {
-			found = append(found, cluster)
+			found = append(found, p.clusters[id])
 		}
 	}
 	skip := 0
