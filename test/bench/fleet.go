@@ -21,24 +21,9 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 	if err != nil {
 		return err
 	}
-	everyCluster := func(do func(name string) error) (failed []error) {
-		var mu sync.Mutex
-		var work sync.WaitGroup
-		for i := range o.clusters {
-			work.Go(func() {
-				if err := do(fmt.Sprintf("fleet-%04d", i)); err != nil {
-					mu.Lock()
-					failed = append(failed, err)
-					mu.Unlock()
-				}
-			})
-		}
-		work.Wait()
-		return failed
-	}
 
 	began := time.Now()
-	if failed := everyCluster(func(name string) error { return c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)) }); len(failed) > 0 {
+	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)) }); len(failed) > 0 {
 		return fmt.Errorf("%d of %d creates failed, the first with: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters created at once, all Succeeded", o.clusters), "after "+round(time.Since(began)), "")
@@ -54,11 +39,28 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 	report.line("  PostgreSQL, etcd and Kubernetes beside them", fmt.Sprintf("%.1f %% of one core", 100*others), "")
 
 	began = time.Now()
-	if failed := everyCluster(func(name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
+	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
 		return fmt.Errorf("%d of %d deletes failed, the first with: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters deleted at once", o.clusters), "after "+round(time.Since(began)), "")
 	return nil
+}
+
+// everyCluster does something to many clusters at once, and returns what failed.
+func everyCluster(count int, prefix string, do func(i int, name string) error) (failed []error) {
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for i := range count {
+		work.Go(func() {
+			if err := do(i, fmt.Sprintf("%s-%04d", prefix, i)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			}
+		})
+	}
+	work.Wait()
+	return failed
 }
 
 // thirdParty reports whether a process of the region is not ours.

@@ -186,8 +186,8 @@ func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	}
 }
 
-// pollQuickly makes the published pollers ask often: what is measured in minutes in the cloud takes seconds here.
-var pollQuickly = &runtime.PollUntilDoneOptions{Frequency: 50 * time.Millisecond}
+// pollOften makes the published pollers ask as often as they do: what takes minutes in the cloud takes seconds here.
+var pollOften = &runtime.PollUntilDoneOptions{Frequency: time.Second}
 
 // Put creates or replaces a resource and waits for the operation's end.
 func (c *Customer) Put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
@@ -195,7 +195,7 @@ func (c *Customer) Put(ctx context.Context, id string, body armresources.Generic
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PUT %s: %w", id, err)
 	}
-	response, err := poller.PollUntilDone(ctx, pollQuickly)
+	response, err := poller.PollUntilDone(ctx, pollOften)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("waiting for the PUT of %s: %w", id, err)
 	}
@@ -208,7 +208,7 @@ func (c *Customer) Patch(ctx context.Context, id string, body armresources.Gener
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PATCH %s: %w", id, err)
 	}
-	response, err := poller.PollUntilDone(ctx, pollQuickly)
+	response, err := poller.PollUntilDone(ctx, pollOften)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("waiting for the PATCH of %s: %w", id, err)
 	}
@@ -221,7 +221,7 @@ func (c *Customer) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("DELETE %s: %w", id, err)
 	}
-	if _, err := poller.PollUntilDone(ctx, pollQuickly); err != nil {
+	if _, err := poller.PollUntilDone(ctx, pollOften); err != nil {
 		return fmt.Errorf("waiting for the DELETE of %s: %w", id, err)
 	}
 	return nil
@@ -257,13 +257,32 @@ func (c *Customer) List(ctx context.Context, collection string) ([]string, error
 	return names, nil
 }
 
-// PutQuickly is Put for measuring: it asks after the operation every few milliseconds, which no poller of the published
-// client does.
+// PutQuickly is Put for measuring.
 func (c *Customer) PutQuickly(ctx context.Context, id string, body armresources.GenericResource) error {
 	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
 		return fmt.Errorf("PUT %s: %w", id, err)
 	}
+	if err := await(ctx, poller); err != nil {
+		return fmt.Errorf("waiting for the PUT of %s: %w", id, err)
+	}
+	return nil
+}
+
+// DeleteQuickly is Delete for measuring.
+func (c *Customer) DeleteQuickly(ctx context.Context, id string) error {
+	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)
+	if err != nil {
+		return fmt.Errorf("DELETE %s: %w", id, err)
+	}
+	if err := await(ctx, poller); err != nil {
+		return fmt.Errorf("waiting for the DELETE of %s: %w", id, err)
+	}
+	return nil
+}
+
+// await asks after an operation every few milliseconds, which PollUntilDone refuses to do outside of tests.
+func await[T any](ctx context.Context, poller *runtime.Poller[T]) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for !poller.Done() {
@@ -273,11 +292,9 @@ func (c *Customer) PutQuickly(ctx context.Context, id string, body armresources.
 		case <-ticker.C:
 		}
 		if _, err := poller.Poll(ctx); err != nil {
-			return fmt.Errorf("polling the PUT of %s: %w", id, err)
+			return err
 		}
 	}
-	if _, err := poller.Result(ctx); err != nil {
-		return fmt.Errorf("the PUT of %s: %w", id, err)
-	}
-	return nil
+	_, err := poller.Result(ctx)
+	return err
 }
