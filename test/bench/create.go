@@ -65,8 +65,9 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 type hostedClusters struct {
 	stop context.CancelFunc
 
-	mu      sync.Mutex
-	waiting map[string]chan time.Time
+	mu sync.Mutex
+	// existing and serving are what is waited for, by ARM id in lower case.
+	existing, serving map[string]chan time.Time
 }
 
 // expect gives the time at which the HostedCluster of an ARM resource will have been seen.
@@ -74,7 +75,16 @@ func (h *hostedClusters) expect(id string) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := make(chan time.Time, 1)
-	h.waiting[strings.ToLower(id)] = at
+	h.existing[strings.ToLower(id)] = at
+	return at
+}
+
+// expectServing gives the time at which the hosted API server of an ARM resource will have been reported available.
+func (h *hostedClusters) expectServing(id string) <-chan time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := make(chan time.Time, 1)
+	h.serving[strings.ToLower(id)] = at
 	return at
 }
 
@@ -83,16 +93,32 @@ func (h *hostedClusters) saw(object *unstructured.Unstructured) {
 	id := strings.ToLower(object.GetAnnotations()["azure.microsoft.com/hcp-cluster-azure-resource-id"])
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if at, ok := h.waiting[id]; ok {
+	if at, ok := h.existing[id]; ok {
 		at <- now
-		delete(h.waiting, id)
+		delete(h.existing, id)
 	}
+	if at, ok := h.serving[id]; ok && isTrue(object, "KubeAPIServerAvailable") {
+		at <- now
+		delete(h.serving, id)
+	}
+}
+
+// isTrue reports whether a condition of an object is True.
+func isTrue(object *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, entry := range conditions {
+		condition, _ := entry.(map[string]any)
+		if condition["type"] == kind {
+			return condition["status"] == "True"
+		}
+	}
+	return false
 }
 
 // watchHostedClusters watches every management cluster, as any Kubernetes client does.
 func watchHostedClusters(ctx context.Context, endpoints local.Endpoints) (*hostedClusters, error) {
 	ctx, stop := context.WithCancel(ctx)
-	h := &hostedClusters{stop: stop, waiting: map[string]chan time.Time{}}
+	h := &hostedClusters{stop: stop, existing: map[string]chan time.Time{}, serving: map[string]chan time.Time{}}
 	kind := schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
 	for _, path := range endpoints.Kubeconfigs {
 		config, err := clientcmd.BuildConfigFromFlags("", path)

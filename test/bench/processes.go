@@ -23,17 +23,19 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 		return err
 	}
 	defer seen.stop()
-	var ready []time.Duration
+	var ready, succeeded []time.Duration
 	for i := range hostedControlPlanes {
 		name := fmt.Sprintf("real-%d", i)
-		exists := seen.expect(c.ClusterID(name))
+		exists, serving := seen.expect(c.ClusterID(name)), seen.expectServing(c.ClusterID(name))
 		if err := c.PutQuickly(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 			return err
 		}
-		// A cluster is Succeeded only when its API server answered.
-		ready = append(ready, time.Since(<-exists))
+		began := <-exists
+		succeeded = append(succeeded, time.Since(began))
+		ready = append(ready, (<-serving).Sub(began))
 	}
-	report.durations("HostedCluster exists to its API server ready, Succeeded", ready, "goal: 3s")
+	report.durations("HostedCluster exists to its API server available", ready, "goal: 3s")
+	report.durations("HostedCluster exists to Succeeded, process fidelity", succeeded, "")
 	var largest int64
 	for _, pid := range processesWith("kube-apiserver", "--etcd-prefix=/hosted/", region.Endpoints().Etcd) {
 		largest = max(largest, resident(pid))
