@@ -54,6 +54,7 @@ type Config struct {
 type Server struct {
 	Config
 	routes        []*route
+	results       map[string]answer
 	versions      map[string]*versions.Version
 	stages        []stage
 	releases      []hub.OpenShiftVersion
@@ -76,6 +77,7 @@ func New(c Config) *Server {
 		stages:   stages(),
 		releases: c.Offer.OpenShiftVersions(),
 		roleSets: c.Offer.OperatorIdentityRoleSets(),
+		results:  results(),
 	}
 	if s.Now == nil {
 		s.Now = time.Now
