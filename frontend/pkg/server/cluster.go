@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -53,7 +52,7 @@ func (s *Server) changeCluster(ctx context.Context, rq *request, patch bool) err
 	change := clusterChange{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
 	var item *database.Item[database.ClusterDocument]
 	created := false
-	err = database.Retry(ctx, func(ctx context.Context) error {
+	err = retryBeside(ctx, database.GateKind, func(ctx context.Context) error {
 		found, err := s.Database.Clusters().Find(ctx, rq.key())
 		if err != nil {
 			return err
@@ -79,9 +78,6 @@ func (s *Server) changeCluster(ctx context.Context, rq *request, patch bool) err
 	document := item.Value
 	s.Dispatcher.Cluster(&document, false, rq.correlationID)
 	s.follow(rq, change.operationID, patch)
-	if created {
-		s.deleteUnlessWanted(ctx, rq, item.Key)
-	}
 	switch {
 	case created:
 		return rq.showCluster(http.StatusCreated, item)
@@ -89,20 +85,6 @@ func (s *Server) changeCluster(ctx context.Context, rq *request, patch bool) err
 		return rq.showCluster(http.StatusAccepted, item)
 	}
 	return rq.showCluster(http.StatusOK, item)
-}
-
-// deleteUnlessWanted starts the deletion of a cluster that was just created when its subscription has become Deleted
-// meanwhile. The deletion of all clusters starts after that state is stored, so that a cluster which it did not find was
-// committed later, and finds the state here.
-func (s *Server) deleteUnlessWanted(ctx context.Context, rq *request, key database.Key) {
-	subscription, err := s.subscriptions.get(ctx, key.SubscriptionID, true)
-	if err == nil && subscription != nil && subscription.State == hub.Deleted {
-		_, err = s.startClusterDeletion(ctx, rq, key, uuid.NewString(), func(string) error { return nil })
-	}
-	if err != nil && !errors.Is(err, errDeleting) {
-		s.Log.Warn("could not make sure that the subscription of a new cluster is still there", "resource_id", rq.resourceID,
-			"correlation_id", rq.correlationID, "error", err)
-	}
 }
 
 // clusterChange is one request's change. Its ids stay the same however often it is decided anew.
@@ -142,6 +124,9 @@ func (s *Server) createCluster(ctx context.Context, rq *request, change clusterC
 	item := database.Create(batch, s.Database.Clusters(), key, document)
 	database.Create(batch, s.Database.Operations(), database.OperationKey(rq.param(subscriptionParam), s.Location, change.operationID),
 		s.newOperation(rq, change.operationID, database.CreateRequest, &cluster.Resource, change.uid, 1, now))
+	if err := s.Database.PassGate(ctx, batch); err != nil {
+		return nil, err
+	}
 	reservations := database.ClusterReservations(key, &document)
 	for reserved, reservation := range reservations {
 		database.Create(batch, s.Database.Reservations(), reserved, reservation)
@@ -236,7 +221,27 @@ func (s *Server) updateCluster(ctx context.Context, rq *request, change clusterC
 // deleteCluster starts the deletion; the backend takes the node pools along.
 func (s *Server) deleteCluster(ctx context.Context, rq *request) error {
 	operationID := uuid.NewString()
-	started, err := s.startClusterDeletion(ctx, rq, rq.key(), operationID, rq.preconditions)
+	var document database.ClusterDocument
+	started := false
+	err := database.Retry(ctx, func(ctx context.Context) error {
+		started = false
+		item, err := s.Database.Clusters().Find(ctx, rq.key())
+		if err != nil || live(item) == nil {
+			return err
+		}
+		if err := rq.preconditions(item.ETag); err != nil {
+			return err
+		}
+		if item.Value.ProvisioningState == hub.Deleting {
+			return errDeleting
+		}
+		operation := s.newOperation(rq, operationID, database.DeleteRequest, &item.Value.Cluster.Resource, item.Value.UID, item.Value.Generation, s.Now().UTC())
+		if err := s.Database.BeginClusterDeletion(ctx, item, operation); err != nil {
+			return err
+		}
+		started, document = true, item.Value
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -244,58 +249,8 @@ func (s *Server) deleteCluster(ctx context.Context, rq *request) error {
 		rq.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	s.Dispatcher.Cluster(&document, true, rq.correlationID)
 	s.follow(rq, operationID, true)
 	rq.w.WriteHeader(http.StatusAccepted)
 	return nil
-}
-
-// startClusterDeletion reports whether there was a cluster to delete.
-func (s *Server) startClusterDeletion(ctx context.Context, rq *request, key database.Key, operationID string, precondition func(etag string) error) (started bool, err error) {
-	var document database.ClusterDocument
-	err = database.Retry(ctx, func(ctx context.Context) error {
-		started = false
-		item, err := s.Database.Clusters().Find(ctx, key)
-		if err != nil || live(item) == nil {
-			return err
-		}
-		if err := precondition(item.ETag); err != nil {
-			return err
-		}
-		if item.Value.ProvisioningState == hub.Deleting {
-			return errDeleting
-		}
-		now := s.Now().UTC()
-		batch := s.Database.NewBatch(key.SubscriptionID)
-		if err := s.supersede(ctx, batch, key, item.Value.ActiveOperationID, now); err != nil {
-			return err
-		}
-		item.Value.ProvisioningState = firstState(database.DeleteRequest)
-		item.Value.ActiveOperationID = operationID
-		database.Replace(batch, item)
-		database.Create(batch, s.Database.Operations(), database.OperationKey(key.SubscriptionID, s.Location, operationID),
-			s.newOperation(rq, operationID, database.DeleteRequest, &item.Value.Cluster.Resource, item.Value.UID, item.Value.Generation, now))
-		if err := batch.Commit(ctx); err != nil {
-			return err
-		}
-		started, document = true, item.Value
-		return nil
-	})
-	if started {
-		s.Dispatcher.Cluster(&document, true, rq.correlationID)
-	}
-	return started, err
-}
-
-// deleteAllClusters starts the deletion of every cluster of the subscription in the path that is not being deleted yet.
-func (s *Server) deleteAllClusters(ctx context.Context, rq *request) error {
-	return s.Database.Clusters().All(ctx, rq.param(subscriptionParam), "", func(item *database.Item[database.ClusterDocument]) error {
-		if item.Value.ProvisioningState == hub.Deleting {
-			return nil
-		}
-		_, err := s.startClusterDeletion(ctx, rq, item.Key, uuid.NewString(), func(string) error { return nil })
-		if errors.Is(err, errDeleting) {
-			return nil
-		}
-		return err
-	})
 }

@@ -54,7 +54,7 @@ func (s *Server) changeNodePool(ctx context.Context, rq *request, patch bool) er
 	change := clusterChange{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
 	var item *database.Item[database.NodePoolDocument]
 	created := false
-	err = retryBesideSiblings(ctx, func(ctx context.Context) error {
+	err = retryBeside(ctx, database.ClusterKind, func(ctx context.Context) error {
 		parent, err := s.parent(ctx, rq)
 		if err != nil {
 			return err
@@ -97,21 +97,6 @@ func (s *Server) changeNodePool(ctx context.Context, rq *request, patch bool) er
 		return rq.showNodePool(http.StatusAccepted, item)
 	}
 	return rq.showNodePool(http.StatusOK, item)
-}
-
-// siblingRounds is how often a change that keeps losing to changes of the same cluster is retried.
-const siblingRounds = 6
-
-// retryBesideSiblings is database.Retry for a write that is conditioned on the cluster: node pools that a client creates
-// all at once race with each other there, and each round has at least one winner.
-func retryBesideSiblings(ctx context.Context, decide func(ctx context.Context) error) error {
-	for round := 1; ; round++ {
-		err := database.Retry(ctx, decide)
-		race, lost := database.LostRace(err)
-		if !lost || race.Kind != database.ClusterKind || round == siblingRounds {
-			return err
-		}
-	}
 }
 
 func (s *Server) createNodePool(ctx context.Context, rq *request, change clusterChange, parent *database.Item[database.ClusterDocument]) (*database.Item[database.NodePoolDocument], error) {
@@ -217,7 +202,7 @@ func (s *Server) deleteNodePool(ctx context.Context, rq *request) error {
 		}
 		now := s.Now().UTC()
 		batch := s.Database.NewBatch(key.SubscriptionID)
-		if err := s.supersede(ctx, batch, key, item.Value.ActiveOperationID, now); err != nil {
+		if err := s.Database.Supersede(ctx, batch, item.Value.ActiveOperationID, "The operation was superseded by the deletion of the resource.", now); err != nil {
 			return err
 		}
 		item.Value.ProvisioningState = firstState(database.DeleteRequest)

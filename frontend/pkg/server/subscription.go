@@ -119,8 +119,8 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 	return rq.w.json(http.StatusOK, item.Value.Subscription)
 }
 
-// putSubscription stores how ARM says that a subscription stands. Deleted is final, and asks for the deletion of every
-// cluster in it; ARM repeats a PUT that failed, and the repetition goes on where the first one ended.
+// putSubscription stores how ARM says that a subscription stands. Deleted is final; the backend hears of it and deletes
+// every cluster in it, however many there are, while ARM has its answer.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 	fields, err := rq.object()
 	if err != nil {
@@ -155,11 +155,6 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 		return err
 	}
 	s.subscriptions.put(key.SubscriptionID, subscription, seen)
-	if subscription.State == hub.Deleted {
-		if err := s.deleteAllClusters(ctx, rq); err != nil {
-			return err
-		}
-	}
 	return rq.w.json(http.StatusOK, subscription)
 }
 
