@@ -215,7 +215,7 @@ func (s *Server) updateCluster(ctx context.Context, rq *request, change clusterC
 	cluster := rq.version.DecodeCluster(body, &document.Cluster, !change.patch)
 	cluster.SystemData = rq.stamp(document.Cluster.SystemData, now)
 	violations := combine(body.Problems(), checkNames(body, &document.Cluster.Resource),
-		s.Rules.Cluster(validation.ClusterChange{New: cluster, Old: &document.Cluster, Subscription: rq.subscription}))
+		s.Rules.Cluster(validation.ClusterChange{New: cluster, Old: &document.Cluster, ActiveVersions: document.Status.ActiveVersions, Subscription: rq.subscription}))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}
