@@ -78,9 +78,13 @@ func busy(state hub.ProvisioningState) error {
 // errDeleting refuses a second deletion.
 var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(leastPollAfter)
 
-// parentReady refuses a change of a node pool while its cluster is coming up or going.
-func parentReady(state hub.ProvisioningState) error {
-	switch state {
+// parentReady refuses a change of a resource while the cluster that it belongs to is coming up or going; parent is nil for
+// what belongs to none.
+func parentReady(parent *database.Item[database.ClusterDocument]) error {
+	if parent == nil {
+		return nil
+	}
+	switch state := parent.Value.ProvisioningState; state {
 	case hub.Accepted, hub.Provisioning, hub.Deleting:
 		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
 	}

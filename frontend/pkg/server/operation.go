@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -189,6 +190,14 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 	return nil
 }
 
+// results are, by resource type, what an operation that has succeeded is answered with.
+func results() map[string]answer {
+	return map[string]answer{
+		hub.ClusterResourceType:  result(clusterType{}),
+		hub.NodePoolResourceType: result(nodePoolType{}),
+	}
+}
+
 func (s *Server) writeResult(ctx context.Context, rq *request, operation *database.OperationDocument) error {
 	if operation.Request == database.DeleteRequest {
 		rq.w.WriteHeader(http.StatusNoContent)
@@ -202,16 +211,9 @@ func (s *Server) writeResult(ctx context.Context, rq *request, operation *databa
 	if err != nil {
 		return err
 	}
-	if strings.EqualFold(operation.ResourceType, hub.NodePoolResourceType) {
-		item, err := s.Database.NodePools().Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		return rq.showNodePool(status, item)
+	show, ok := s.results[operation.ResourceType]
+	if !ok {
+		return fmt.Errorf("the operation %s is of the unknown resource type %q", operation.OperationID, operation.ResourceType)
 	}
-	item, err := s.Database.Clusters().Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	return rq.showCluster(status, item)
+	return show(s, ctx, rq, status, key)
 }

@@ -50,6 +50,7 @@ type Config struct {
 type Server struct {
 	Config
 	routes        []*route
+	results       map[string]answer
 	versions      map[string]*versions.Version
 	stages        []stage
 	subscriptions *subscriptionCache
@@ -68,6 +69,7 @@ func New(config Config) *Server {
 		routes:   routes(),
 		versions: versions.All(),
 		stages:   stages(),
+		results:  results(),
 	}
 	if s.Now == nil {
 		s.Now = time.Now
