@@ -83,7 +83,7 @@ func newHarness(t testing.TB) *harness {
 	t.Cleanup(func() { stop(); wg.Wait() })
 
 	h.server = server.New(server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), SkipTokens: tokens,
+		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: tokens,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	})
 	api := httptest.NewServer(h.server)
