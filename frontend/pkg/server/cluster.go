@@ -65,8 +65,12 @@ func domainPrefix(uid string) string {
 	return "c" + strings.ToLower(base32.StdEncoding.EncodeToString(hash[:]))[:14]
 }
 
-func (clusterType) validate(s *Server, rq *request, now, stored *hub.Cluster, _ *database.ClusterDocument) []apierror.Violation {
-	return s.Rules.Cluster(validation.ClusterChange{New: now, Old: stored, Subscription: rq.subscription})
+func (clusterType) validate(s *Server, rq *request, now *hub.Cluster, stored *database.ClusterDocument, _ *database.ClusterDocument) []apierror.Violation {
+	change := validation.ClusterChange{New: now, Subscription: rq.subscription}
+	if stored != nil {
+		change.Old, change.ActiveVersions = &stored.Cluster, stored.Status.ActiveVersions
+	}
+	return s.Rules.Cluster(change)
 }
 
 func (clusterType) retain(now, stored *hub.Cluster) {

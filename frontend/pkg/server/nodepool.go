@@ -48,10 +48,14 @@ func (nodePoolType) complete(s *Server, pool *hub.NodePool, _ string, parent *da
 	}
 }
 
-func (nodePoolType) validate(s *Server, rq *request, now, stored *hub.NodePool, parent *database.ClusterDocument) []apierror.Violation {
-	return s.Rules.NodePool(validation.NodePoolChange{
-		New: now, Old: stored, Cluster: &parent.Cluster, ActiveVersions: parent.Status.ActiveVersions, Subscription: rq.subscription,
-	})
+func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *database.NodePoolDocument, parent *database.ClusterDocument) []apierror.Violation {
+	change := validation.NodePoolChange{
+		New: now, Cluster: &parent.Cluster, ActiveVersions: parent.Status.ActiveVersions, Subscription: rq.subscription,
+	}
+	if stored != nil {
+		change.Old = &stored.NodePool
+	}
+	return s.Rules.NodePool(change)
 }
 
 func (nodePoolType) retain(now, stored *hub.NodePool) {

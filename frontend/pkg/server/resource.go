@@ -33,7 +33,7 @@ type resourceType[D, R any] interface {
 	// complete fills in what the service decides of a new resource where the customer did not.
 	complete(s *Server, resource *R, uid string, parent *database.ClusterDocument)
 	// validate judges a resource that becomes now; stored is nil when it is new.
-	validate(s *Server, rq *request, now, stored *R, parent *database.ClusterDocument) []apierror.Violation
+	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
 	// retain keeps the stored form of what cannot be changed, where another form of it is as good: the casing of ids.
 	retain(now, stored *R)
 	// reservations are what only one resource may have, each with its key; they are committed with a new resource.
@@ -263,7 +263,7 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	stored := t.common(to.resource)
 	resource := t.decode(rq.version, body, to.resource, !p.patch)
 	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	violations := combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, to.resource, p.cluster()))
+	violations := combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, &item.Value, p.cluster()))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}
