@@ -27,6 +27,7 @@ const (
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
 	CredentialKind   Kind = "adminCredential"
+	GateKind         Kind = "gate"
 )
 
 // OperationTTL is how long an operation is kept after it became terminal, TombstoneTTL how long a removed document is.
@@ -72,6 +73,7 @@ type DB struct {
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
 	credentials   *Collection[CredentialDocument]
+	gates         *Collection[gateDocument]
 }
 
 // Clusters holds the clusters.
@@ -113,5 +115,6 @@ func newDB(options Options, connection *connection) *DB {
 		}
 		return 0
 	}
+	db.gates = newCollection[gateDocument](db, GateKind)
 	return db
 }
