@@ -27,6 +27,7 @@ const (
 	OperationKind    Kind = "operation"
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
+	GateKind         Kind = "gate"
 )
 
 // OperationTTL is how long an operation is kept after it became terminal, TombstoneTTL how long a removed document is.
@@ -72,6 +73,7 @@ type DB struct {
 	operations    *Collection[OperationDocument]
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
+	gates         *Collection[gateDocument]
 }
 
 // Clusters holds the clusters.
@@ -106,5 +108,6 @@ func newDB(options Options, connection *connection) *DB {
 	}
 	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)
 	db.reservations = newCollection[ReservationDocument](db, ReservationKind)
+	db.gates = newCollection[gateDocument](db, GateKind)
 	return db
 }

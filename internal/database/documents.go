@@ -107,6 +107,8 @@ type OperationError struct {
 // SubscriptionDocument is a subscription as ARM last described it.
 type SubscriptionDocument struct {
 	Subscription hub.Subscription `json:"subscription"`
+	// Emptied is when the backend found that a Deleted subscription has no cluster left.
+	Emptied *time.Time `json:"emptied,omitempty"`
 }
 
 // ReservationDocument keeps a name for one resource of a subscription: its id derives from what is reserved, so that

@@ -42,6 +42,14 @@ func ReservationKey(subscriptionID, kind, name string) Key {
 	}
 }
 
+// gateKey is the key of one of a subscription's gates.
+func gateKey(subscriptionID string, number int) Key {
+	return Key{
+		SubscriptionID: strings.ToLower(subscriptionID),
+		ResourceID:     fmt.Sprintf("/subscriptions/%s/providers/%s/gates/%d", subscriptionID, hub.ProviderNamespace, number),
+	}
+}
+
 // lower is the key in the form that documents keep and are ordered by.
 func (k Key) lower() string { return hub.Key(k.ResourceID) }
 

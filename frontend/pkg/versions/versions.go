@@ -13,9 +13,11 @@ type Version struct {
 	// Name is the value of the api-version parameter.
 	Name string
 	// The encoders make what is marshalled into a response.
-	EncodeCluster      func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
-	EncodeNodePool     func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
-	EncodeExternalAuth func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
+	EncodeCluster                 func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
+	EncodeNodePool                func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
+	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
+	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
+	EncodeExternalAuth            func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
 	// The decoders read a body over the resource as it stands; defaults are those of the version.
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
@@ -36,6 +38,12 @@ func All() map[string]*Version {
 			},
 			EncodeExternalAuth: func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any {
 				return v20260901preview.EncodeExternalAuth(auth, state, status)
+			},
+			EncodeOpenShiftVersion: func(version *hub.OpenShiftVersion) any {
+				return v20260901preview.EncodeOpenShiftVersion(version)
+			},
+			EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any {
+				return v20260901preview.EncodeOperatorIdentityRoleSet(set)
 			},
 			DecodeCluster: func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster {
 				return v20260901preview.DecodeCluster(body, base, v20260901preview.Defaults(defaults))
