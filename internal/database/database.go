@@ -27,6 +27,7 @@ const (
 	OperationKind    Kind = "operation"
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
+	CredentialKind   Kind = "adminCredential"
 	GateKind         Kind = "gate"
 )
 
@@ -73,6 +74,7 @@ type DB struct {
 	operations    *Collection[OperationDocument]
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
+	credentials   *Collection[CredentialDocument]
 	gates         *Collection[gateDocument]
 }
 
@@ -94,6 +96,10 @@ func (db *DB) Subscriptions() *Collection[SubscriptionDocument] { return db.subs
 // Reservations holds what may be used once in a subscription.
 func (db *DB) Reservations() *Collection[ReservationDocument] { return db.reservations }
 
+// Credentials holds the requests for admin credentials. One that is not pending is written with a time to live of
+// OperationTTL.
+func (db *DB) Credentials() *Collection[CredentialDocument] { return db.credentials }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
@@ -108,6 +114,13 @@ func newDB(options Options, connection *connection) *DB {
 	}
 	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)
 	db.reservations = newCollection[ReservationDocument](db, ReservationKind)
+	db.credentials = newCollection[CredentialDocument](db, CredentialKind)
+	db.credentials.ttl = func(c *CredentialDocument) time.Duration {
+		if c.State != CredentialPending {
+			return OperationTTL
+		}
+		return 0
+	}
 	db.gates = newCollection[gateDocument](db, GateKind)
 	return db
 }
