@@ -86,6 +86,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Database:   db,
 		Dispatcher: dispatcher,
 		Rules:      validation.NewRules(offer, options.Location),
+		Offer:      offer,
 		SkipTokens: tokens,
 		Location:   options.Location,
 		Health:     p.OpsHandler(),
