@@ -23,6 +23,7 @@ type Kind string
 const (
 	ClusterKind      Kind = "cluster"
 	NodePoolKind     Kind = "nodePool"
+	ExternalAuthKind Kind = "externalAuth"
 	OperationKind    Kind = "operation"
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
@@ -69,6 +70,7 @@ type DB struct {
 
 	clusters      *Collection[ClusterDocument]
 	nodePools     *Collection[NodePoolDocument]
+	externalAuths *Collection[ExternalAuthDocument]
 	operations    *Collection[OperationDocument]
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
@@ -81,6 +83,9 @@ func (db *DB) Clusters() *Collection[ClusterDocument] { return db.clusters }
 
 // NodePools holds the node pools.
 func (db *DB) NodePools() *Collection[NodePoolDocument] { return db.nodePools }
+
+// ExternalAuths holds the external auths.
+func (db *DB) ExternalAuths() *Collection[ExternalAuthDocument] { return db.externalAuths }
 
 // Operations holds the asynchronous operations. A terminal one is written with a time to live of OperationTTL.
 func (db *DB) Operations() *Collection[OperationDocument] { return db.operations }
@@ -99,6 +104,7 @@ func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
 	db.nodePools = newCollection[NodePoolDocument](db, NodePoolKind)
+	db.externalAuths = newCollection[ExternalAuthDocument](db, ExternalAuthKind)
 	db.operations = newCollection[OperationDocument](db, OperationKind)
 	db.operations.ttl = func(o *OperationDocument) time.Duration {
 		if o.Status.Terminal() {

@@ -41,6 +41,19 @@ type NodePoolDocument struct {
 	Fleet             FleetState            `json:"fleet"`
 }
 
+// ExternalAuthDocument is an external auth as the customer asked for it and how that stands.
+type ExternalAuthDocument struct {
+	UID string `json:"uid"`
+	// ClusterUID is the incarnation of the cluster that the external auth belongs to.
+	ClusterUID        string                 `json:"clusterUid"`
+	Generation        int64                  `json:"generation"`
+	ExternalAuth      hub.ExternalAuth       `json:"externalAuth"`
+	ProvisioningState hub.ProvisioningState  `json:"provisioningState"`
+	ActiveOperationID string                 `json:"activeOperationId,omitempty"`
+	Status            hub.ExternalAuthStatus `json:"status"`
+	Fleet             FleetState             `json:"fleet"`
+}
+
 // FleetState is the resource as Cluster Service last reported it.
 type FleetState struct {
 	// Revision of the report; an older report never overwrites a newer one.
