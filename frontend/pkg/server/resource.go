@@ -61,7 +61,7 @@ type handler func(s *Server, ctx context.Context, rq *request) error
 func routesOf[D, R any](pattern string, t resourceType[D, R]) []*route {
 	return []*route{
 		{method: http.MethodGet, pattern: pattern, handle: get(t)},
-		{method: http.MethodPut, pattern: pattern, handle: change(t, false)},
+		{method: http.MethodPut, pattern: pattern, handle: change(t, false), judge: judgement(t)},
 		{method: http.MethodPatch, pattern: pattern, handle: change(t, true)},
 		{method: http.MethodDelete, pattern: pattern, handle: remove(t)},
 	}
@@ -206,6 +206,32 @@ func retryBesideSiblings(ctx context.Context, decide func(ctx context.Context) e
 	}
 }
 
+// fresh is what a proposal makes of a resource that there is none of yet, with everything that is wrong with it. What base
+// has of its own stays.
+func fresh[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation) {
+	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
+	body := wire.NewBody(p.fields)
+	resource := t.decode(rq.version, body, base, true)
+	common := t.common(resource)
+	common.SystemData = rq.stamp(nil, now)
+	t.complete(s, resource, p.uid, p.cluster())
+	return resource, combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+}
+
+// changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
+// with it.
+func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
+	body, err := p.over(t.encode(rq.version, document))
+	if err != nil {
+		return nil, nil, err
+	}
+	before := t.parts(document).resource
+	stored := t.common(before)
+	resource := t.decode(rq.version, body, before, !p.patch)
+	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
+	return resource, combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, before, p.cluster())), nil
+}
+
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
 	document, err := t.begin(rq, p.cluster())
 	if err != nil {
@@ -213,13 +239,7 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	now := s.Now().UTC()
 	to := t.parts(&document)
-	*t.common(to.resource) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
-	body := wire.NewBody(p.fields)
-	resource := t.decode(rq.version, body, to.resource, true)
-	common := t.common(resource)
-	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, resource, p.uid, p.cluster())
-	violations := combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+	resource, violations := fresh(s, rq, t, p, to.resource, now)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
@@ -229,7 +249,7 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	*to.state, *to.operationID = firstState(database.CreateRequest), p.operationID
 	batch := s.Database.NewBatch(key.SubscriptionID)
 	item := database.Create(batch, t.collection(s.Database), key, document)
-	s.start(batch, rq, database.CreateRequest, common, p.operationID, p.uid, 1, now)
+	s.start(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
 	reservations := t.reservations(key, &document)
 	for reserved, reservation := range reservations {
 		database.Create(batch, s.Database.Reservations(), reserved, reservation)
@@ -273,14 +293,10 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 		return err
 	}
 	now := s.Now().UTC()
-	body, err := p.over(t.encode(rq.version, &item.Value))
+	resource, violations, err := changed(s, rq, t, p, &item.Value, now)
 	if err != nil {
 		return err
 	}
-	stored := t.common(to.resource)
-	resource := t.decode(rq.version, body, to.resource, !p.patch)
-	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	violations := combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, to.resource, p.cluster()))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}
