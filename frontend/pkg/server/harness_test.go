@@ -171,7 +171,15 @@ func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNode
 // settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
 // batch, and removes what was to be deleted together with everything that belonged to it.
 func (h *harness) settle(ctx context.Context) error {
+	return h.settleSubscription(ctx, "")
+}
+
+// settleSubscription is settle for one subscription; empty means all.
+func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
 	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
+		if subscription != "" && found.Key.SubscriptionID != subscription {
+			return nil
+		}
 		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
