@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -13,6 +11,8 @@ import (
 
 // nodePoolType is hcpOpenShiftClusters/nodePools.
 type nodePoolType struct{}
+
+var _ resourceType[database.NodePoolDocument, hub.NodePool] = nodePoolType{}
 
 func (nodePoolType) name() string { return hub.NodePoolResourceType }
 
@@ -50,10 +50,14 @@ func (nodePoolType) complete(s *Server, pool *hub.NodePool, _ string, parent *da
 	}
 }
 
-func (nodePoolType) validate(s *Server, rq *request, now, stored *hub.NodePool, parent *database.ClusterDocument) []apierror.Violation {
-	return s.Rules.NodePool(validation.NodePoolChange{
-		New: now, Old: stored, Cluster: &parent.Cluster, ActiveVersions: parent.Status.ActiveVersions, Subscription: rq.subscription,
-	})
+func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *database.NodePoolDocument, parent *database.ClusterDocument) []apierror.Violation {
+	change := validation.NodePoolChange{
+		New: now, Cluster: &parent.Cluster, ActiveVersions: parent.Status.ActiveVersions, Subscription: rq.subscription,
+	}
+	if stored != nil {
+		change.Old = &stored.NodePool
+	}
+	return s.Rules.NodePool(change)
 }
 
 func (nodePoolType) retain(now, stored *hub.NodePool) {
@@ -68,8 +72,6 @@ func (nodePoolType) reservations(database.Key, *database.NodePoolDocument) map[d
 func (nodePoolType) taken(*database.NodePoolDocument, []database.ReservationDocument) error {
 	return nil
 }
-
-func (nodePoolType) created(*Server, context.Context, *request, database.Key) {}
 
 func (nodePoolType) dispatch(to Dispatcher, document *database.NodePoolDocument, deleting bool, correlationID string) {
 	to.NodePool(document, deleting, correlationID)
