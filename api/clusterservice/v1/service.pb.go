@@ -639,6 +639,804 @@ func (x *DeleteNodePoolRequest) GetResourceId() string {
 	return ""
 }
 
+type ApplyExternalAuthRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid    string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	ResourceId    string                 `protobuf:"bytes,3,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	Generation    int64                  `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	Spec          *ExternalAuthSpec      `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyExternalAuthRequest) Reset() {
+	*x = ApplyExternalAuthRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyExternalAuthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyExternalAuthRequest) ProtoMessage() {}
+
+func (x *ApplyExternalAuthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyExternalAuthRequest.ProtoReflect.Descriptor instead.
+func (*ApplyExternalAuthRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ApplyExternalAuthRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ApplyExternalAuthRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ApplyExternalAuthRequest) GetResourceId() string {
+	if x != nil {
+		return x.ResourceId
+	}
+	return ""
+}
+
+func (x *ApplyExternalAuthRequest) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ApplyExternalAuthRequest) GetSpec() *ExternalAuthSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type GetExternalAuthRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetExternalAuthRequest) Reset() {
+	*x = GetExternalAuthRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetExternalAuthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetExternalAuthRequest) ProtoMessage() {}
+
+func (x *GetExternalAuthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetExternalAuthRequest.ProtoReflect.Descriptor instead.
+func (*GetExternalAuthRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetExternalAuthRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type ListExternalAuthsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those of this cluster.
+	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// Only those in one of these phases; empty means all but DELETED.
+	Phases        []ExternalAuthPhase `protobuf:"varint,4,rep,packed,name=phases,proto3,enum=hcpmesh.clusterservice.v1.ExternalAuthPhase" json:"phases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExternalAuthsRequest) Reset() {
+	*x = ListExternalAuthsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExternalAuthsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExternalAuthsRequest) ProtoMessage() {}
+
+func (x *ListExternalAuthsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExternalAuthsRequest.ProtoReflect.Descriptor instead.
+func (*ListExternalAuthsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListExternalAuthsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListExternalAuthsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListExternalAuthsRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ListExternalAuthsRequest) GetPhases() []ExternalAuthPhase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+type ListExternalAuthsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExternalAuths []*ExternalAuth        `protobuf:"bytes,1,rep,name=external_auths,json=externalAuths,proto3" json:"external_auths,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExternalAuthsResponse) Reset() {
+	*x = ListExternalAuthsResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExternalAuthsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExternalAuthsResponse) ProtoMessage() {}
+
+func (x *ListExternalAuthsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExternalAuthsResponse.ProtoReflect.Descriptor instead.
+func (*ListExternalAuthsResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListExternalAuthsResponse) GetExternalAuths() []*ExternalAuth {
+	if x != nil {
+		return x.ExternalAuths
+	}
+	return nil
+}
+
+func (x *ListExternalAuthsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListExternalAuthsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type DeleteExternalAuthRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid    string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	ResourceId    string                 `protobuf:"bytes,3,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteExternalAuthRequest) Reset() {
+	*x = DeleteExternalAuthRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteExternalAuthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteExternalAuthRequest) ProtoMessage() {}
+
+func (x *DeleteExternalAuthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteExternalAuthRequest.ProtoReflect.Descriptor instead.
+func (*DeleteExternalAuthRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DeleteExternalAuthRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *DeleteExternalAuthRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *DeleteExternalAuthRequest) GetResourceId() string {
+	if x != nil {
+		return x.ResourceId
+	}
+	return ""
+}
+
+type ApplyBreakGlassCredentialRequest struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Uid           string                    `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid    string                    `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	Spec          *BreakGlassCredentialSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyBreakGlassCredentialRequest) Reset() {
+	*x = ApplyBreakGlassCredentialRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyBreakGlassCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyBreakGlassCredentialRequest) ProtoMessage() {}
+
+func (x *ApplyBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyBreakGlassCredentialRequest.ProtoReflect.Descriptor instead.
+func (*ApplyBreakGlassCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ApplyBreakGlassCredentialRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ApplyBreakGlassCredentialRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ApplyBreakGlassCredentialRequest) GetSpec() *BreakGlassCredentialSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type GetBreakGlassCredentialRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBreakGlassCredentialRequest) Reset() {
+	*x = GetBreakGlassCredentialRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBreakGlassCredentialRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBreakGlassCredentialRequest) ProtoMessage() {}
+
+func (x *GetBreakGlassCredentialRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBreakGlassCredentialRequest.ProtoReflect.Descriptor instead.
+func (*GetBreakGlassCredentialRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetBreakGlassCredentialRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type ListBreakGlassCredentialsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those of this cluster.
+	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// Only those in one of these states; empty means all that are kept.
+	States        []BreakGlassCredentialState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassCredentialState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBreakGlassCredentialsRequest) Reset() {
+	*x = ListBreakGlassCredentialsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBreakGlassCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBreakGlassCredentialsRequest) ProtoMessage() {}
+
+func (x *ListBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBreakGlassCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*ListBreakGlassCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListBreakGlassCredentialsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBreakGlassCredentialsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListBreakGlassCredentialsRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ListBreakGlassCredentialsRequest) GetStates() []BreakGlassCredentialState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type ListBreakGlassCredentialsResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Credentials   []*BreakGlassCredential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	NextPageToken string                  `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Revision      int64                   `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBreakGlassCredentialsResponse) Reset() {
+	*x = ListBreakGlassCredentialsResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBreakGlassCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBreakGlassCredentialsResponse) ProtoMessage() {}
+
+func (x *ListBreakGlassCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBreakGlassCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*ListBreakGlassCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListBreakGlassCredentialsResponse) GetCredentials() []*BreakGlassCredential {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *ListBreakGlassCredentialsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListBreakGlassCredentialsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type RevokeBreakGlassCredentialsRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	Class      BreakGlassClass        `protobuf:"varint,3,opt,name=class,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassClass" json:"class,omitempty"`
+	// See BreakGlassRevocation.
+	Requester     string `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) Reset() {
+	*x = RevokeBreakGlassCredentialsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeBreakGlassCredentialsRequest) ProtoMessage() {}
+
+func (x *RevokeBreakGlassCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeBreakGlassCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*RevokeBreakGlassCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetClass() BreakGlassClass {
+	if x != nil {
+		return x.Class
+	}
+	return BreakGlassClass_BREAK_GLASS_CLASS_UNSPECIFIED
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetRequester() string {
+	if x != nil {
+		return x.Requester
+	}
+	return ""
+}
+
+func (x *RevokeBreakGlassCredentialsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type GetBreakGlassRevocationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBreakGlassRevocationRequest) Reset() {
+	*x = GetBreakGlassRevocationRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBreakGlassRevocationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBreakGlassRevocationRequest) ProtoMessage() {}
+
+func (x *GetBreakGlassRevocationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBreakGlassRevocationRequest.ProtoReflect.Descriptor instead.
+func (*GetBreakGlassRevocationRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetBreakGlassRevocationRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type ListBreakGlassRevocationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those of this cluster.
+	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// Only those in one of these states; empty means all that are kept.
+	States        []BreakGlassRevocationState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.BreakGlassRevocationState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBreakGlassRevocationsRequest) Reset() {
+	*x = ListBreakGlassRevocationsRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBreakGlassRevocationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBreakGlassRevocationsRequest) ProtoMessage() {}
+
+func (x *ListBreakGlassRevocationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBreakGlassRevocationsRequest.ProtoReflect.Descriptor instead.
+func (*ListBreakGlassRevocationsRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListBreakGlassRevocationsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBreakGlassRevocationsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListBreakGlassRevocationsRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ListBreakGlassRevocationsRequest) GetStates() []BreakGlassRevocationState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type ListBreakGlassRevocationsResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Revocations   []*BreakGlassRevocation `protobuf:"bytes,1,rep,name=revocations,proto3" json:"revocations,omitempty"`
+	NextPageToken string                  `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Revision      int64                   `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBreakGlassRevocationsResponse) Reset() {
+	*x = ListBreakGlassRevocationsResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBreakGlassRevocationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBreakGlassRevocationsResponse) ProtoMessage() {}
+
+func (x *ListBreakGlassRevocationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBreakGlassRevocationsResponse.ProtoReflect.Descriptor instead.
+func (*ListBreakGlassRevocationsResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListBreakGlassRevocationsResponse) GetRevocations() []*BreakGlassRevocation {
+	if x != nil {
+		return x.Revocations
+	}
+	return nil
+}
+
+func (x *ListBreakGlassRevocationsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListBreakGlassRevocationsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only changes after this revision; 0 starts with everything that exists, tombstones included.
@@ -649,7 +1447,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +1459,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +1472,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchRequest) GetAfterRevision() int64 {
@@ -693,6 +1491,9 @@ type WatchResponse struct {
 	//	*WatchResponse_Cluster
 	//	*WatchResponse_NodePool
 	//	*WatchResponse_Bookmark
+	//	*WatchResponse_ExternalAuth
+	//	*WatchResponse_BreakGlassCredential
+	//	*WatchResponse_BreakGlassRevocation
 	Event         isWatchResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -700,7 +1501,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +1513,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +1526,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchResponse) GetRevision() int64 {
@@ -769,6 +1570,33 @@ func (x *WatchResponse) GetBookmark() *Bookmark {
 	return nil
 }
 
+func (x *WatchResponse) GetExternalAuth() *ExternalAuth {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_ExternalAuth); ok {
+			return x.ExternalAuth
+		}
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetBreakGlassCredential() *BreakGlassCredential {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_BreakGlassCredential); ok {
+			return x.BreakGlassCredential
+		}
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetBreakGlassRevocation() *BreakGlassRevocation {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_BreakGlassRevocation); ok {
+			return x.BreakGlassRevocation
+		}
+	}
+	return nil
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -785,11 +1613,29 @@ type WatchResponse_Bookmark struct {
 	Bookmark *Bookmark `protobuf:"bytes,4,opt,name=bookmark,proto3,oneof"`
 }
 
+type WatchResponse_ExternalAuth struct {
+	ExternalAuth *ExternalAuth `protobuf:"bytes,5,opt,name=external_auth,json=externalAuth,proto3,oneof"`
+}
+
+type WatchResponse_BreakGlassCredential struct {
+	BreakGlassCredential *BreakGlassCredential `protobuf:"bytes,6,opt,name=break_glass_credential,json=breakGlassCredential,proto3,oneof"`
+}
+
+type WatchResponse_BreakGlassRevocation struct {
+	BreakGlassRevocation *BreakGlassRevocation `protobuf:"bytes,7,opt,name=break_glass_revocation,json=breakGlassRevocation,proto3,oneof"`
+}
+
 func (*WatchResponse_Cluster) isWatchResponse_Event() {}
 
 func (*WatchResponse_NodePool) isWatchResponse_Event() {}
 
 func (*WatchResponse_Bookmark) isWatchResponse_Event() {}
+
+func (*WatchResponse_ExternalAuth) isWatchResponse_Event() {}
+
+func (*WatchResponse_BreakGlassCredential) isWatchResponse_Event() {}
+
+func (*WatchResponse_BreakGlassRevocation) isWatchResponse_Event() {}
 
 // Bookmark says that nothing up to the response's revision is outstanding.
 type Bookmark struct {
@@ -800,7 +1646,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +1658,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +1671,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 type ListProvisionShardsRequest struct {
@@ -836,7 +1682,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +1694,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +1707,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 type ListProvisionShardsResponse struct {
@@ -873,7 +1719,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1731,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1744,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -921,7 +1767,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1779,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1792,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -974,7 +1820,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1030,14 +1876,84 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x12\x1f\n" +
 	"\vresource_id\x18\x03 \x01(\tR\n" +
-	"resourceId\"5\n" +
+	"resourceId\"\xcf\x01\n" +
+	"\x18ApplyExternalAuthRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12\x1f\n" +
+	"\vresource_id\x18\x03 \x01(\tR\n" +
+	"resourceId\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x03R\n" +
+	"generation\x12?\n" +
+	"\x04spec\x18\x05 \x01(\v2+.hcpmesh.clusterservice.v1.ExternalAuthSpecR\x04spec\"*\n" +
+	"\x16GetExternalAuthRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xbd\x01\n" +
+	"\x18ListExternalAuthsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vcluster_uid\x18\x03 \x01(\tR\n" +
+	"clusterUid\x12D\n" +
+	"\x06phases\x18\x04 \x03(\x0e2,.hcpmesh.clusterservice.v1.ExternalAuthPhaseR\x06phases\"\xaf\x01\n" +
+	"\x19ListExternalAuthsResponse\x12N\n" +
+	"\x0eexternal_auths\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.ExternalAuthR\rexternalAuths\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"o\n" +
+	"\x19DeleteExternalAuthRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12\x1f\n" +
+	"\vresource_id\x18\x03 \x01(\tR\n" +
+	"resourceId\"\x9e\x01\n" +
+	" ApplyBreakGlassCredentialRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12G\n" +
+	"\x04spec\x18\x03 \x01(\v23.hcpmesh.clusterservice.v1.BreakGlassCredentialSpecR\x04spec\"2\n" +
+	"\x1eGetBreakGlassCredentialRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xcd\x01\n" +
+	" ListBreakGlassCredentialsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vcluster_uid\x18\x03 \x01(\tR\n" +
+	"clusterUid\x12L\n" +
+	"\x06states\x18\x04 \x03(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x06states\"\xba\x01\n" +
+	"!ListBreakGlassCredentialsResponse\x12Q\n" +
+	"\vcredentials\x18\x01 \x03(\v2/.hcpmesh.clusterservice.v1.BreakGlassCredentialR\vcredentials\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xcf\x01\n" +
+	"\"RevokeBreakGlassCredentialsRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12@\n" +
+	"\x05class\x18\x03 \x01(\x0e2*.hcpmesh.clusterservice.v1.BreakGlassClassR\x05class\x12\x1c\n" +
+	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"2\n" +
+	"\x1eGetBreakGlassRevocationRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xcd\x01\n" +
+	" ListBreakGlassRevocationsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vcluster_uid\x18\x03 \x01(\tR\n" +
+	"clusterUid\x12L\n" +
+	"\x06states\x18\x04 \x03(\x0e24.hcpmesh.clusterservice.v1.BreakGlassRevocationStateR\x06states\"\xba\x01\n" +
+	"!ListBreakGlassRevocationsResponse\x12Q\n" +
+	"\vrevocations\x18\x01 \x03(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationR\vrevocations\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"5\n" +
 	"\fWatchRequest\x12%\n" +
-	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\xfb\x01\n" +
+	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\x9d\x04\n" +
 	"\rWatchResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12>\n" +
 	"\acluster\x18\x02 \x01(\v2\".hcpmesh.clusterservice.v1.ClusterH\x00R\acluster\x12B\n" +
 	"\tnode_pool\x18\x03 \x01(\v2#.hcpmesh.clusterservice.v1.NodePoolH\x00R\bnodePool\x12A\n" +
-	"\bbookmark\x18\x04 \x01(\v2#.hcpmesh.clusterservice.v1.BookmarkH\x00R\bbookmarkB\a\n" +
+	"\bbookmark\x18\x04 \x01(\v2#.hcpmesh.clusterservice.v1.BookmarkH\x00R\bbookmark\x12N\n" +
+	"\rexternal_auth\x18\x05 \x01(\v2'.hcpmesh.clusterservice.v1.ExternalAuthH\x00R\fexternalAuth\x12g\n" +
+	"\x16break_glass_credential\x18\x06 \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassCredentialH\x00R\x14breakGlassCredential\x12g\n" +
+	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocationB\a\n" +
 	"\x05event\"\n" +
 	"\n" +
 	"\bBookmark\"\x1c\n" +
@@ -1049,7 +1965,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
 	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xb2\t\n" +
+	"\t_capacity2\xe7\x13\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -1059,7 +1975,17 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\rApplyNodePool\x12/.hcpmesh.clusterservice.v1.ApplyNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12a\n" +
 	"\vGetNodePool\x12-.hcpmesh.clusterservice.v1.GetNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12r\n" +
 	"\rListNodePools\x12/.hcpmesh.clusterservice.v1.ListNodePoolsRequest\x1a0.hcpmesh.clusterservice.v1.ListNodePoolsResponse\x12g\n" +
-	"\x0eDeleteNodePool\x120.hcpmesh.clusterservice.v1.DeleteNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12\\\n" +
+	"\x0eDeleteNodePool\x120.hcpmesh.clusterservice.v1.DeleteNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12q\n" +
+	"\x11ApplyExternalAuth\x123.hcpmesh.clusterservice.v1.ApplyExternalAuthRequest\x1a'.hcpmesh.clusterservice.v1.ExternalAuth\x12m\n" +
+	"\x0fGetExternalAuth\x121.hcpmesh.clusterservice.v1.GetExternalAuthRequest\x1a'.hcpmesh.clusterservice.v1.ExternalAuth\x12~\n" +
+	"\x11ListExternalAuths\x123.hcpmesh.clusterservice.v1.ListExternalAuthsRequest\x1a4.hcpmesh.clusterservice.v1.ListExternalAuthsResponse\x12s\n" +
+	"\x12DeleteExternalAuth\x124.hcpmesh.clusterservice.v1.DeleteExternalAuthRequest\x1a'.hcpmesh.clusterservice.v1.ExternalAuth\x12\x89\x01\n" +
+	"\x19ApplyBreakGlassCredential\x12;.hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassCredential\x12\x85\x01\n" +
+	"\x17GetBreakGlassCredential\x129.hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassCredential\x12\x96\x01\n" +
+	"\x19ListBreakGlassCredentials\x12;.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse\x12\x8d\x01\n" +
+	"\x1bRevokeBreakGlassCredentials\x12=.hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x85\x01\n" +
+	"\x17GetBreakGlassRevocation\x129.hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x96\x01\n" +
+	"\x19ListBreakGlassRevocations\x12;.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse\x12\\\n" +
 	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShardBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
@@ -1076,70 +2002,124 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
-	(*ApplyClusterRequest)(nil),         // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
-	(*GetClusterRequest)(nil),           // 1: hcpmesh.clusterservice.v1.GetClusterRequest
-	(*ListClustersRequest)(nil),         // 2: hcpmesh.clusterservice.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),        // 3: hcpmesh.clusterservice.v1.ListClustersResponse
-	(*DeleteClusterRequest)(nil),        // 4: hcpmesh.clusterservice.v1.DeleteClusterRequest
-	(*ApplyNodePoolRequest)(nil),        // 5: hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	(*GetNodePoolRequest)(nil),          // 6: hcpmesh.clusterservice.v1.GetNodePoolRequest
-	(*ListNodePoolsRequest)(nil),        // 7: hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	(*ListNodePoolsResponse)(nil),       // 8: hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	(*DeleteNodePoolRequest)(nil),       // 9: hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	(*WatchRequest)(nil),                // 10: hcpmesh.clusterservice.v1.WatchRequest
-	(*WatchResponse)(nil),               // 11: hcpmesh.clusterservice.v1.WatchResponse
-	(*Bookmark)(nil),                    // 12: hcpmesh.clusterservice.v1.Bookmark
-	(*ListProvisionShardsRequest)(nil),  // 13: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil), // 14: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil), // 15: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                 // 16: hcpmesh.clusterservice.v1.ClusterSpec
-	(ClusterPhase)(0),                   // 17: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                     // 18: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                // 19: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                  // 20: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                    // 21: hcpmesh.clusterservice.v1.NodePool
-	(*ProvisionShard)(nil),              // 22: hcpmesh.clusterservice.v1.ProvisionShard
+	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
+	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
+	(*ListClustersRequest)(nil),                // 2: hcpmesh.clusterservice.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),               // 3: hcpmesh.clusterservice.v1.ListClustersResponse
+	(*DeleteClusterRequest)(nil),               // 4: hcpmesh.clusterservice.v1.DeleteClusterRequest
+	(*ApplyNodePoolRequest)(nil),               // 5: hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	(*GetNodePoolRequest)(nil),                 // 6: hcpmesh.clusterservice.v1.GetNodePoolRequest
+	(*ListNodePoolsRequest)(nil),               // 7: hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	(*ListNodePoolsResponse)(nil),              // 8: hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	(*DeleteNodePoolRequest)(nil),              // 9: hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	(*ApplyExternalAuthRequest)(nil),           // 10: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	(*GetExternalAuthRequest)(nil),             // 11: hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	(*ListExternalAuthsRequest)(nil),           // 12: hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	(*ListExternalAuthsResponse)(nil),          // 13: hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	(*DeleteExternalAuthRequest)(nil),          // 14: hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	(*ApplyBreakGlassCredentialRequest)(nil),   // 15: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	(*GetBreakGlassCredentialRequest)(nil),     // 16: hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	(*ListBreakGlassCredentialsRequest)(nil),   // 17: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	(*ListBreakGlassCredentialsResponse)(nil),  // 18: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	(*RevokeBreakGlassCredentialsRequest)(nil), // 19: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	(*GetBreakGlassRevocationRequest)(nil),     // 20: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	(*ListBreakGlassRevocationsRequest)(nil),   // 21: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	(*ListBreakGlassRevocationsResponse)(nil),  // 22: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	(*WatchRequest)(nil),                       // 23: hcpmesh.clusterservice.v1.WatchRequest
+	(*WatchResponse)(nil),                      // 24: hcpmesh.clusterservice.v1.WatchResponse
+	(*Bookmark)(nil),                           // 25: hcpmesh.clusterservice.v1.Bookmark
+	(*ListProvisionShardsRequest)(nil),         // 26: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 27: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 28: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 29: hcpmesh.clusterservice.v1.ClusterSpec
+	(ClusterPhase)(0),                          // 30: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 31: hcpmesh.clusterservice.v1.Cluster
+	(*NodePoolSpec)(nil),                       // 32: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 33: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 34: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 35: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 36: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 37: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 38: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 39: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 40: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 41: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 42: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 43: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*ProvisionShard)(nil),                     // 44: hcpmesh.clusterservice.v1.ProvisionShard
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	16, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	17, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	18, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	19, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	20, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	21, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	18, // 6: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	21, // 7: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
-	12, // 8: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	22, // 9: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 10: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 11: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 12: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 13: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 14: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 15: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 16: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 17: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 18: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	13, // 19: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	15, // 20: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	18, // 21: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	18, // 22: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 23: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	18, // 24: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	21, // 25: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	21, // 26: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 27: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	21, // 28: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	11, // 29: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	14, // 30: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	22, // 31: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	21, // [21:32] is the sub-list for method output_type
-	10, // [10:21] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	29, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	30, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	31, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	32, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	33, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	34, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	35, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	36, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	37, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	38, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	39, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	40, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	41, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	42, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	43, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	31, // 15: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	34, // 16: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	25, // 17: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
+	37, // 18: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	40, // 19: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	43, // 20: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	44, // 21: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	0,  // 22: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 23: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 24: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 25: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 26: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 27: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 28: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 29: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 30: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 31: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 32: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 33: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 34: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 35: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 36: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 37: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 38: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 39: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 40: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	26, // 41: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	28, // 42: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	31, // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	31, // 44: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	31, // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	34, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	34, // 48: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 49: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	34, // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	37, // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	37, // 52: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 53: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	37, // 54: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	40, // 55: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	40, // 56: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 57: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	43, // 58: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	43, // 59: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 60: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 61: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	27, // 62: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	44, // 63: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	43, // [43:64] is the sub-list for method output_type
+	22, // [22:43] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -1147,22 +2127,27 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	if File_hcpmesh_clusterservice_v1_service_proto != nil {
 		return
 	}
+	file_hcpmesh_clusterservice_v1_break_glass_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
+	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[11].OneofWrappers = []any{
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
 		(*WatchResponse_Bookmark)(nil),
+		(*WatchResponse_ExternalAuth)(nil),
+		(*WatchResponse_BreakGlassCredential)(nil),
+		(*WatchResponse_BreakGlassRevocation)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

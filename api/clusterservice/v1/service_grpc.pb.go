@@ -19,25 +19,35 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ClusterService_ApplyCluster_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ApplyCluster"
-	ClusterService_GetCluster_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/GetCluster"
-	ClusterService_ListClusters_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListClusters"
-	ClusterService_DeleteCluster_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/DeleteCluster"
-	ClusterService_ApplyNodePool_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/ApplyNodePool"
-	ClusterService_GetNodePool_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/GetNodePool"
-	ClusterService_ListNodePools_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/ListNodePools"
-	ClusterService_DeleteNodePool_FullMethodName       = "/hcpmesh.clusterservice.v1.ClusterService/DeleteNodePool"
-	ClusterService_Watch_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
-	ClusterService_ListProvisionShards_FullMethodName  = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
-	ClusterService_UpdateProvisionShard_FullMethodName = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
+	ClusterService_ApplyCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ApplyCluster"
+	ClusterService_GetCluster_FullMethodName                  = "/hcpmesh.clusterservice.v1.ClusterService/GetCluster"
+	ClusterService_ListClusters_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ListClusters"
+	ClusterService_DeleteCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/DeleteCluster"
+	ClusterService_ApplyNodePool_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ApplyNodePool"
+	ClusterService_GetNodePool_FullMethodName                 = "/hcpmesh.clusterservice.v1.ClusterService/GetNodePool"
+	ClusterService_ListNodePools_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ListNodePools"
+	ClusterService_DeleteNodePool_FullMethodName              = "/hcpmesh.clusterservice.v1.ClusterService/DeleteNodePool"
+	ClusterService_ApplyExternalAuth_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ApplyExternalAuth"
+	ClusterService_GetExternalAuth_FullMethodName             = "/hcpmesh.clusterservice.v1.ClusterService/GetExternalAuth"
+	ClusterService_ListExternalAuths_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ListExternalAuths"
+	ClusterService_DeleteExternalAuth_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/DeleteExternalAuth"
+	ClusterService_ApplyBreakGlassCredential_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ApplyBreakGlassCredential"
+	ClusterService_GetBreakGlassCredential_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassCredential"
+	ClusterService_ListBreakGlassCredentials_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassCredentials"
+	ClusterService_RevokeBreakGlassCredentials_FullMethodName = "/hcpmesh.clusterservice.v1.ClusterService/RevokeBreakGlassCredentials"
+	ClusterService_GetBreakGlassRevocation_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassRevocation"
+	ClusterService_ListBreakGlassRevocations_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassRevocations"
+	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
+	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
+	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ClusterService owns the fleet: it places clusters on provision shards and drives them and their node pools to their
-// desired state.
+// ClusterService owns the fleet: it places clusters on provision shards and drives them, their node pools and their
+// external auths to their desired state, and has their control planes sign and revoke break-glass credentials.
 //
 // Every write is idempotent. It is keyed by a uid and a generation: the same pair has its effect once, however often it
 // arrives; an older generation changes nothing and is answered with the resource as it stands; a uid that was deleted
@@ -56,7 +66,8 @@ type ClusterServiceClient interface {
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// Lists in order of uid, a page at a time.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools go with it.
+	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and
+	// external auths go with it, and so do its credentials.
 	// For an unknown uid a tombstone is stored, so that an Apply still under way cannot bring it to life.
 	DeleteCluster(ctx context.Context, in *DeleteClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
@@ -66,6 +77,34 @@ type ClusterServiceClient interface {
 	ListNodePools(ctx context.Context, in *ListNodePoolsRequest, opts ...grpc.CallOption) (*ListNodePoolsResponse, error)
 	// As DeleteCluster.
 	DeleteNodePool(ctx context.Context, in *DeleteNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
+	// As ApplyNodePool. FAILED_PRECONDITION also: EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being
+	// deleted).
+	ApplyExternalAuth(ctx context.Context, in *ApplyExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
+	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
+	GetExternalAuth(ctx context.Context, in *GetExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
+	ListExternalAuths(ctx context.Context, in *ListExternalAuthsRequest, opts ...grpc.CallOption) (*ListExternalAuthsResponse, error)
+	// As DeleteCluster.
+	DeleteExternalAuth(ctx context.Context, in *DeleteExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error)
+	// Asks for a credential and returns at once, with the credential as it stands: PENDING the first time. The same uid has
+	// its effect once, however often it arrives; with another content it is refused (INVALID_ARGUMENT).
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
+	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 that are pending). A uid that is known is
+	// answered before any of these is looked at.
+	ApplyBreakGlassCredential(ctx context.Context, in *ApplyBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error)
+	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN. Credentials are kept for 7 days after they came to an end.
+	GetBreakGlassCredential(ctx context.Context, in *GetBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error)
+	ListBreakGlassCredentials(ctx context.Context, in *ListBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*ListBreakGlassCredentialsResponse, error)
+	// Revokes all credentials of a class, and returns at once, with the revocation as it stands: PENDING the first time,
+	// the credentials that were pending CANCELED and those that were issued AWAITING_REVOCATION. The same uid has its
+	// effect once, however often it arrives. Until the revocation is final, credentials of the class are refused.
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one, of the class; with
+	// RetryInfo).
+	RevokeBreakGlassCredentials(ctx context.Context, in *RevokeBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
+	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
+	GetBreakGlassRevocation(ctx context.Context, in *GetBreakGlassRevocationRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
+	ListBreakGlassRevocations(ctx context.Context, in *ListBreakGlassRevocationsRequest, opts ...grpc.CallOption) (*ListBreakGlassRevocationsResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -166,6 +205,106 @@ func (c *clusterServiceClient) DeleteNodePool(ctx context.Context, in *DeleteNod
 	return out, nil
 }
 
+func (c *clusterServiceClient) ApplyExternalAuth(ctx context.Context, in *ApplyExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExternalAuth)
+	err := c.cc.Invoke(ctx, ClusterService_ApplyExternalAuth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetExternalAuth(ctx context.Context, in *GetExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExternalAuth)
+	err := c.cc.Invoke(ctx, ClusterService_GetExternalAuth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListExternalAuths(ctx context.Context, in *ListExternalAuthsRequest, opts ...grpc.CallOption) (*ListExternalAuthsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExternalAuthsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListExternalAuths_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DeleteExternalAuth(ctx context.Context, in *DeleteExternalAuthRequest, opts ...grpc.CallOption) (*ExternalAuth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExternalAuth)
+	err := c.cc.Invoke(ctx, ClusterService_DeleteExternalAuth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ApplyBreakGlassCredential(ctx context.Context, in *ApplyBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakGlassCredential)
+	err := c.cc.Invoke(ctx, ClusterService_ApplyBreakGlassCredential_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetBreakGlassCredential(ctx context.Context, in *GetBreakGlassCredentialRequest, opts ...grpc.CallOption) (*BreakGlassCredential, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakGlassCredential)
+	err := c.cc.Invoke(ctx, ClusterService_GetBreakGlassCredential_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListBreakGlassCredentials(ctx context.Context, in *ListBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*ListBreakGlassCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBreakGlassCredentialsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListBreakGlassCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RevokeBreakGlassCredentials(ctx context.Context, in *RevokeBreakGlassCredentialsRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakGlassRevocation)
+	err := c.cc.Invoke(ctx, ClusterService_RevokeBreakGlassCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetBreakGlassRevocation(ctx context.Context, in *GetBreakGlassRevocationRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakGlassRevocation)
+	err := c.cc.Invoke(ctx, ClusterService_GetBreakGlassRevocation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListBreakGlassRevocations(ctx context.Context, in *ListBreakGlassRevocationsRequest, opts ...grpc.CallOption) (*ListBreakGlassRevocationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBreakGlassRevocationsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListBreakGlassRevocations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[0], ClusterService_Watch_FullMethodName, cOpts...)
@@ -209,8 +348,8 @@ func (c *clusterServiceClient) UpdateProvisionShard(ctx context.Context, in *Upd
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
-// ClusterService owns the fleet: it places clusters on provision shards and drives them and their node pools to their
-// desired state.
+// ClusterService owns the fleet: it places clusters on provision shards and drives them, their node pools and their
+// external auths to their desired state, and has their control planes sign and revoke break-glass credentials.
 //
 // Every write is idempotent. It is keyed by a uid and a generation: the same pair has its effect once, however often it
 // arrives; an older generation changes nothing and is answered with the resource as it stands; a uid that was deleted
@@ -229,7 +368,8 @@ type ClusterServiceServer interface {
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
 	// Lists in order of uid, a page at a time.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools go with it.
+	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and
+	// external auths go with it, and so do its credentials.
 	// For an unknown uid a tombstone is stored, so that an Apply still under way cannot bring it to life.
 	DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
@@ -239,6 +379,34 @@ type ClusterServiceServer interface {
 	ListNodePools(context.Context, *ListNodePoolsRequest) (*ListNodePoolsResponse, error)
 	// As DeleteCluster.
 	DeleteNodePool(context.Context, *DeleteNodePoolRequest) (*NodePool, error)
+	// As ApplyNodePool. FAILED_PRECONDITION also: EXTERNAL_AUTH_EXISTS (the cluster has another one that is not being
+	// deleted).
+	ApplyExternalAuth(context.Context, *ApplyExternalAuthRequest) (*ExternalAuth, error)
+	// NOT_FOUND: EXTERNAL_AUTH_UNKNOWN.
+	GetExternalAuth(context.Context, *GetExternalAuthRequest) (*ExternalAuth, error)
+	ListExternalAuths(context.Context, *ListExternalAuthsRequest) (*ListExternalAuthsResponse, error)
+	// As DeleteCluster.
+	DeleteExternalAuth(context.Context, *DeleteExternalAuthRequest) (*ExternalAuth, error)
+	// Asks for a credential and returns at once, with the credential as it stands: PENDING the first time. The same uid has
+	// its effect once, however often it arrives; with another content it is refused (INVALID_ARGUMENT).
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING, REVOCATION_IN_PROGRESS (of the class; with
+	// RetryInfo). RESOURCE_EXHAUSTED: TOO_MANY_CREDENTIALS (the cluster has 50 that are pending). A uid that is known is
+	// answered before any of these is looked at.
+	ApplyBreakGlassCredential(context.Context, *ApplyBreakGlassCredentialRequest) (*BreakGlassCredential, error)
+	// NOT_FOUND: BREAK_GLASS_CREDENTIAL_UNKNOWN. Credentials are kept for 7 days after they came to an end.
+	GetBreakGlassCredential(context.Context, *GetBreakGlassCredentialRequest) (*BreakGlassCredential, error)
+	ListBreakGlassCredentials(context.Context, *ListBreakGlassCredentialsRequest) (*ListBreakGlassCredentialsResponse, error)
+	// Revokes all credentials of a class, and returns at once, with the revocation as it stands: PENDING the first time,
+	// the credentials that were pending CANCELED and those that were issued AWAITING_REVOCATION. The same uid has its
+	// effect once, however often it arrives. Until the revocation is final, credentials of the class are refused.
+	//
+	// FAILED_PRECONDITION: CLUSTER_UNKNOWN, CLUSTER_DELETING, REVOCATION_IN_PROGRESS (another one, of the class; with
+	// RetryInfo).
+	RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error)
+	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
+	GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error)
+	ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -282,6 +450,36 @@ func (UnimplementedClusterServiceServer) ListNodePools(context.Context, *ListNod
 }
 func (UnimplementedClusterServiceServer) DeleteNodePool(context.Context, *DeleteNodePoolRequest) (*NodePool, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteNodePool not implemented")
+}
+func (UnimplementedClusterServiceServer) ApplyExternalAuth(context.Context, *ApplyExternalAuthRequest) (*ExternalAuth, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyExternalAuth not implemented")
+}
+func (UnimplementedClusterServiceServer) GetExternalAuth(context.Context, *GetExternalAuthRequest) (*ExternalAuth, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetExternalAuth not implemented")
+}
+func (UnimplementedClusterServiceServer) ListExternalAuths(context.Context, *ListExternalAuthsRequest) (*ListExternalAuthsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExternalAuths not implemented")
+}
+func (UnimplementedClusterServiceServer) DeleteExternalAuth(context.Context, *DeleteExternalAuthRequest) (*ExternalAuth, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteExternalAuth not implemented")
+}
+func (UnimplementedClusterServiceServer) ApplyBreakGlassCredential(context.Context, *ApplyBreakGlassCredentialRequest) (*BreakGlassCredential, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyBreakGlassCredential not implemented")
+}
+func (UnimplementedClusterServiceServer) GetBreakGlassCredential(context.Context, *GetBreakGlassCredentialRequest) (*BreakGlassCredential, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBreakGlassCredential not implemented")
+}
+func (UnimplementedClusterServiceServer) ListBreakGlassCredentials(context.Context, *ListBreakGlassCredentialsRequest) (*ListBreakGlassCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBreakGlassCredentials not implemented")
+}
+func (UnimplementedClusterServiceServer) RevokeBreakGlassCredentials(context.Context, *RevokeBreakGlassCredentialsRequest) (*BreakGlassRevocation, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeBreakGlassCredentials not implemented")
+}
+func (UnimplementedClusterServiceServer) GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBreakGlassRevocation not implemented")
+}
+func (UnimplementedClusterServiceServer) ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBreakGlassRevocations not implemented")
 }
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -457,6 +655,186 @@ func _ClusterService_DeleteNodePool_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ApplyExternalAuth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyExternalAuthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ApplyExternalAuth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ApplyExternalAuth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ApplyExternalAuth(ctx, req.(*ApplyExternalAuthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetExternalAuth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetExternalAuthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetExternalAuth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetExternalAuth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetExternalAuth(ctx, req.(*GetExternalAuthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListExternalAuths_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExternalAuthsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListExternalAuths(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListExternalAuths_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListExternalAuths(ctx, req.(*ListExternalAuthsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DeleteExternalAuth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteExternalAuthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeleteExternalAuth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeleteExternalAuth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeleteExternalAuth(ctx, req.(*DeleteExternalAuthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ApplyBreakGlassCredential_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyBreakGlassCredentialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ApplyBreakGlassCredential(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ApplyBreakGlassCredential_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ApplyBreakGlassCredential(ctx, req.(*ApplyBreakGlassCredentialRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetBreakGlassCredential_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBreakGlassCredentialRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetBreakGlassCredential(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetBreakGlassCredential_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetBreakGlassCredential(ctx, req.(*GetBreakGlassCredentialRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListBreakGlassCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBreakGlassCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListBreakGlassCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListBreakGlassCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListBreakGlassCredentials(ctx, req.(*ListBreakGlassCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RevokeBreakGlassCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeBreakGlassCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RevokeBreakGlassCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RevokeBreakGlassCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RevokeBreakGlassCredentials(ctx, req.(*RevokeBreakGlassCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetBreakGlassRevocation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBreakGlassRevocationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetBreakGlassRevocation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetBreakGlassRevocation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetBreakGlassRevocation(ctx, req.(*GetBreakGlassRevocationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListBreakGlassRevocations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBreakGlassRevocationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListBreakGlassRevocations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListBreakGlassRevocations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListBreakGlassRevocations(ctx, req.(*ListBreakGlassRevocationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -542,6 +920,46 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteNodePool",
 			Handler:    _ClusterService_DeleteNodePool_Handler,
+		},
+		{
+			MethodName: "ApplyExternalAuth",
+			Handler:    _ClusterService_ApplyExternalAuth_Handler,
+		},
+		{
+			MethodName: "GetExternalAuth",
+			Handler:    _ClusterService_GetExternalAuth_Handler,
+		},
+		{
+			MethodName: "ListExternalAuths",
+			Handler:    _ClusterService_ListExternalAuths_Handler,
+		},
+		{
+			MethodName: "DeleteExternalAuth",
+			Handler:    _ClusterService_DeleteExternalAuth_Handler,
+		},
+		{
+			MethodName: "ApplyBreakGlassCredential",
+			Handler:    _ClusterService_ApplyBreakGlassCredential_Handler,
+		},
+		{
+			MethodName: "GetBreakGlassCredential",
+			Handler:    _ClusterService_GetBreakGlassCredential_Handler,
+		},
+		{
+			MethodName: "ListBreakGlassCredentials",
+			Handler:    _ClusterService_ListBreakGlassCredentials_Handler,
+		},
+		{
+			MethodName: "RevokeBreakGlassCredentials",
+			Handler:    _ClusterService_RevokeBreakGlassCredentials_Handler,
+		},
+		{
+			MethodName: "GetBreakGlassRevocation",
+			Handler:    _ClusterService_GetBreakGlassRevocation_Handler,
+		},
+		{
+			MethodName: "ListBreakGlassRevocations",
+			Handler:    _ClusterService_ListBreakGlassRevocations_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",
