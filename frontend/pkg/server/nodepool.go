@@ -60,6 +60,10 @@ func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *
 	return s.Rules.NodePool(change)
 }
 
+func (nodePoolType) neighbours(*Server, context.Context, *request, *hub.NodePool, string) ([]apierror.Violation, error) {
+	return nil, nil
+}
+
 func (nodePoolType) retain(now, stored *hub.NodePool) {
 	now.Location, now.Properties.Platform = stored.Location, stored.Properties.Platform
 }

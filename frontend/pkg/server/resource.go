@@ -34,6 +34,8 @@ type resourceType[D, R any] interface {
 	complete(s *Server, resource *R, uid string, parent *database.ClusterDocument)
 	// validate judges a resource that becomes now; stored is nil when it is new.
 	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
+	// neighbours judges a new resource beside those that the store holds, as far as reservations do not.
+	neighbours(s *Server, ctx context.Context, rq *request, resource *R, uid string) ([]apierror.Violation, error)
 	// retain keeps the stored form of what cannot be changed, where another form of it is as good: the casing of ids.
 	retain(now, stored *R)
 	// reservations are what only one resource may have, each with its key; they are committed with a new resource.
@@ -219,7 +221,11 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	common := t.common(resource)
 	common.SystemData = rq.stamp(nil, now)
 	t.complete(s, resource, p.uid, p.cluster())
-	violations := combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
+	if err != nil {
+		return nil, err
+	}
+	violations := combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()), beside)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
