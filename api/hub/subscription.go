@@ -19,10 +19,20 @@ type Subscription struct {
 	Properties       *SubscriptionProperties `json:"properties,omitempty"`
 }
 
-// SubscriptionProperties are passed through; those that we act on are named.
+// SubscriptionProperties are what ARM says of a subscription besides. The account's owner, whom ARM names too, is not
+// kept: nothing here needs a person's address.
 type SubscriptionProperties struct {
-	TenantID           string    `json:"tenantId,omitempty"`
-	RegisteredFeatures []Feature `json:"registeredFeatures,omitempty"`
+	TenantID            string      `json:"tenantId,omitempty"`
+	LocationPlacementID string      `json:"locationPlacementId,omitempty"`
+	QuotaID             string      `json:"quotaId,omitempty"`
+	SpendingLimit       string      `json:"spendingLimit,omitempty"`
+	RegisteredFeatures  []Feature   `json:"registeredFeatures,omitempty"`
+	ManagedByTenants    []TenantRef `json:"managedByTenants,omitempty"`
+}
+
+// TenantRef names a tenant.
+type TenantRef struct {
+	TenantID string `json:"tenantId"`
 }
 
 // Feature is a preview feature of a subscription.

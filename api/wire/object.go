@@ -41,25 +41,35 @@ func (b *Body) Problems() []Problem { return b.problems }
 type Object struct {
 	body   *Body
 	parent *Object
-	// step leads here from parent: a name, or a name and an index.
+	// step leads here from parent: a name, a name and an index, or the key of a map.
 	step   string
 	index  int
+	key    bool
 	fields map[string]any
 }
 
 // path joins the steps to o and then name. Only a problem needs it, so it is not built while all is well.
 func (o *Object) path(name string) string {
-	var names []string
+	var steps []*Object
 	for at := o; at.parent != nil; at = at.parent {
-		step := at.step
-		if at.index >= 0 {
-			step += "[" + strconv.Itoa(at.index) + "]"
-		}
-		names = append(names, step)
+		steps = append(steps, at)
 	}
 	var path strings.Builder
-	for i := len(names) - 1; i >= 0; i-- {
-		path.WriteString(names[i])
+	for i := len(steps) - 1; i >= 0; i-- {
+		at := steps[i]
+		switch {
+		case at.key:
+			path.WriteString("[" + at.step + "]")
+		case path.Len() > 0:
+			path.WriteString("." + at.step)
+		default:
+			path.WriteString(at.step)
+		}
+		if at.index >= 0 {
+			path.WriteString("[" + strconv.Itoa(at.index) + "]")
+		}
+	}
+	if path.Len() > 0 {
 		path.WriteByte('.')
 	}
 	path.WriteString(name)
@@ -277,7 +287,7 @@ func (o *Object) Each(read func(key string, value *Object)) {
 			o.wrongType(strings.TrimSuffix(o.path(""), ".")+"["+key+"]", value, "an object")
 			continue
 		}
-		read(key, &Object{body: o.body, parent: o, step: key, index: -1, fields: fields})
+		read(key, &Object{body: o.body, parent: o, step: key, key: true, index: -1, fields: fields})
 	}
 }
 

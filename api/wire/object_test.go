@@ -63,6 +63,14 @@ func TestProblems(t *testing.T) {
 			read:   func(b *wire.Body) { b.StringMap("tags") },
 			want:   []wire.Problem{{Field: "tags[a]", Message: "Invalid value: 1: must be a string"}},
 		},
+		"within a map": {
+			reason: "so is a field of an element",
+			body:   `{"a":{"map":{"/x.y/z":{"id":1}}}}`,
+			read: func(b *wire.Body) {
+				b.Child("a").Child("map").Each(func(_ string, value *wire.Object) { value.String("id", "") })
+			},
+			want: []wire.Problem{{Field: "a.map[/x.y/z].id", Message: "Invalid value: 1: must be a string"}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

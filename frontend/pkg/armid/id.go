@@ -37,6 +37,9 @@ func Parse(text string) (ID, error) {
 		if part == "" || strings.TrimSpace(part) != part {
 			return ID{}, fmt.Errorf("must not contain empty segments")
 		}
+		if strings.ContainsFunc(part, forbidden) {
+			return ID{}, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
+		}
 	}
 	if len(parts) < 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") ||
 		!strings.EqualFold(parts[4], "providers") || len(parts)%2 != 0 {
@@ -54,6 +57,13 @@ func Parse(text string) (ID, error) {
 		id.Names = append(id.Names, parts[i+1])
 	}
 	return id, nil
+}
+
+// forbiddenCharacters stand in no name that Azure gives.
+const forbiddenCharacters = `<>%&\?#`
+
+func forbidden(c rune) bool {
+	return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
 }
 
 // Parent is the key of the id that text is within, and text's key itself when it has none: in lower case.

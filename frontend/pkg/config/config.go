@@ -1,5 +1,5 @@
-// Package config is what a region offers its customers, as the people who run it decided: OpenShift versions, virtual
-// machine sizes and availability zones. It is read once at start from a YAML file, or from the one that is built in.
+// Package config is what a region offers its customers, as the people who run it decided: OpenShift versions, the Azure
+// roles that their operators need, virtual machine sizes and availability zones. It is read once at start from a YAML file, or from the one that is built in.
 //
 // A field that is not known is refused, so that a misspelt one cannot pass for a decision.
 package config
@@ -22,6 +22,10 @@ var builtIn []byte
 type Config struct {
 	// ClusterVersions are the MAJOR.MINOR versions that a cluster may be given; empty offers all that the rules allow.
 	ClusterVersions []string `yaml:"clusterVersions"`
+	// Releases are the OpenShift releases that customers are shown (hcpOpenShiftVersions).
+	Releases []Release `yaml:"releases"`
+	// RoleSets say which identities the operators of a cluster need (hcpOperatorIdentityRoleSets).
+	RoleSets []RoleSet `yaml:"roleSets"`
 	// VMSizes are the virtual machine sizes that a node pool may have, in Azure's casing. At least one.
 	VMSizes []string `yaml:"vmSizes"`
 	// AvailabilityZones are those of the region; empty means that it has none.
@@ -66,5 +70,8 @@ func parse(content []byte) (*Config, error) {
 	if len(config.VMSizes) == 0 {
 		return nil, errors.New("vmSizes: at least one is needed")
 	}
-	return config, nil
+	if err := config.checkReleases(); err != nil {
+		return nil, err
+	}
+	return config, config.checkRoleSets()
 }

@@ -3,8 +3,11 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 )
@@ -17,6 +20,14 @@ func TestLoad(t *testing.T) {
 		"unknown":  {reason: "an unknown field is named", content: "vmSizes: [a]\nvmSize: b\n", want: "vmSize"},
 		"no sizes": {reason: "without sizes there are no node pools", content: "clusterVersions: []\n", want: "vmSizes"},
 		"two":      {reason: "one document", content: "vmSizes: [a]\n---\nvmSizes: [b]\n", want: "more than one"},
+		"version":  {reason: "a release has three numbers", content: "vmSizes: [a]\nreleases: [{version: '4.20', channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "releases[0].version"},
+		"twice": {reason: "a release is there once", content: "vmSizes: [a]\nreleases:\n- &r {version: 4.20.8, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z}\n- *r\n",
+			want: "releases[1].version"},
+		"channel":  {reason: "a channel group is known", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [slow], endOfLife: 2027-01-01T00:00:00Z}]\n", want: "slow"},
+		"end":      {reason: "support ends", content: "vmSizes: [a]\nreleases: [{version: 4.20.8, channelGroups: [stable]}]\n", want: "endOfLife"},
+		"role set": {reason: "a version has one role set", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20', '4.20']}]\n", want: "roleSets[0].versions"},
+		"required": {reason: "an identity is needed always or on enablement", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], controlPlaneOperators: [{name: x, required: Often}]}]\n", want: "Often"},
+		"role":     {reason: "a role is known by its UUID", content: "vmSizes: [a]\nroleSets: [{versions: ['4.20'], dataPlaneOperators: [{name: x, required: Always, roles: [{name: r, id: Reader}]}]}]\n", want: "UUID"},
 		"not YAML": {reason: "YAML", content: "{", want: "yaml"},
 	}
 	for name, tc := range cases {
@@ -33,5 +44,50 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := config.Load(""); err != nil {
 		t.Errorf("the built-in configuration: %v", err)
+	}
+}
+
+// TestTheOfferFitsTheCatalogue: a region shows its customers only releases that its Cluster Service can choose, in channels
+// that those are in, and says of every version that clusters may have which roles it needs.
+func TestTheOfferFitsTheCatalogue(t *testing.T) {
+	offer, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile("../../../cluster-service/pkg/release/default.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var catalogue struct {
+		Releases []struct {
+			Version  string   `yaml:"version"`
+			Channels []string `yaml:"channels"`
+		} `yaml:"releases"`
+	}
+	if err := yaml.Unmarshal(content, &catalogue); err != nil {
+		t.Fatal(err)
+	}
+	channels := map[string][]string{}
+	for _, release := range catalogue.Releases {
+		channels[release.Version] = release.Channels
+	}
+	minor := func(version string) string { return version[:strings.LastIndex(version, ".")] }
+	offered := map[string]bool{}
+	for _, release := range offer.Releases {
+		offered[minor(release.Version)] = offered[minor(release.Version)] || release.Enabled
+		for _, group := range release.ChannelGroups {
+			if channel := group + "-" + minor(release.Version); !slices.Contains(channels[release.Version], channel) {
+				t.Errorf("release %s is offered in channel group %s, but not in channel %s of the catalogue", release.Version, group, channel)
+			}
+		}
+	}
+	sets := map[string]bool{}
+	for _, set := range offer.OperatorIdentityRoleSets() {
+		sets[set.Name] = true
+	}
+	for _, version := range offer.ClusterVersions {
+		if !offered[version] || !sets[version] {
+			t.Errorf("clusters may have version %s, for which there is a release: %v, and a role set: %v", version, offered[version], sets[version])
+		}
 	}
 }

@@ -8,6 +8,9 @@
 // anything that is kept as the variable x, and "{{absent}}" for a field that must not be there. A request line that
 // starts with `eventually` is repeated until the response is as expected. A file that says `include name` stands for the
 // steps of that folder.
+//
+// What is too long to write out is said: {{chars:257}} is that many letters, and {{repeat:3}}{"key": "key-#"}{{end}} is its
+// content three times with commas between, # being the number of each, from 1.
 package httpcase
 
 import (
@@ -16,7 +19,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/wire"
@@ -167,8 +172,29 @@ func (s Suite) body(step Step, variables map[string]string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// expand replaces the variables that are known.
+var (
+	chars  = regexp.MustCompile(`\{\{chars:([0-9]{1,7})\}\}`)
+	repeat = regexp.MustCompile(`(?s)\{\{repeat:([0-9]{1,5})\}\}(.*?)\{\{end\}\}`)
+)
+
+// expand replaces the variables that are known, and writes out what is only said.
 func expand(text string, variables map[string]string) string {
+	if !strings.Contains(text, "{{") {
+		return text
+	}
+	text = repeat.ReplaceAllStringFunc(text, func(found string) string {
+		part := repeat.FindStringSubmatch(found)
+		count, _ := strconv.Atoi(part[1])
+		items := make([]string, count)
+		for i := range items {
+			items[i] = strings.ReplaceAll(part[2], "#", strconv.Itoa(i+1))
+		}
+		return strings.Join(items, ",")
+	})
+	text = chars.ReplaceAllStringFunc(text, func(found string) string {
+		count, _ := strconv.Atoi(chars.FindStringSubmatch(found)[1])
+		return strings.Repeat("a", count)
+	})
 	for name, value := range variables {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", value)
 	}

@@ -23,8 +23,9 @@ type Target struct {
 	Location string
 	// APIVersion is what {{api-version}} stands for.
 	APIVersion string
-	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend; may be nil.
-	Settle func(ctx context.Context) error
+	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend: it does
+	// what a backend would for a subscription. May be nil.
+	Settle func(ctx context.Context, subscription string) error
 }
 
 // patience is how long an `eventually` step is repeated, and pause how long between.
@@ -72,7 +73,7 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	deadline := time.Now().Add(patience)
 	for {
 		if step.Eventually && target.Settle != nil {
-			if err := target.Settle(ctx); err != nil {
+			if err := target.Settle(ctx, variables["subscription"]); err != nil {
 				return fmt.Errorf("settling: %w", err)
 			}
 		}

@@ -27,6 +27,7 @@ func TestCases(t *testing.T) {
 	target := target(t)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
 			if err := suite.Run(t.Context(), target, c); err != nil {
 				t.Errorf("%s: %v", c.Reason, err)
 			}
@@ -38,7 +39,7 @@ func target(t *testing.T) httpcase.Target {
 	t.Helper()
 	if *baseURL == "" {
 		h := newHarness(t)
-		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, Settle: h.settle}
+		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, Settle: h.settleSubscription}
 	}
 	client := &http.Client{}
 	if *identityDir != "" {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -78,13 +79,33 @@ func busy(state hub.ProvisioningState) error {
 // errDeleting refuses a second deletion.
 var errDeleting = apierror.New(apierror.Conflict, "Resource is already deleting.").WithRetryAfter(leastPollAfter)
 
-// parentReady refuses a change of a node pool while its cluster is coming up or going.
-func parentReady(state hub.ProvisioningState) error {
-	switch state {
+// parentReady refuses a change of a resource while the cluster that it belongs to is coming up or going; parent is nil for
+// what belongs to none.
+func parentReady(parent *database.Item[database.ClusterDocument]) error {
+	if parent == nil {
+		return nil
+	}
+	switch state := parent.Value.ProvisioningState; state {
 	case hub.Accepted, hub.Provisioning, hub.Deleting:
 		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
 	}
 	return nil
+}
+
+// besideRounds is how often a change that keeps losing to changes of others is retried.
+const besideRounds = 6
+
+// retryBeside is database.Retry for a write that is conditioned on a document of that kind for the sake of others: node
+// pools that a client creates all at once race with each other for their cluster, clusters for their subscription's
+// gates, and each round has at least one winner.
+func retryBeside(ctx context.Context, kind database.Kind, decide func(ctx context.Context) error) error {
+	for round := 1; ; round++ {
+		err := database.Retry(ctx, decide)
+		race, lost := database.LostRace(err)
+		if !lost || race.Kind != kind || round == besideRounds {
+			return err
+		}
+	}
 }
 
 // live is the item unless there is none or only a tombstone.

@@ -21,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -69,7 +70,7 @@ func newHarness(t testing.TB) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := skiptoken.Random()
+	keys, err := seal.Random()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func newHarness(t testing.TB) *harness {
 	t.Cleanup(func() { stop(); wg.Wait() })
 
 	h.server = server.New(server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), SkipTokens: tokens,
+		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	})
 	api := httptest.NewServer(h.server)
@@ -171,7 +172,15 @@ func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNode
 // settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
 // batch, and removes what was to be deleted together with everything that belonged to it.
 func (h *harness) settle(ctx context.Context) error {
+	return h.settleSubscription(ctx, "")
+}
+
+// settleSubscription is settle for one subscription; empty means all.
+func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
 	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
+		if subscription != "" && found.Key.SubscriptionID != subscription {
+			return nil
+		}
 		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 // maxPage is how many resources a page has, unless the caller asks for fewer.
@@ -26,36 +25,33 @@ func (rq *request) scope() string {
 		scope += "resourceGroups/" + group + "/"
 	}
 	if rq.param(clusterParam) != "" {
-		scope = rq.clusterID() + "/nodePools/"
+		scope = rq.clusterID() + "/"
 	}
 	return strings.ToLower(scope)
 }
 
-func (s *Server) listClusters(ctx context.Context, rq *request) error {
-	return list(ctx, s, rq, s.Database.Clusters(), func(document *database.ClusterDocument) any {
-		return rq.version.EncodeCluster(&document.Cluster, document.ProvisioningState, &document.Status)
-	})
+// list answers with one page of the resources of a type that are in the scope of the path, in order of id.
+func list[D, R any](t resourceType[D, R]) handler {
+	return func(s *Server, ctx context.Context, rq *request) error {
+		if rq.param(clusterParam) != "" {
+			parent, err := s.parent(ctx, rq)
+			if err != nil {
+				return err
+			}
+			if parent == nil {
+				return notFound(rq.clusterID())
+			}
+		}
+		return listPage(s, ctx, rq, t)
+	}
 }
 
-func (s *Server) listNodePools(ctx context.Context, rq *request) error {
-	parent, err := s.parent(ctx, rq)
-	if err != nil {
-		return err
-	}
-	if parent == nil {
-		return notFound(rq.clusterID())
-	}
-	return list(ctx, s, rq, s.Database.NodePools(), func(document *database.NodePoolDocument) any {
-		return rq.version.EncodeNodePool(&document.NodePool, document.ProvisioningState, &document.Status)
-	})
-}
-
-// list answers with one page of a collection, in order of id.
-func list[T any](ctx context.Context, s *Server, rq *request, collection *database.Collection[T], encode func(*T) any) error {
+func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R]) error {
 	limit, err := rq.top()
 	if err != nil {
 		return err
 	}
+	collection := t.collection(s.Database)
 	scope := rq.scope()
 	// A token is good for the list that it was given for, whatever the size of its pages.
 	sealedFor := string(collection.Kind()) + " " + scope
@@ -71,7 +67,7 @@ func list[T any](ctx context.Context, s *Server, rq *request, collection *databa
 	}
 	answer := page{Value: make([]any, len(items))}
 	for i, item := range items {
-		answer.Value[i] = encode(&item.Value)
+		answer.Value[i] = t.encode(rq.version, &item.Value)
 	}
 	if next != "" {
 		answer.NextLink = rq.nextLink(s.SkipTokens.Seal(sealedFor, next))

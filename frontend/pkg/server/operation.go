@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -50,24 +51,6 @@ func firstState(kind database.OperationRequest) hub.ProvisioningState {
 		return hub.Deleting
 	}
 	return hub.Accepted
-}
-
-// supersede cancels the operation that works on a resource, in the batch that starts its deletion.
-func (s *Server) supersede(ctx context.Context, batch *database.Batch, key database.Key, operationID string, now time.Time) error {
-	if operationID == "" {
-		return nil
-	}
-	item, err := s.Database.Operations().Find(ctx, database.OperationKey(key.SubscriptionID, s.Location, operationID))
-	if err != nil {
-		return err
-	}
-	if item == nil || item.Removed != nil || item.Value.Status.Terminal() {
-		return nil
-	}
-	item.Value.Status, item.Value.LastTransitionTime, item.Value.EndTime = hub.Canceled, now, &now
-	item.Value.Error = &database.OperationError{Code: "Canceled", Message: "The operation was superseded by the deletion of the resource."}
-	database.Replace(batch, item)
-	return nil
 }
 
 // The bounds of Retry-After on asynchronous answers: one tenth of the operation's age, so that short operations are
@@ -189,6 +172,14 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 	return nil
 }
 
+// results are, by resource type, what an operation that has succeeded is answered with.
+func results() map[string]answer {
+	return map[string]answer{
+		hub.ClusterResourceType:  result(clusterType{}),
+		hub.NodePoolResourceType: result(nodePoolType{}),
+	}
+}
+
 func (s *Server) writeResult(ctx context.Context, rq *request, operation *database.OperationDocument) error {
 	if operation.Request == database.DeleteRequest {
 		rq.w.WriteHeader(http.StatusNoContent)
@@ -202,16 +193,9 @@ func (s *Server) writeResult(ctx context.Context, rq *request, operation *databa
 	if err != nil {
 		return err
 	}
-	if strings.EqualFold(operation.ResourceType, hub.NodePoolResourceType) {
-		item, err := s.Database.NodePools().Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		return rq.showNodePool(status, item)
+	show, ok := s.results[operation.ResourceType]
+	if !ok {
+		return fmt.Errorf("the operation %s is of the unknown resource type %q", operation.OperationID, operation.ResourceType)
 	}
-	item, err := s.Database.Clusters().Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	return rq.showCluster(status, item)
+	return show(s, ctx, rq, status, key)
 }

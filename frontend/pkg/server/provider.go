@@ -23,34 +23,58 @@ type providerDisplay struct {
 	Description string `json:"description"`
 }
 
+// granted is what may be granted on one type of resource, by the last words of ARM's names for it.
+type granted struct {
+	resource string
+	title    string
+	actions  []grantedAction
+}
+
+type grantedAction struct{ name, operation, description string }
+
+// changeable are the actions on a type that customers make, change and delete.
+func changeable(one string) []grantedAction {
+	return []grantedAction{
+		{"read", "Read", "Reads " + one},
+		{"write", "Create or update", "Creates or updates " + one},
+		{"delete", "Delete", "Deletes " + one},
+	}
+}
+
+// providerActions is everything that a role can grant. What a route does and what it needs is said here and nowhere else.
+func providerActions() []granted {
+	const cluster, asynchronous = "Hosted control plane cluster", "Asynchronous operation"
+	return []granted{
+		{hub.ProviderNamespace, "Resource provider", []grantedAction{
+			{"register/action", "Register", "Registers the subscription with the resource provider"},
+			{"unregister/action", "Unregister", "Unregisters the subscription from the resource provider"},
+		}},
+		{hub.ProviderNamespace + "/operations", "Operations", []grantedAction{{"read", "Read", "Lists the operations of the resource provider"}}},
+		{hub.ClusterResourceType, cluster, append(changeable("a hosted control plane cluster"),
+			grantedAction{"requestAdminCredential/action", "Request an administrator credential", "Requests a credential of an administrator of the cluster, for a limited time"},
+			grantedAction{"revokeCredentials/action", "Revoke credentials", "Revokes all credentials of administrators of the cluster"})},
+		{hub.NodePoolResourceType, "Node pool", changeable("a node pool of a hosted control plane cluster")},
+		{hub.ExternalAuthResourceType, "External authentication", changeable("the external authentication of a hosted control plane cluster")},
+		{hub.OpenShiftVersionResourceType, "OpenShift version", []grantedAction{{"read", "Read", "Reads the OpenShift versions that a location offers"}}},
+		{hub.OperatorIdentityRoleSetResourceType, "Operator identity role set", []grantedAction{{"read", "Read", "Reads the roles that the operators of a cluster need"}}},
+		{hub.ProviderNamespace + "/locations/hcpOperationStatuses", asynchronous, []grantedAction{{"read", "Read", "Reads how an asynchronous operation stands"}}},
+		{hub.ProviderNamespace + "/locations/hcpOperationResults", asynchronous, []grantedAction{{"read", "Read", "Reads the result of an asynchronous operation"}}},
+	}
+}
+
 // listOperations lists the provider's operations; the answer is the same for every api-version.
 func (s *Server) listOperations(_ context.Context, rq *request) error {
 	answer := page{Value: []any{}}
-	for _, resource := range []struct{ resourceType, title, one string }{
-		{hub.ClusterResourceType, "Hosted control plane cluster", "a hosted control plane cluster"},
-		{hub.NodePoolResourceType, "Node pool", "a node pool of a hosted control plane cluster"},
-	} {
-		for _, action := range []struct{ name, operation, description string }{
-			{"read", "Read", "Reads " + resource.one},
-			{"write", "Create or update", "Creates or updates " + resource.one},
-			{"delete", "Delete", "Deletes " + resource.one},
-		} {
-			answer.Value = append(answer.Value, operationOf(resource.resourceType+"/"+action.name, resource.title, action.operation, action.description))
+	for _, of := range providerActions() {
+		for _, action := range of.actions {
+			answer.Value = append(answer.Value, providerOperation{
+				Name:    of.resource + "/" + action.name,
+				Display: providerDisplay{Provider: "Azure Red Hat OpenShift", Resource: of.title, Operation: action.operation, Description: action.description},
+				Origin:  "user,system",
+			})
 		}
 	}
-	for _, resource := range []string{"hcpOperationStatuses", "hcpOperationResults"} {
-		answer.Value = append(answer.Value, operationOf(hub.ProviderNamespace+"/locations/"+resource+"/read", "Asynchronous operation",
-			"Read", "Reads how an asynchronous operation stands"))
-	}
 	return rq.w.json(http.StatusOK, answer)
-}
-
-func operationOf(name, resource, operation, description string) providerOperation {
-	return providerOperation{
-		Name:    name,
-		Display: providerDisplay{Provider: "Azure Red Hat OpenShift", Resource: resource, Operation: operation, Description: description},
-		Origin:  "user,system",
-	}
 }
 
 // serveHealth answers /healthz and /readyz on the API's own listener.

@@ -113,6 +113,17 @@ func (rq *request) key() database.Key {
 	return database.Key{SubscriptionID: strings.ToLower(rq.param(subscriptionParam)), ResourceID: rq.resourceID}
 }
 
+// isChild reports whether the resource in the path belongs to a cluster.
+func (rq *request) isChild() bool { return rq.param(childParam) != "" }
+
+// name is that of the resource in the path.
+func (rq *request) name() string {
+	if rq.isChild() {
+		return rq.param(childParam)
+	}
+	return rq.param(clusterParam)
+}
+
 // clusterID is the id of the cluster in the path.
 func (rq *request) clusterID() string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + "/resourceGroups/" + rq.param(resourceGroupParam) + clusters + "/" + rq.param(clusterParam)

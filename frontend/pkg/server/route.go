@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -56,7 +55,9 @@ type route struct {
 	// pattern is also the route's name in metrics and logs.
 	pattern    string
 	versioning versioning
-	handle     func(s *Server, ctx context.Context, rq *request) error
+	handle     handler
+	// judge is set on the PUT of what a deployment may hold.
+	judge judge
 
 	// parts are the pattern's segments; params says which of them are variable, -1 for the literal ones.
 	parts  []string
@@ -77,20 +78,11 @@ const (
 // routes is the whole API. What a later release serves is listed too, so that its callers are told so.
 func routes() []*route {
 	all := []*route{
-		{method: http.MethodGet, pattern: cluster, handle: (*Server).getCluster},
 		{method: http.MethodGet, pattern: locations + "/hcpOperationStatuses/{operationId}", handle: (*Server).getOperationStatus},
 		{method: http.MethodGet, pattern: locations + "/hcpOperationResults/{operationId}", handle: (*Server).getOperationResult},
-		{method: http.MethodPut, pattern: cluster, handle: (*Server).putCluster},
-		{method: http.MethodPatch, pattern: cluster, handle: (*Server).patchCluster},
-		{method: http.MethodDelete, pattern: cluster, handle: (*Server).deleteCluster},
-		{method: http.MethodGet, pattern: subscription + clusters, handle: (*Server).listClusters},
-		{method: http.MethodGet, pattern: resourceGroup + clusters, handle: (*Server).listClusters},
-
-		{method: http.MethodGet, pattern: nodePool, handle: (*Server).getNodePool},
-		{method: http.MethodPut, pattern: nodePool, handle: (*Server).putNodePool},
-		{method: http.MethodPatch, pattern: nodePool, handle: (*Server).patchNodePool},
-		{method: http.MethodDelete, pattern: nodePool, handle: (*Server).deleteNodePool},
-		{method: http.MethodGet, pattern: cluster + "/nodePools", handle: (*Server).listNodePools},
+		{method: http.MethodGet, pattern: subscription + clusters, handle: list(clusterType{})},
+		{method: http.MethodGet, pattern: resourceGroup + clusters, handle: list(clusterType{})},
+		{method: http.MethodGet, pattern: cluster + "/nodePools", handle: list(nodePoolType{})},
 
 		{method: http.MethodGet, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).getSubscription},
 		{method: http.MethodPut, pattern: subscription, versioning: subscriptionVersion, handle: (*Server).putSubscription},
@@ -105,13 +97,14 @@ func routes() []*route {
 		{method: http.MethodPut, pattern: externalAuth, handle: (*Server).notServed},
 		{method: http.MethodPatch, pattern: externalAuth, handle: (*Server).notServed},
 		{method: http.MethodDelete, pattern: externalAuth, handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).notServed},
-		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
-		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).listOpenShiftVersions},
+		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},
+		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).listOperatorIdentityRoleSets},
+		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).getOperatorIdentityRoleSet},
+		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
+		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
 	}
+	all = slices.Concat(routesOf(cluster, clusterType{}), routesOf(nodePool, nodePoolType{}), all)
 	for _, r := range all {
 		r.parts = strings.Split(r.pattern[1:], "/")
 		for _, part := range r.parts {
@@ -173,6 +166,14 @@ func find(routes []*route, method string, u *url.URL) (found match, ok bool) {
 	}
 	slices.Sort(found.allowed)
 	return found, len(found.allowed) > 0
+}
+
+// before is the literal part that stands before a variable one, as in nodePools before the name of a node pool.
+func (r *route) before(p param) string {
+	if i := slices.Index(r.params, p); i > 0 {
+		return r.parts[i-1]
+	}
+	return ""
 }
 
 func (r *route) matches(parts []string) bool {

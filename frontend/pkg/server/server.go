@@ -15,6 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
@@ -33,7 +36,11 @@ type Config struct {
 	Database   *database.DB
 	Dispatcher Dispatcher
 	Rules      *validation.Rules
+	// Offer is what Rules judge by, and what customers may list.
+	Offer      *config.Config
 	SkipTokens *skiptoken.Sealer
+	// Sealer keeps the private keys that the service makes for admin credentials from the store.
+	Sealer *seal.Keys
 	// Location is the Azure region that the provider serves.
 	Location string
 	// Health serves /healthz and /readyz.
@@ -50,8 +57,11 @@ type Config struct {
 type Server struct {
 	Config
 	routes        []*route
+	results       map[string]answer
 	versions      map[string]*versions.Version
 	stages        []stage
+	releases      []hub.OpenShiftVersion
+	roleSets      []hub.OperatorIdentityRoleSet
 	subscriptions *subscriptionCache
 	metrics       *metrics
 	inFlight      atomic.Int64
@@ -62,12 +72,15 @@ type Server struct {
 const maxInFlight = 512
 
 // New makes a Server.
-func New(config Config) *Server {
+func New(c Config) *Server {
 	s := &Server{
-		Config:   config,
+		Config:   c,
 		routes:   routes(),
 		versions: versions.All(),
 		stages:   stages(),
+		releases: c.Offer.OpenShiftVersions(),
+		roleSets: c.Offer.OperatorIdentityRoleSets(),
+		results:  results(),
 	}
 	if s.Now == nil {
 		s.Now = time.Now

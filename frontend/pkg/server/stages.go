@@ -138,7 +138,7 @@ func checkResourceID(_ *Server, _ context.Context, rq *request) error {
 		if message := validation.NodePoolName(name); message != "" {
 			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.Show(name), message)
 		}
-		rq.resourceID += "/nodePools/" + name
+		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + name
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -119,8 +121,9 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 	return rq.w.json(http.StatusOK, item.Value.Subscription)
 }
 
-// putSubscription stores how ARM says that a subscription stands. Deleted is final, and asks for the deletion of every
-// cluster in it; ARM repeats a PUT that failed, and the repetition goes on where the first one ended.
+// putSubscription stores how ARM says that a subscription stands. It may go from any state to any other, as ARM decides;
+// only Deleted is final: the backend hears of it and deletes every cluster in it, however many there are, while ARM has
+// its answer.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 	fields, err := rq.object()
 	if err != nil {
@@ -133,56 +136,112 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 	rq.subscription = subscription
 	key := database.SubscriptionKey(rq.param(subscriptionParam))
 	seen := s.Now()
+	var stored *database.Item[database.SubscriptionDocument]
+	var before hub.SubscriptionState
 	err = database.Retry(ctx, func(ctx context.Context) error {
 		seen = s.Now()
 		item, err := s.Database.Subscriptions().Find(ctx, key)
 		if err != nil {
 			return err
 		}
-		batch := s.Database.NewBatch(key.SubscriptionID)
-		switch {
-		case item == nil || item.Removed != nil:
-			database.Create(batch, s.Database.Subscriptions(), key, database.SubscriptionDocument{Subscription: *subscription})
-		case item.Value.Subscription.State == hub.Deleted && subscription.State != hub.Deleted:
-			return apierror.New(apierror.Conflict, "The subscription is Deleted, which is final.").WithTarget("state")
-		default:
-			item.Value.Subscription = *subscription
-			database.Replace(batch, item)
+		item, before = live(item), ""
+		if err := rq.preconditions(etagOf(item)); err != nil {
+			return err
 		}
+		batch := s.Database.NewBatch(key.SubscriptionID)
+		if item == nil {
+			stored = database.Create(batch, s.Database.Subscriptions(), key, database.SubscriptionDocument{Subscription: *subscription})
+			return batch.Commit(ctx)
+		}
+		before = item.Value.Subscription.State
+		if before == hub.Deleted && subscription.State != hub.Deleted {
+			return apierror.New(apierror.Conflict, "The subscription is Deleted, which is final.").WithTarget("state")
+		}
+		stored = item
+		item.Value.Subscription = *subscription
+		database.Replace(batch, item)
 		return batch.Commit(ctx)
 	})
 	if err != nil {
 		return err
 	}
-	s.subscriptions.put(key.SubscriptionID, subscription, seen)
-	if subscription.State == hub.Deleted {
-		if err := s.deleteAllClusters(ctx, rq); err != nil {
-			return err
-		}
+	if before != subscription.State {
+		s.Log.Info("the subscription's state changed", "subscription_id", key.SubscriptionID, "before", before, "state", subscription.State,
+			"correlation_id", rq.correlationID)
 	}
+	s.subscriptions.put(key.SubscriptionID, subscription, seen)
+	rq.w.Header().Set("ETag", stored.ETag)
 	return rq.w.json(http.StatusOK, subscription)
 }
 
+// The bounds of a subscription's document.
+const (
+	maxRegistrationDate = 128
+	maxFeatures         = 1000
+	maxManagedByTenants = 100
+)
+
+// decodeSubscription reads what ARM says of a subscription, and finds everything that is wrong with it.
 func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Violation) {
 	body := wire.NewBody(fields)
+	var wrong []apierror.Violation
+	report := func(field, format string, args ...any) {
+		wrong = append(wrong, apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
 	subscription := &hub.Subscription{
 		State: hub.SubscriptionState(body.Enum("state", "", string(hub.Registered), string(hub.Unregistered), string(hub.Warned),
 			string(hub.Suspended), string(hub.Deleted))),
+		// ARM's own form of a date is kept as it is.
 		RegistrationDate: body.String("registrationDate", ""),
 	}
-	if properties := body.Child("properties"); properties != nil {
-		subscription.Properties = &hub.SubscriptionProperties{TenantID: properties.String("tenantId", "")}
-		for _, feature := range properties.Children("registeredFeatures") {
-			subscription.Properties.RegisteredFeatures = append(subscription.Properties.RegisteredFeatures,
-				hub.Feature{Name: feature.String("name", ""), State: feature.String("state", "")})
-		}
-	}
-	var required []apierror.Violation
 	if subscription.State == "" {
-		required = append(required, apierror.Violation{Field: "state", Message: "Required value"})
+		report("state", "Required value")
 	}
 	if subscription.RegistrationDate == "" {
-		required = append(required, apierror.Violation{Field: "registrationDate", Message: "Required value"})
+		report("registrationDate", "Required value")
 	}
-	return subscription, combine(body.Problems(), required)
+	if len(subscription.RegistrationDate) > maxRegistrationDate {
+		report("registrationDate", "Too long: may not be more than %d bytes", maxRegistrationDate)
+	}
+	properties := body.Child("properties")
+	if properties == nil {
+		return subscription, combine(body.Problems(), wrong)
+	}
+	tenant := func(o *wire.Object, field string) string {
+		id := o.String("tenantId", "")
+		if id != "" && !armid.IsUUID(id) {
+			report(field, "Invalid value: %s: must be a UUID", wire.Show(id))
+		}
+		return id
+	}
+	kept := &hub.SubscriptionProperties{
+		TenantID:            tenant(properties, "properties.tenantId"),
+		LocationPlacementID: properties.String("locationPlacementId", ""),
+		QuotaID:             properties.String("quotaId", ""),
+		SpendingLimit:       properties.String("spendingLimit", ""),
+	}
+	features := properties.Children("registeredFeatures")
+	if len(features) > maxFeatures {
+		report("properties.registeredFeatures", "Too many: %d: must have at most %d items", len(features), maxFeatures)
+		features = nil
+	}
+	for i, o := range features {
+		feature := hub.Feature{Name: o.String("name", ""), State: o.String("state", "")}
+		for field, value := range map[string]string{"name": feature.Name, "state": feature.State} {
+			if value == "" {
+				report(fmt.Sprintf("properties.registeredFeatures[%d].%s", i, field), "Required value")
+			}
+		}
+		kept.RegisteredFeatures = append(kept.RegisteredFeatures, feature)
+	}
+	managing := properties.Children("managedByTenants")
+	if len(managing) > maxManagedByTenants {
+		report("properties.managedByTenants", "Too many: %d: must have at most %d items", len(managing), maxManagedByTenants)
+		managing = nil
+	}
+	for i, o := range managing {
+		kept.ManagedByTenants = append(kept.ManagedByTenants, hub.TenantRef{TenantID: tenant(o, fmt.Sprintf("properties.managedByTenants[%d].tenantId", i))})
+	}
+	subscription.Properties = kept
+	return subscription, combine(body.Problems(), wrong)
 }

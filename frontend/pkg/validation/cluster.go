@@ -3,9 +3,7 @@ package validation
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
@@ -16,8 +14,10 @@ import (
 type ClusterChange struct {
 	New *hub.Cluster
 	// Old is the stored one; nil when the cluster is to be created.
-	Old          *hub.Cluster
-	Subscription *hub.Subscription
+	Old *hub.Cluster
+	// ActiveVersions are what the control plane runs; empty before it runs any.
+	ActiveVersions []string
+	Subscription   *hub.Subscription
 }
 
 // Cluster finds what is wrong with a change.
@@ -39,9 +39,6 @@ func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
 	return found.violations()
 }
 
-// minClusterVersion is the oldest version that is hosted.
-var minClusterVersion = version{major: 4, minor: 20, patch: -1}
-
 // cluster judges a cluster by itself.
 func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.Subscription) {
 	r.resource(report, &cluster.Resource, clusterExperiments, subscription)
@@ -60,6 +57,7 @@ func (r *Rules) cluster(report *report, cluster *hub.Cluster, subscription *hub.
 	requiredText(report, "properties.ingress.type", string(p.Ingress.Type))
 	platform(report, cluster)
 	operatorIdentities(report, cluster)
+	exactVersion(report, cluster)
 
 	const autoscaling = "properties.autoscaling."
 	report.between(autoscaling+"maxNodesTotal", p.Autoscaling.MaxNodesTotal, 0, 500)
@@ -77,22 +75,6 @@ func requiredText(report *report, field, value string) {
 	if value == "" {
 		report.required(field)
 	}
-}
-
-func (r *Rules) clusterVersion(report *report, v *hub.Version, subscription *hub.Subscription) {
-	const field = "properties.version.id"
-	parsed, ok := parseVersion(v.ID, 2)
-	switch {
-	case v.ID == "":
-		report.required(field)
-	case !ok:
-		report.invalid(field, v.ID, "must be of the form MAJOR.MINOR")
-	case parsed.compare(minClusterVersion) < 0:
-		report.invalid(field, v.ID, "must be at least %s", minClusterVersion)
-	case len(r.offer.ClusterVersions) > 0 && !slices.Contains(r.offer.ClusterVersions, v.ID):
-		report.unsupported(field, v.ID, r.offer.ClusterVersions...)
-	}
-	channelGroup(report, "properties.version.channelGroup", v.ChannelGroup, subscription)
 }
 
 func network(report *report, n *hub.Network) {
@@ -201,26 +183,13 @@ func operatorIdentities(report *report, cluster *hub.Cluster) {
 			report.invalid(field, id, "identity is used more than once")
 		}
 	}
-	if ids.ControlPlaneOperators == nil {
-		report.required(prefix + "controlPlaneOperators")
-	}
-	for _, operator := range sortedKeys(ids.ControlPlaneOperators) {
-		field := prefix + "controlPlaneOperators[" + operator + "]"
-		if operator == "" {
-			report.invalid(field, operator, "an operator's name must not be empty")
-		}
-		used(field, ids.ControlPlaneOperators[operator])
+	for _, operator := range operators(report, prefix+"controlPlaneOperators", ids.ControlPlaneOperators) {
+		used(prefix+"controlPlaneOperators["+operator+"]", ids.ControlPlaneOperators[operator])
 	}
 	used(prefix+"serviceManagedIdentity", ids.ServiceManagedIdentity)
 
-	if ids.DataPlaneOperators == nil {
-		report.required(prefix + "dataPlaneOperators")
-	}
-	for operator, id := range ids.DataPlaneOperators {
-		field := prefix + "dataPlaneOperators[" + operator + "]"
-		if operator == "" {
-			report.invalid(field, operator, "an operator's name must not be empty")
-		}
+	for _, operator := range operators(report, prefix+"dataPlaneOperators", ids.DataPlaneOperators) {
+		field, id := prefix+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
 		if _, ok := resourceRef(report, field, id, identityType, cluster.ID, managedGroup); !ok {
 			continue
 		}
@@ -229,55 +198,35 @@ func operatorIdentities(report *report, cluster *hub.Cluster) {
 			at.count++
 		}
 	}
-	for _, at := range uses {
-		if at.count == 0 {
+	for _, key := range sortedKeys(uses) {
+		if at := uses[key]; at.count == 0 {
 			report.invalid("identity.userAssignedIdentities["+at.assigned+"]", at.assigned,
 				"identity is assigned to this resource but not used by a control plane operator or the service")
 		}
 	}
 }
 
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
+// operators judges the names of operators, and returns them in order.
+func operators(report *report, field string, ids map[string]string) []string {
+	if ids == nil {
+		report.required(field)
 	}
-	slices.Sort(keys)
-	return keys
-}
-
-// customerManaged is the mode in which the customer holds the key.
-const customerManaged = "CustomerManaged"
-
-func dataEncryption(report *report, encryption *hub.DataEncryption) {
-	const field = "properties.etcd.dataEncryption."
-	managed := encryption.CustomerManaged
-	switch encryption.KeyManagementMode {
-	case "":
-		report.required(field + "keyManagementMode")
-	case customerManaged:
-		if managed == nil {
-			report.required(field + "customerManaged")
-		}
-	default:
-		if managed != nil {
-			report.forbidden(field+"customerManaged", encryption.KeyManagementMode, "must not be given unless keyManagementMode is %s", customerManaged)
+	if len(ids) > maxOperators {
+		report.tooMany(field, len(ids), maxOperators)
+		return nil
+	}
+	names := sortedKeys(ids)
+	for _, operator := range names {
+		if len(operator) > 63 || !isDNSLabel(operator) {
+			report.invalid(field+"["+operator+"]", operator,
+				"an operator's name must consist of at most 63 lower-case letters, digits and '-', start with a letter and end with a letter or digit")
 		}
 	}
-	if managed == nil {
-		return
-	}
-	requiredText(report, field+"customerManaged.encryptionType", managed.EncryptionType)
-	const kms = field + "customerManaged.kms"
-	if managed.KMS == nil {
-		report.required(kms)
-		return
-	}
-	report.within(kms+".vaultName", managed.KMS.VaultName, 255)
-	requiredText(report, kms+".visibility", string(managed.KMS.Visibility))
-	report.within(kms+".activeKey.name", managed.KMS.ActiveKey.Name, 255)
-	report.within(kms+".activeKey.version", managed.KMS.ActiveKey.Version, 255)
+	return names
 }
+
+// maxMirrorBytes bounds the repositories of all mirrors together: they travel in one message to the management cluster.
+const maxMirrorBytes = 128 << 10
 
 func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 	const field = "properties.imageDigestMirrors"
@@ -285,7 +234,12 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 		report.tooMany(field, len(mirrors), 240)
 		return
 	}
+	size := 0
 	for i, mirror := range mirrors {
+		size += len(mirror.Source)
+		for _, name := range mirror.Mirrors {
+			size += len(name)
+		}
 		repository(report, func() string { return fmt.Sprintf("%s[%d].source", field, i) }, mirror.Source)
 		if len(mirror.Mirrors) == 0 {
 			report.required(fmt.Sprintf("%s[%d].mirrors", field, i))
@@ -297,6 +251,9 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 		for j, name := range mirror.Mirrors {
 			repository(report, func() string { return fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j) }, name)
 		}
+	}
+	if size > maxMirrorBytes {
+		report.invalid(field, fmt.Sprintf("%d bytes", size), "all repositories together must have no more than %d bytes", maxMirrorBytes)
 	}
 }
 
@@ -311,44 +268,6 @@ func repository(report *report, field func() string, name string) {
 	case !isRepository(name):
 		report.invalid(field(), name, "must be an image repository in lower case, without a tag or digest, as in quay.io/organization/name")
 	}
-}
-
-// clusterExperiments are the experimental tags of a cluster, in lower case, with what says what is wrong with a value.
-var clusterExperiments = map[string]func(string) string{
-	experimentalPrefix + "cluster.single-replica":                        isBoolean,
-	experimentalPrefix + "cluster.size-override":                         isGiven,
-	experimentalPrefix + "cluster.control-plane-operator-image-override": isGiven,
-	experimentalPrefix + "cluster.control-plane-exact-version":           isExactVersion,
-	experimentalPrefix + "cluster.max-creation-duration":                 isDuration,
-	experimentalPrefix + "cluster.max-deletion-duration":                 isDuration,
-}
-
-func isBoolean(value string) string {
-	if value != "true" && value != "false" {
-		return "must be true or false"
-	}
-	return ""
-}
-
-func isGiven(value string) string {
-	if value == "" {
-		return "must not be empty"
-	}
-	return ""
-}
-
-func isExactVersion(value string) string {
-	if _, ok := parseVersion(value, 3); !ok {
-		return "must be of the form MAJOR.MINOR.PATCH"
-	}
-	return ""
-}
-
-func isDuration(value string) string {
-	if d, err := time.ParseDuration(value); err != nil || d <= 0 {
-		return "must be a duration greater than zero, as in 90m"
-	}
-	return ""
 }
 
 func clusterImmutable(i immutable, old, now *hub.Cluster) {
@@ -392,44 +311,4 @@ func clusterImmutable(i immutable, old, now *hub.Cluster) {
 	i.text(kms+"vaultName", oldKMS.VaultName, newKMS.VaultName)
 	i.text(kms+"visibility", string(oldKMS.Visibility), string(newKMS.Visibility))
 	i.text(kms+"activeKey.name", oldKMS.ActiveKey.Name, newKMS.ActiveKey.Name)
-}
-
-// keyRotationVersion is the first control plane that can change its key's version.
-var keyRotationVersion = version{major: 4, minor: 22, patch: -1}
-
-// clusterVersionStep: a cluster goes up one minor at a time and never down.
-func clusterVersionStep(report *report, change ClusterChange) {
-	const field = "properties.version.id"
-	id := change.New.Properties.Version.ID
-	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 2)
-	now, nowOK := parseVersion(id, 2)
-	if !oldOK || !nowOK {
-		return
-	}
-	switch {
-	case now == old:
-	case now.compare(old) < 0:
-		report.invalid(field, id, "must not be lower than the current version %s", old)
-	case now.major == old.major && now.minor > old.minor+1:
-		report.invalid(field, id, "must be at most one minor version above the current version %s", old)
-	case now.major == old.major:
-	case now.ordinal() != old.ordinal()+1 || old.minor < firstMinorOf5-1:
-		report.invalid(field, id, "must be at most one minor version above the current version %s", old)
-	case !change.Subscription.HasFeature(ExperimentalFeature):
-		report.forbidden(field, id, "a new major version needs the feature %s registered on the subscription", ExperimentalFeature)
-	}
-
-	oldKey, newKey := keyVersion(change.Old), keyVersion(change.New)
-	if oldKey != "" && newKey != "" && oldKey != newKey && old.compare(keyRotationVersion) < 0 {
-		report.forbidden("properties.etcd.dataEncryption.customerManaged.kms.activeKey.version", newKey,
-			"the key can be rotated only on a control plane of version %s or later", keyRotationVersion)
-	}
-}
-
-func keyVersion(cluster *hub.Cluster) string {
-	managed := cluster.Properties.Etcd.DataEncryption.CustomerManaged
-	if managed == nil || managed.KMS == nil {
-		return ""
-	}
-	return managed.KMS.ActiveKey.Version
 }

@@ -94,7 +94,7 @@ func TestClusterRules(t *testing.T) {
 		"location display name": {reason: "a region may be written as it is displayed", change: func(c *hub.Cluster) { c.Location = "West US 3" }},
 		"tag too long": {
 			reason: "ARM limits values of tags", change: func(c *hub.Cluster) { c.Tags = map[string]string{"a": strings.Repeat("x", 257)} },
-			want: []apierror.Violation{violation("tags[a]", "Too long: may not be more than 256 bytes")},
+			want: []apierror.Violation{violation("tags[a]", "Too long: may not be more than 256 characters")},
 		},
 		"experiment without the feature": {
 			reason: "experimental tags need the feature", change: func(c *hub.Cluster) {

@@ -145,14 +145,7 @@ func nodePoolVersion(report *report, v *hub.Version, change NodePoolChange) {
 
 // controlPlaneVersion is the lowest version that the control plane runs, or, before it runs any, what the cluster is to be.
 func controlPlaneVersion(change NodePoolChange) (version, bool) {
-	var lowest version
-	found := false
-	for _, text := range change.ActiveVersions {
-		if v, ok := parseVersion(text, 3); ok && (!found || v.compare(lowest) < 0) {
-			lowest, found = v, true
-		}
-	}
-	if found {
+	if lowest, ok := lowestVersion(change.ActiveVersions); ok {
 		return lowest, true
 	}
 	return parseVersion(change.Cluster.Properties.Version.ID, 2)
@@ -174,6 +167,9 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	}
 }
 
+// maxLabels bounds labels, and taints, of a pool.
+const maxLabels = 256
+
 // The labels that decide a machine's role, which are the service's own.
 var (
 	forbiddenLabels = []string{"node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"}
@@ -182,6 +178,10 @@ var (
 )
 
 func labels(report *report, labels []hub.Label) {
+	if len(labels) > maxLabels {
+		report.tooMany("properties.labels", len(labels), maxLabels)
+		return
+	}
 	seen := make(map[string]bool, len(labels))
 	for i, label := range labels {
 		field := func(name string) string { return fmt.Sprintf("properties.labels[%d].%s", i, name) }
@@ -205,6 +205,10 @@ func labels(report *report, labels []hub.Label) {
 }
 
 func taints(report *report, taints []hub.Taint) {
+	if len(taints) > maxLabels {
+		report.tooMany("properties.taints", len(taints), maxLabels)
+		return
+	}
 	seen := make(map[[2]string]bool, len(taints))
 	for i, taint := range taints {
 		field := func(name string) string { return fmt.Sprintf("properties.taints[%d].%s", i, name) }
@@ -219,16 +223,13 @@ func taints(report *report, taints []hub.Taint) {
 			report.duplicate(fmt.Sprintf("properties.taints[%d]", i), taint.Key+":"+taint.Effect)
 		}
 		seen[[2]string{taint.Key, taint.Effect}] = true
-		if !isLabelValue(taint.Value) {
+		if len(taint.Value) > 63 {
+			report.tooLong(field("value"), taint.Value, 63)
+		} else if !isLabelValue(taint.Value) {
 			report.invalid(field("value"), taint.Value, "%s", labelValueMessage)
 		}
 		requiredText(report, field("effect"), taint.Effect)
 	}
-}
-
-// nodePoolExperiments are the experimental tags of a node pool.
-var nodePoolExperiments = map[string]func(string) string{
-	experimentalPrefix + "nodepool.max-creation-duration": isDuration,
 }
 
 func nodePoolImmutable(i immutable, old, now *hub.NodePool) {

@@ -9,8 +9,11 @@ package validation
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -21,6 +24,9 @@ type finding struct {
 	apierror.Violation
 	value string
 }
+
+// index is the place of an item in a list, within a path.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // report collects findings.
 type report struct {
@@ -56,6 +62,11 @@ func (r *report) tooLong(field, value string, most int) {
 	r.add(field, value, fmt.Sprintf("Too long: may not be more than %d bytes", most))
 }
 
+// tooLongText is tooLong for a text that need not be ASCII.
+func (r *report) tooLongText(field, value string, most int) {
+	r.add(field, value, fmt.Sprintf("Too long: may not be more than %d characters", most))
+}
+
 func (r *report) duplicate(field, value string) {
 	r.add(field, value, "Duplicate value: "+wire.Show(value))
 }
@@ -70,19 +81,46 @@ func (r *report) between(field string, value, least, most int32) {
 	}
 }
 
-// within limits the length of a text that must be there.
+// within limits a text that must be there.
 func (r *report) within(field, value string, most int) {
 	if value == "" {
 		r.required(field)
+		return
 	}
-	if len(value) > most {
-		r.tooLong(field, value, most)
+	r.text(field, value, most)
+}
+
+// text limits a text in which anything may stand but control characters: what stores and shows it later takes none.
+func (r *report) text(field, value string, most int) {
+	switch {
+	case len(value) > most && utf8.RuneCountInString(value) > most:
+		r.tooLongText(field, value, most)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		r.invalid(field, value, "must not contain control characters")
 	}
 }
 
-// ratchet drops what old has found as well, for the same value.
+// ratchet drops what old has found as well, for the same value. An item of a list may have moved: where it stands does not
+// count, but how often the same was found does.
 func (r *report) ratchet(old *report) {
-	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool { return slices.Contains(old.findings, f) })
+	left := make(map[finding]int, len(old.findings))
+	for _, f := range old.findings {
+		left[f.anywhere()]++
+	}
+	r.findings = slices.DeleteFunc(r.findings, func(f finding) bool {
+		key := f.anywhere()
+		if left[key] == 0 {
+			return false
+		}
+		left[key]--
+		return true
+	})
+}
+
+// anywhere is the finding without the places of items in lists.
+func (f finding) anywhere() finding {
+	f.Field = index.ReplaceAllString(f.Field, "[]")
+	return f
 }
 
 // replace drops what was found at the fields of other, and adds the findings of other: they say more.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
@@ -50,51 +51,48 @@ const (
 	maxTagValue = 256
 )
 
-// experimentalPrefix starts the tags that steer the service.
-const experimentalPrefix = "aro-hcp.experimental."
-
 // resource judges what every tracked resource has.
-func (r *Rules) resource(report *report, resource *hub.Resource, experiments map[string]func(string) string, subscription *hub.Subscription) {
+func (r *Rules) resource(report *report, resource *hub.Resource, experiments experiments, subscription *hub.Subscription) {
 	switch {
 	case resource.Location == "":
 		report.required("location")
 	case normalLocation(resource.Location) != normalLocation(r.location):
 		report.unsupported("location", resource.Location, r.location)
 	}
-	if len(resource.Tags) > maxTags {
-		report.tooMany("tags", len(resource.Tags), maxTags)
-	}
-	for key, value := range resource.Tags {
-		if key == "" || len(key) > maxTagKey {
-			report.invalid("tags["+key+"]", key, "a tag's name must have 1 to %d characters", maxTagKey)
-		}
-		if len(value) > maxTagValue {
-			report.tooLong("tags["+key+"]", value, maxTagValue)
-		}
-		r.experiment(report, key, value, experiments, subscription)
-	}
+	r.tags(report, resource.Tags, experiments, subscription)
 	identity(report, resource.Identity, resource.ID)
 }
 
-func (r *Rules) experiment(report *report, key, value string, experiments map[string]func(string) string, subscription *hub.Subscription) {
-	lower := strings.ToLower(key)
-	if !strings.HasPrefix(lower, experimentalPrefix) {
+func (r *Rules) tags(report *report, tags map[string]string, experiments experiments, subscription *hub.Subscription) {
+	if len(tags) > maxTags {
+		report.tooMany("tags", len(tags), maxTags)
 		return
 	}
-	field := "tags[" + key + "]"
-	check, known := experiments[lower]
-	if !known {
-		report.unsupported(field, key, slices.Sorted(maps.Keys(experiments))...)
-		return
-	}
-	if !subscription.HasFeature(ExperimentalFeature) {
-		report.forbidden(field, value, "needs the feature %s registered on the subscription", ExperimentalFeature)
-		return
-	}
-	if message := check(value); message != "" {
-		report.invalid(field, value, "%s", message)
+	seen := make(map[string]string, len(tags))
+	for _, key := range sortedKeys(tags) {
+		value, field := tags[key], "tags["+key+"]"
+		switch {
+		case key == "" || utf8.RuneCountInString(key) > maxTagKey:
+			report.invalid(field, key, "a tag's name must have 1 to %d characters", maxTagKey)
+		case seen[strings.ToLower(key)] != "":
+			// ARM's names of tags are the same in any casing.
+			report.duplicate(field, key)
+		}
+		seen[strings.ToLower(key)] = key
+		if utf8.RuneCountInString(value) > maxTagValue {
+			report.tooLongText(field, value, maxTagValue)
+		}
+		r.experiment(report, key, value, experiments, subscription)
 	}
 }
+
+// Limits that the published structure does not set. What is accepted must fit into one document of the store and one
+// message to a management cluster, so everything has one.
+const (
+	maxIdentities = 128
+	maxOperators  = 64
+	maxShort      = 256
+)
 
 const identityType = "Microsoft.ManagedIdentity/userAssignedIdentities"
 
@@ -118,8 +116,14 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 		report.unsupported("identity.type", identity.Type, "None", "UserAssigned")
 	}
 	seen := make(map[string]bool, len(identity.UserAssigned))
-	for id := range identity.UserAssigned {
+	if len(identity.UserAssigned) > maxIdentities {
+		report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), maxIdentities)
+		return
+	}
+	for _, id := range sortedKeys(identity.UserAssigned) {
 		field := "identity.userAssignedIdentities[" + id + "]"
+		report.text(field+".clientId", identity.UserAssigned[id].ClientID, maxShort)
+		report.text(field+".principalId", identity.UserAssigned[id].PrincipalID, maxShort)
 		resourceRef(report, field, id, identityType, resourceID, "")
 		if seen[hub.Key(id)] {
 			report.duplicate(field, id)
@@ -174,6 +178,15 @@ func channelGroup(report *report, field, group string, subscription *hub.Subscri
 }
 
 const subnetType = "Microsoft.Network/virtualNetworks/subnets"
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
 
 // immutable notes every create-only field that differs.
 type immutable struct {

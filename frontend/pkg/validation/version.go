@@ -70,3 +70,18 @@ func (v version) ordinal() int {
 	}
 	return v.minor
 }
+
+// beforeMajor reports whether next is the release of the next major version to which v goes up: 5.0 from 4.22, 5.1 from 4.23.
+func (v version) beforeMajor(next version) bool {
+	return v.major == 4 && next.major == 5 && (v.minor == firstMinorOf5-1 || v.minor == firstMinorOf5) && next.ordinal() == v.ordinal()+1
+}
+
+// lowestVersion of those that can be read.
+func lowestVersion(texts []string) (lowest version, found bool) {
+	for _, text := range texts {
+		if v, ok := parseVersion(text, 3); ok && (!found || v.compare(lowest) < 0) {
+			lowest, found = v, true
+		}
+	}
+	return lowest, found
+}

@@ -13,11 +13,15 @@ type Version struct {
 	// Name is the value of the api-version parameter.
 	Name string
 	// The encoders make what is marshalled into a response.
-	EncodeCluster  func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
-	EncodeNodePool func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
+	EncodeCluster                 func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
+	EncodeNodePool                func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
+	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
+	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
+	EncodeExternalAuth            func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
 	// The decoders read a body over the resource as it stands; defaults are those of the version.
-	DecodeCluster  func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
-	DecodeNodePool func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
+	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
+	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
+	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
 }
 
 // All are the api-versions, by name.
@@ -32,11 +36,23 @@ func All() map[string]*Version {
 			EncodeNodePool: func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any {
 				return v20260901preview.EncodeNodePool(pool, state, status)
 			},
+			EncodeExternalAuth: func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any {
+				return v20260901preview.EncodeExternalAuth(auth, state, status)
+			},
+			EncodeOpenShiftVersion: func(version *hub.OpenShiftVersion) any {
+				return v20260901preview.EncodeOpenShiftVersion(version)
+			},
+			EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any {
+				return v20260901preview.EncodeOperatorIdentityRoleSet(set)
+			},
 			DecodeCluster: func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster {
 				return v20260901preview.DecodeCluster(body, base, v20260901preview.Defaults(defaults))
 			},
 			DecodeNodePool: func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool {
 				return v20260901preview.DecodeNodePool(body, base, v20260901preview.Defaults(defaults))
+			},
+			DecodeExternalAuth: func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth {
+				return v20260901preview.DecodeExternalAuth(body, base, v20260901preview.Defaults(defaults))
 			},
 		},
 	} {

@@ -254,8 +254,9 @@ func (p *plane) command() (*exec.Cmd, *os.File, error) {
 	command := exec.Command(p.supervisor.options.APIServer, p.arguments(&spec)...)
 	command.Dir = p.dir
 	command.Stdout, command.Stderr = logFile, logFile
-	// The heap of an idle API server is small, its garbage is not: these two halve what it keeps resident.
-	command.Env = []string{"GOGC=30", "GOMEMLIMIT=120MiB", "HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}
+	// The heap of an idle API server is small, its garbage is not. Collecting more often keeps less resident and makes the
+	// start slower: 30 is 185 MiB and 0.35 s more, 100 is 245 MiB and no faster than this.
+	command.Env = []string{"GOGC=60", "GOMEMLIMIT=200MiB", "HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}
 	return command, logFile, nil
 }
 

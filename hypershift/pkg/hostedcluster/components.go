@@ -161,6 +161,9 @@ func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedCo
 		if found && equality.Semantic.DeepEqual(rollout.status(c, now, object.Status), object.Status) {
 			continue
 		}
+		if !found && c.wave > rollout.wave+1 {
+			continue // while the API server starts, writing what cannot begin yet would only take its share of the machine
+		}
 		writes = append(writes, func() error {
 			if !found {
 				object = &hyperv1.ControlPlaneComponent{ObjectMeta: metav1.ObjectMeta{

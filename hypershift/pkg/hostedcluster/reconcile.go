@@ -341,6 +341,9 @@ func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.Hoste
 		ceiling = -1
 	case o.Phase <= schedule.APIServerStarting:
 		ceiling = schedule.WaveFoundation
+	case fidelity == FidelityProcess && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)):
+		// The API server is reported as soon as it is there; the many components that wait for it come with the next pass.
+		ceiling, wait = schedule.WaveAPIServer, schedule.Sooner(wait, time.Millisecond)
 	case o.Faults.Has(contract.FaultComponentsStuck):
 		ceiling = schedule.WaveControllers
 	}

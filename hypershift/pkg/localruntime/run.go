@@ -17,12 +17,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -174,6 +176,9 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		return fmt.Errorf("setting up the node pool controller: %w", err)
 	}
 	r.await("the caches")
+	if err := registerInformers(ctx, manager.GetCache()); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	synced := make(chan struct{})
@@ -189,6 +194,20 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	<-synced
 	if err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+// registerInformers names everything that the controllers read before the cache starts. They would do so themselves as they
+// start, but then WaitForCacheSync knows of nothing to wait for and the runtime calls itself ready too early.
+func registerInformers(ctx context.Context, informers cache.Informers) error {
+	for _, object := range []client.Object{
+		&hyperv1.HostedCluster{}, &hyperv1.HostedControlPlane{}, &hyperv1.ControlPlaneComponent{}, &hyperv1.NodePool{},
+		&corev1.Namespace{}, &corev1.Secret{}, &corev1.ConfigMap{},
+	} {
+		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %T: %w", object, err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// What the region offers, below its location. It changes only with the configuration of the process, and is small: its
+// lists have one page.
+
+// offered answers 404 for another region's location.
+func (s *Server) offered(rq *request) error {
+	if location := rq.param(locationParam); s.Rules.Location(location) != s.Location {
+		return apierror.New(apierror.ResourceNotFound, "The location '%s' is not served here; this is %s.", location, s.Location).WithTarget("location")
+	}
+	return nil
+}
+
+// offerID is the id of something that the region offers.
+func (s *Server) offerID(rq *request, collection, name string) string {
+	return "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + s.Location + "/" + collection + "/" + name
+}
+
+// openShiftVersions are those that the caller may know of.
+func (s *Server) openShiftVersions(rq *request) []hub.OpenShiftVersion {
+	var shown []hub.OpenShiftVersion
+	for _, version := range s.releases {
+		if !config.Production(version.ChannelGroup) && !rq.subscription.HasFeature(validation.ExperimentalFeature) {
+			continue
+		}
+		version.ID = s.offerID(rq, "hcpOpenShiftVersions", version.Name)
+		shown = append(shown, version)
+	}
+	return shown
+}
+
+func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
+	if err := s.offered(rq); err != nil {
+		return err
+	}
+	answer := page{Value: []any{}}
+	for _, version := range s.openShiftVersions(rq) {
+		answer.Value = append(answer.Value, rq.version.EncodeOpenShiftVersion(&version))
+	}
+	return rq.w.json(http.StatusOK, answer)
+}
+
+func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
+	if err := s.offered(rq); err != nil {
+		return err
+	}
+	name := rq.param(otherParam)
+	for _, version := range s.openShiftVersions(rq) {
+		if strings.EqualFold(version.Name, name) {
+			return rq.w.json(http.StatusOK, rq.version.EncodeOpenShiftVersion(&version))
+		}
+	}
+	return notFound(s.offerID(rq, "hcpOpenShiftVersions", name))
+}
+
+func (s *Server) listOperatorIdentityRoleSets(_ context.Context, rq *request) error {
+	if err := s.offered(rq); err != nil {
+		return err
+	}
+	answer := page{Value: []any{}}
+	for _, set := range s.roleSets {
+		set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
+		answer.Value = append(answer.Value, rq.version.EncodeOperatorIdentityRoleSet(&set))
+	}
+	return rq.w.json(http.StatusOK, answer)
+}
+
+func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) error {
+	if err := s.offered(rq); err != nil {
+		return err
+	}
+	name := rq.param(otherParam)
+	for _, set := range s.roleSets {
+		if set.Name == name {
+			set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
+			return rq.w.json(http.StatusOK, rq.version.EncodeOperatorIdentityRoleSet(&set))
+		}
+	}
+	return notFound(s.offerID(rq, "hcpOperatorIdentityRoleSets", name))
+}
