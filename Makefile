@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint generate bench build clean third-party postgresql tools
+.PHONY: help run test lint generate bench cascade build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -28,11 +28,16 @@ lint: tools ## check formatting, go vet, staticcheck and the protobuf definition
 	$(bin)/staticcheck $(modules)
 	cd api/proto && $(bin)/buf lint
 
-generate: tools ## write the generated code again
+generate: tools ## write the generated code and the OpenAPI documents again (needs npm)
 	cd api/proto && PATH="$(bin):$$PATH" buf generate
+	cd api/typespec && npm ci --silent && npm run --silent generate
+	gofmt -l -w api
 
 bench: third-party postgresql ## measure the region and print the table of figures
 	go run ./test/bench
+
+cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
+	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000
 
 build: third-party ## build all programs
 	mkdir -p $(bin)

@@ -1,6 +1,7 @@
 // Package backend is the process that makes every accepted operation terminal. It finds operations in Cosmos DB's change
-// feed (package operations) and news of the fleet in Cluster Service's watch (package fleetwatch), which meet in the
-// inbox; package lifecycle gives each resource its turn. Replicas share the subscriptions by leases (package partition).
+// feed (packages changes and operations) and news of the fleet in Cluster Service's watch (package fleetwatch), which meet
+// in the inbox; package lifecycle gives each resource its turn. Package cascade begins the deletions that a deleted
+// subscription asks for. Replicas share the subscriptions by leases (package partition).
 //
 // It keeps nothing that it cannot find again: it may be killed at any instruction, and the next one, or another replica,
 // goes on.
@@ -17,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/changes"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/fleetwatch"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
@@ -69,19 +72,22 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
 	clusterService := clusterservice.NewClient(connection)
 	follower := fleetwatch.New(clusterService, owner, in, p.Log)
-	finder := operations.NewFinder(db, owner.Owns, in, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log)
+	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
+	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
+		operations.NewFinder(db, owner.Owns, in, p.Log), deletions)
 	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), p.Log)
 	owner.Subscribe(
-		func(g partition.Group) { follower.Gained(g); finder.Gained(g) },
+		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },
 		follower.Lost,
 	)
 	observe(p.Metrics, in, owner)
 
 	p.Log.InfoContext(ctx, "working", "replica", options.Replica)
 	var wg sync.WaitGroup
-	wg.Go(func() { finder.Follow(ctx, time.Now()) })
-	wg.Go(func() { finder.Look(ctx) })
+	wg.Go(func() { feed.Follow(ctx, time.Now()) })
+	wg.Go(func() { feed.Look(ctx) })
 	wg.Go(func() { follower.Run(ctx) })
+	wg.Go(func() { deletions.Run(ctx) })
 	wg.Go(func() { controller.Run(ctx, max(options.Workers, 1)) })
 	// The leases are given back last: until then nobody else begins with what is still being written here.
 	leasing, release := context.WithCancel(context.WithoutCancel(ctx))

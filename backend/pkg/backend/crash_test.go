@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -108,7 +109,7 @@ func (r *region) runUntilDead(at int, after bool, settled func() bool) bool {
 		defer close(done)
 		_ = r.work(ctx, slog.New(slog.DiscardHandler), db, connection, "backend-0")
 	}()
-	r.eventually("dying or being done", func() string {
+	r.within(time.Hour, "dying or being done", func() string {
 		if d.happened() || settled() {
 			return ""
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -33,22 +32,30 @@ type fleet struct {
 	compacted int64
 	clusters  map[string]*clusterservicev1.Cluster
 	pools     map[string]*clusterservicev1.NodePool
+	// moving are those that have not come to rest, by uid; log names what changed at each revision from 101 on.
+	moving map[string]bool
+	log    []string
 	// frozen keeps everything in its phase; broken makes clusters of these names fail; refuse answers every call.
 	frozen bool
 	broken map[string]bool
 	refuse error
-	// calls counts Apply and Delete calls by uid, effects those that changed anything.
-	calls, effects map[string]int
-	stop           chan struct{}
+	// stuck makes the deletion of clusters be refused for good, by uid.
+	stuck map[string]bool
+	// calls counts Apply and Delete calls by uid, effects those that changed anything, deletions those that began one.
+	calls, effects, deletions map[string]int
+	stop                      chan struct{}
 	// dial makes one more connection.
 	dial func(options ...grpc.DialOption) *grpc.ClientConn
 }
 
+// firstRevision is the revision of a fleet in which nothing has happened.
+const firstRevision = 100
+
 func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	t.Helper()
 	f := &fleet{
-		revision: 100, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
-		broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, stop: make(chan struct{}),
+		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
+		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
 	listener := bufconn.Listen(1 << 20)
@@ -96,11 +103,17 @@ func (f *fleet) move() {
 		}
 		f.mu.Lock()
 		if !f.frozen {
-			for _, c := range f.clusters {
-				f.moveCluster(c)
-			}
-			for _, p := range f.pools {
-				f.movePool(p)
+			for uid := range f.moving {
+				before := f.revision
+				if c := f.clusters[uid]; c != nil {
+					f.moveCluster(c)
+				}
+				if p := f.pools[uid]; p != nil {
+					f.movePool(p)
+				}
+				if f.revision == before {
+					delete(f.moving, uid)
+				}
 			}
 		}
 		f.mu.Unlock()
@@ -116,7 +129,7 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		for _, p := range f.pools {
 			if p.ClusterUid == c.Uid && p.Status.Phase != clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETED {
 				p.Status.Phase, p.DeleteTime = clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETED, c.DeleteTime
-				p.Revision = f.next()
+				p.Revision = f.next(p.Uid)
 			}
 		}
 		s.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED
@@ -133,7 +146,7 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		s.ApiUrl = "https://api." + c.Spec.Name
 		s.ActiveVersions = []string{c.Spec.GetVersion().GetId()}
 	}
-	c.Revision = f.next()
+	c.Revision = f.next(c.Uid)
 }
 
 func (f *fleet) movePool(p *clusterservicev1.NodePool) {
@@ -148,11 +161,14 @@ func (f *fleet) movePool(p *clusterservicev1.NodePool) {
 	default:
 		s.Phase, s.ObservedGeneration, s.Replicas = clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_READY, p.Generation, p.Spec.GetReplicas()
 	}
-	p.Revision = f.next()
+	p.Revision = f.next(p.Uid)
 }
 
-func (f *fleet) next() int64 {
+// next is the revision of a change of the resource of that uid.
+func (f *fleet) next(uid string) int64 {
 	f.revision++
+	f.log = append(f.log, uid)
+	f.moving[uid] = true
 	f.changed.Broadcast()
 	return f.revision
 }
@@ -187,7 +203,7 @@ func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyCluster
 		if c.Status.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY {
 			c.Status.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_UPDATING
 		}
-		c.Revision = f.next()
+		c.Revision = f.next(c.Uid)
 	}
 	return proto.Clone(c).(*clusterservicev1.Cluster), nil
 }
@@ -207,6 +223,9 @@ func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClust
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
+	if f.stuck[r.Uid] {
+		return nil, refused(apierror.Invalid, "STUCK")
+	}
 	f.calls[r.Uid]++
 	c := f.clusters[r.Uid]
 	if c == nil {
@@ -215,8 +234,9 @@ func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClust
 	}
 	if c.DeleteTime == nil {
 		f.effects[r.Uid]++
+		f.deletions[r.Uid]++
 		c.DeleteTime, c.Status.Phase = timestamppb.Now(), clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING
-		c.Revision = f.next()
+		c.Revision = f.next(c.Uid)
 	}
 	return proto.Clone(c).(*clusterservicev1.Cluster), nil
 }
@@ -245,7 +265,7 @@ func (f *fleet) ApplyNodePool(_ context.Context, r *clusterservicev1.ApplyNodePo
 	}
 	if r.Generation > p.Generation {
 		f.effects[r.Uid]++
-		p.Generation, p.Spec, p.Revision = r.Generation, r.Spec, f.next()
+		p.Generation, p.Spec, p.Revision = r.Generation, r.Spec, f.next(p.Uid)
 	}
 	return proto.Clone(p).(*clusterservicev1.NodePool), nil
 }
@@ -273,7 +293,7 @@ func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNode
 	}
 	if p.DeleteTime == nil {
 		f.effects[r.Uid]++
-		p.DeleteTime, p.Status.Phase, p.Revision = timestamppb.Now(), clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING, f.next()
+		p.DeleteTime, p.Status.Phase, p.Revision = timestamppb.Now(), clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING, f.next(p.Uid)
 	}
 	return proto.Clone(p).(*clusterservicev1.NodePool), nil
 }
@@ -347,16 +367,15 @@ func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservic
 		return nil, ctx.Err()
 	}
 	var messages []*clusterservicev1.WatchResponse
-	for _, c := range f.clusters {
-		if c.Revision > after {
-			messages = append(messages, &clusterservicev1.WatchResponse{Revision: c.Revision, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: proto.Clone(c).(*clusterservicev1.Cluster)}})
+	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {
+		revision := firstRevision + int64(i) + 1
+		// What has changed again since comes with its last change.
+		if c := f.clusters[f.log[i]]; c != nil && c.Revision == revision {
+			messages = append(messages, &clusterservicev1.WatchResponse{Revision: revision, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: proto.Clone(c).(*clusterservicev1.Cluster)}})
+		}
+		if p := f.pools[f.log[i]]; p != nil && p.Revision == revision {
+			messages = append(messages, &clusterservicev1.WatchResponse{Revision: revision, Event: &clusterservicev1.WatchResponse_NodePool{NodePool: proto.Clone(p).(*clusterservicev1.NodePool)}})
 		}
 	}
-	for _, p := range f.pools {
-		if p.Revision > after {
-			messages = append(messages, &clusterservicev1.WatchResponse{Revision: p.Revision, Event: &clusterservicev1.WatchResponse_NodePool{NodePool: proto.Clone(p).(*clusterservicev1.NodePool)}})
-		}
-	}
-	sort.Slice(messages, func(a, b int) bool { return messages[a].Revision < messages[b].Revision })
 	return append(messages, &clusterservicev1.WatchResponse{Revision: f.revision, Event: &clusterservicev1.WatchResponse_Bookmark{Bookmark: &clusterservicev1.Bookmark{}}}), nil
 }

@@ -24,6 +24,8 @@ type Options struct {
 	// Workers is how many resources are worked on at once.
 	Workers int
 	Timing  lifecycle.Timing
+	// CascadeDeletions is how many clusters of deleted subscriptions are being deleted at once.
+	CascadeDeletions int
 	// FeedBusy and FeedIdle bound how often the change feed is asked; Resync is the safety net's period.
 	FeedBusy, FeedIdle time.Duration
 	Resync             time.Duration
@@ -40,6 +42,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
 	flags.StringVar(&o.Replica, "replica", host, "`name` of this replica; one that starts again under its name takes its work back at once")
 	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources worked on at once, 1 to 256")
+	flags.IntVar(&o.CascadeDeletions, "cascade-deletions", 200, "most `number` of clusters of deleted subscriptions that are being deleted at once, 1 to 10000")
 	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "how long the frontend has to send a request to Cluster Service before the backend does")
 	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "how often the progress of one resource is written at most")
 	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", time.Hour, "after what time a create or update fails")
@@ -64,6 +67,8 @@ func (o *Options) Validate() error {
 		return errors.New("--replica is required: this machine's name is not known")
 	case o.Workers < 1 || o.Workers > 256:
 		return fmt.Errorf("--workers: %d is not 1 to 256", o.Workers)
+	case o.CascadeDeletions < 1 || o.CascadeDeletions > 10_000:
+		return fmt.Errorf("--cascade-deletions: %d is not 1 to 10000", o.CascadeDeletions)
 	}
 	for name, value := range map[string]time.Duration{
 		"fast-path-grace": o.Timing.Grace, "progress-interval": o.Timing.Coalesce, "create-deadline": o.Timing.CreateDeadline,

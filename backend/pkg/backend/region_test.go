@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func (r *region) start(replica string) (stop func()) {
 
 func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, process.New("backend", log), db, connection, backend.Options{
-		Replica: replica, Workers: 8, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Replica: replica, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 		Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})
 }
@@ -77,13 +78,32 @@ func poolKey(cluster database.Key, name string) database.Key {
 	return database.Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/nodePools/" + name}
 }
 
+func resourceType(key database.Key) string {
+	if strings.Contains(key.ResourceID, "/nodePools/") {
+		return hub.NodePoolResourceType
+	}
+	return hub.ClusterResourceType
+}
+
 func newOperation(request database.OperationRequest, key database.Key, uid string, generation int64) (database.Key, database.OperationDocument) {
 	id := uuid.NewString()
 	now := time.Now().UTC()
 	return database.OperationKey(key.SubscriptionID, "westus3", id), database.OperationDocument{
 		OperationID: id, Request: request, ResourceID: key.ResourceID, UID: uid, Generation: generation,
-		Location: "westus3", Status: hub.Accepted, StartTime: now, LastTransitionTime: now,
+		Location: "westus3", ResourceType: resourceType(key), Status: hub.Accepted, StartTime: now, LastTransitionTime: now,
 	}
+}
+
+func newCluster(key database.Key, uid string) database.ClusterDocument {
+	name := key.ResourceID[strings.LastIndexByte(key.ResourceID, '/')+1:]
+	document := database.ClusterDocument{
+		UID: uid, Generation: 1,
+		Cluster: hub.Cluster{Resource: hub.Resource{ID: key.ResourceID, Name: name, Location: "westus3"}},
+	}
+	document.Cluster.Properties.Version.ID = "4.20"
+	document.Cluster.Properties.Platform.ManagedResourceGroup = "managed-" + uid
+	document.Cluster.Properties.Platform.SubnetID = key.ResourceID + "/subnet"
+	return document
 }
 
 // createCluster does what the frontend does with a PUT, but never sends anything to Cluster Service itself.
@@ -91,14 +111,8 @@ func (r *region) createCluster(key database.Key) (operation database.Key) {
 	r.t.Helper()
 	uid := uuid.NewString()
 	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
-	name := key.ResourceID[len(key.ResourceID)-1:]
-	document := database.ClusterDocument{
-		UID: uid, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: op.OperationID,
-		Cluster: hub.Cluster{Resource: hub.Resource{ID: key.ResourceID, Name: name, Location: "westus3"}},
-	}
-	document.Cluster.Properties.Version.ID = "4.20"
-	document.Cluster.Properties.Platform.ManagedResourceGroup = "managed-" + uid
-	document.Cluster.Properties.Platform.SubnetID = key.ResourceID + "/subnet"
+	document := newCluster(key, uid)
+	document.ProvisioningState, document.ActiveOperationID = hub.Accepted, op.OperationID
 	r.commit(key.SubscriptionID, func(batch *database.Batch) {
 		database.Create(batch, r.db.Clusters(), key, document)
 		database.Create(batch, r.db.Operations(), opKey, op)
@@ -189,7 +203,12 @@ func (r *region) commit(sub string, add func(batch *database.Batch)) {
 // eventually waits until check returns an empty string, which it else explains itself by.
 func (r *region) eventually(what string, check func() string) {
 	r.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	r.within(60*time.Second, what, check)
+}
+
+func (r *region) within(limit time.Duration, what string, check func() string) {
+	r.t.Helper()
+	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -51,6 +51,13 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 	}
 }
 
+// doomed is a cluster being deleted whose children have been told so: the incarnation, and how many there were. As none can
+// be made any more, there is nothing to look for again where there were none.
+type doomed struct {
+	uid      string
+	children int
+}
+
 // child is a node pool of a cluster with the operation that it waits for, if any.
 type child struct {
 	pool      *database.Item[database.NodePoolDocument]
@@ -75,7 +82,7 @@ func (c *Controller) children(ctx context.Context, cluster *database.Item[databa
 func (c *Controller) doomNodePools(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
 	r := inbox.ResourceOf(cluster.Key.ResourceID)
 	c.mu.Lock()
-	done := c.cascaded[r] == cluster.Value.UID
+	done := c.doomed[r].uid == cluster.Value.UID
 	c.mu.Unlock()
 	if done {
 		return nil
@@ -93,7 +100,7 @@ func (c *Controller) doomNodePools(ctx context.Context, cluster *database.Item[d
 		child.pool.Value.ActiveOperationID = ""
 		database.Replace(batch, child.pool)
 		if child.operation != nil {
-			end(&child.operation.Value, hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster is being deleted."}, time.Now().UTC())
+			child.operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster is being deleted."}, time.Now().UTC())
 			database.Replace(batch, child.operation)
 		}
 		if err := batch.Commit(ctx); err != nil {
@@ -104,7 +111,7 @@ func (c *Controller) doomNodePools(ctx context.Context, cluster *database.Item[d
 		}
 	}
 	c.mu.Lock()
-	c.cascaded[r] = cluster.Value.UID
+	c.doomed[r] = doomed{cluster.Value.UID, len(children)}
 	c.mu.Unlock()
 	return nil
 }
@@ -113,9 +120,15 @@ func (c *Controller) doomNodePools(ctx context.Context, cluster *database.Item[d
 // node pools go first, so that the cluster stands until nothing else does and a crash in between is made good by the
 // next turn. Making a node pool writes its cluster, so none can come to be meanwhile: the last commit would fail.
 func (c *Controller) purgeCluster(ctx context.Context, cluster *database.Item[database.ClusterDocument], operation *database.Item[database.OperationDocument]) error {
-	children, err := c.children(ctx, cluster)
-	if err != nil {
-		return fmt.Errorf("listing the node pools of a deleted cluster: %w", err)
+	c.mu.Lock()
+	known := c.doomed[inbox.ResourceOf(cluster.Key.ResourceID)]
+	c.mu.Unlock()
+	var children []child
+	if known.uid != cluster.Value.UID || known.children > 0 {
+		var err error
+		if children, err = c.children(ctx, cluster); err != nil {
+			return fmt.Errorf("listing the node pools of a deleted cluster: %w", err)
+		}
 	}
 	if err := c.db.EndBilling(ctx, cluster.Key, cluster.Value.UID, time.Now().UTC()); err != nil {
 		return err
@@ -149,7 +162,7 @@ func (c *Controller) purgeCluster(ctx context.Context, cluster *database.Item[da
 	}
 	c.endedChildren(ctx, children)
 	c.mu.Lock()
-	delete(c.cascaded, inbox.ResourceOf(cluster.Key.ResourceID))
+	delete(c.doomed, inbox.ResourceOf(cluster.Key.ResourceID))
 	c.mu.Unlock()
 	return nil
 }
@@ -159,9 +172,9 @@ func removeChildren(batch *database.Batch, children []child) {
 	for _, child := range children {
 		if child.operation != nil {
 			if child.operation.Value.Request == database.DeleteRequest {
-				end(&child.operation.Value, hub.Succeeded, nil, now)
+				child.operation.Value.End(hub.Succeeded, nil, now)
 			} else {
-				end(&child.operation.Value, hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster was deleted."}, now)
+				child.operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster was deleted."}, now)
 			}
 			database.Replace(batch, child.operation)
 		}

@@ -39,15 +39,15 @@ type Controller struct {
 	nodePools *kind[database.NodePoolDocument]
 
 	mu sync.Mutex
-	// cascaded holds the clusters being deleted whose node pools have been told so, by uid.
-	cascaded map[inbox.Resource]string
+	// doomed holds the clusters being deleted whose node pools have been told so.
+	doomed map[inbox.Resource]doomed
 }
 
 // New makes a Controller of the resources whose groups are owned.
 func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, log *slog.Logger) *Controller {
 	c := &Controller{
 		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics,
-		cascaded: map[inbox.Resource]string{},
+		doomed: map[inbox.Resource]doomed{},
 	}
 	c.clusters, c.nodePools = clusterKind(c), nodePoolKind(c)
 	return c
@@ -231,7 +231,7 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 		}
 	}
 	k.mu.Lock()
-	delete(k.cascaded, r)
+	delete(k.doomed, r)
 	k.mu.Unlock()
 	k.handled(r, letter)
 	return nil
@@ -274,9 +274,9 @@ func (c *Controller) settle(ctx context.Context, r inbox.Resource, id string, ke
 	}
 	switch {
 	case guard == nil && operation.Value.Request == database.DeleteRequest:
-		end(&operation.Value, hub.Succeeded, nil, now)
+		operation.Value.End(hub.Succeeded, nil, now)
 	default:
-		end(&operation.Value, hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The operation was superseded by another."}, now)
+		operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The operation was superseded by another."}, now)
 	}
 	batch := c.db.NewBatch(key.SubscriptionID)
 	database.Replace(batch, operation)
@@ -354,7 +354,7 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 		}
 	case purge:
 		if operation != nil {
-			end(&operation.Value, d.status, d.failure, time.Now().UTC())
+			operation.Value.End(d.status, d.failure, time.Now().UTC())
 		}
 		if err := k.purge(ctx, item, operation); err != nil {
 			return false, err
@@ -405,7 +405,7 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 	switch {
 	case d.action == finish:
 		*v.operation = ""
-		end(&operation.Value, d.status, d.failure, now)
+		operation.Value.End(d.status, d.failure, now)
 		database.Replace(batch, operation)
 	case operation != nil && operation.Value.Status != d.status:
 		operation.Value.Status, operation.Value.LastTransitionTime = d.status, now

@@ -229,9 +229,3 @@ func refusal(err error) *database.OperationError {
 	}
 	return failure
 }
-
-// end makes an operation terminal.
-func end(operation *database.OperationDocument, status hub.ProvisioningState, failure *database.OperationError, now time.Time) {
-	operation.Status, operation.Error = status, failure
-	operation.LastTransitionTime, operation.EndTime = now, &now
-}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -89,6 +90,22 @@ func parentReady(parent *database.Item[database.ClusterDocument]) error {
 		return apierror.New(apierror.Conflict, "Cannot change resource while parent resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
 	}
 	return nil
+}
+
+// besideRounds is how often a change that keeps losing to changes of others is retried.
+const besideRounds = 6
+
+// retryBeside is database.Retry for a write that is conditioned on a document of that kind for the sake of others: node
+// pools that a client creates all at once race with each other for their cluster, clusters for their subscription's
+// gates, and each round has at least one winner.
+func retryBeside(ctx context.Context, kind database.Kind, decide func(ctx context.Context) error) error {
+	for round := 1; ; round++ {
+		err := database.Retry(ctx, decide)
+		race, lost := database.LostRace(err)
+		if !lost || race.Kind != kind || round == besideRounds {
+			return err
+		}
+	}
 }
 
 // live is the item unless there is none or only a tombstone.

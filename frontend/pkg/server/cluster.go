@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
@@ -21,6 +18,8 @@ import (
 
 // clusterType is hcpOpenShiftClusters.
 type clusterType struct{}
+
+var _ resourceType[database.ClusterDocument, hub.Cluster] = clusterType{}
 
 func (clusterType) name() string { return hub.ClusterResourceType }
 
@@ -132,37 +131,6 @@ func (clusterType) taken(document *database.ClusterDocument, held []database.Res
 	return apierror.InvalidFields(taken)
 }
 
-// created starts the deletion of a cluster that was just created when its subscription has become Deleted meanwhile. The
-// deletion of all clusters starts after that state is stored, so that a cluster which it did not find was committed
-// later, and finds the state here.
-func (t clusterType) created(s *Server, ctx context.Context, rq *request, key database.Key) {
-	subscription, err := s.subscriptions.get(ctx, key.SubscriptionID, true)
-	if err == nil && subscription != nil && subscription.State == hub.Deleted {
-		_, err = startDeletion(s, ctx, rq, t, key, uuid.NewString(), anyETag)
-	}
-	if err != nil && !errors.Is(err, errDeleting) {
-		s.Log.Warn("could not make sure that the subscription of a new cluster is still there", "resource_id", rq.resourceID,
-			"correlation_id", rq.correlationID, "error", err)
-	}
-}
-
 func (clusterType) dispatch(to Dispatcher, document *database.ClusterDocument, deleting bool, correlationID string) {
 	to.Cluster(document, deleting, correlationID)
-}
-
-// anyETag allows a deletion that no client asked for.
-func anyETag(string) error { return nil }
-
-// deleteAllClusters starts the deletion of every cluster of the subscription in the path that is not being deleted yet.
-func (s *Server) deleteAllClusters(ctx context.Context, rq *request) error {
-	return s.Database.Clusters().All(ctx, rq.param(subscriptionParam), "", func(item *database.Item[database.ClusterDocument]) error {
-		if item.Value.ProvisioningState == hub.Deleting {
-			return nil
-		}
-		_, err := startDeletion(s, ctx, rq, clusterType{}, item.Key, uuid.NewString(), anyETag)
-		if errors.Is(err, errDeleting) {
-			return nil
-		}
-		return err
-	})
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -13,6 +12,8 @@ import (
 
 // nodePoolType is hcpOpenShiftClusters/nodePools.
 type nodePoolType struct{}
+
+var _ resourceType[database.NodePoolDocument, hub.NodePool] = nodePoolType{}
 
 func (nodePoolType) name() string { return hub.NodePoolResourceType }
 
@@ -76,8 +77,6 @@ func (nodePoolType) reservations(database.Key, *database.NodePoolDocument) map[d
 func (nodePoolType) taken(*database.NodePoolDocument, []database.ReservationDocument) error {
 	return nil
 }
-
-func (nodePoolType) created(*Server, context.Context, *request, database.Key) {}
 
 func (nodePoolType) dispatch(to Dispatcher, document *database.NodePoolDocument, deleting bool, correlationID string) {
 	to.NodePool(document, deleting, correlationID)

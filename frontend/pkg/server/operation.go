@@ -53,24 +53,6 @@ func firstState(kind database.OperationRequest) hub.ProvisioningState {
 	return hub.Accepted
 }
 
-// supersede cancels the operation that works on a resource, in the batch that starts its deletion.
-func (s *Server) supersede(ctx context.Context, batch *database.Batch, key database.Key, operationID string, now time.Time) error {
-	if operationID == "" {
-		return nil
-	}
-	item, err := s.Database.Operations().Find(ctx, database.OperationKey(key.SubscriptionID, s.Location, operationID))
-	if err != nil {
-		return err
-	}
-	if item == nil || item.Removed != nil || item.Value.Status.Terminal() {
-		return nil
-	}
-	item.Value.Status, item.Value.LastTransitionTime, item.Value.EndTime = hub.Canceled, now, &now
-	item.Value.Error = &database.OperationError{Code: "Canceled", Message: "The operation was superseded by the deletion of the resource."}
-	database.Replace(batch, item)
-	return nil
-}
-
 // The bounds of Retry-After on asynchronous answers: one tenth of the operation's age, so that short operations are
 // followed closely and long ones are left in peace.
 const (

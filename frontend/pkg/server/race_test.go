@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
@@ -117,27 +117,40 @@ func TestNoPoolIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestCreateInADyingSubscription: a cluster whose commit comes after the deletion of everything has started is deleted too.
+// TestCreateInADyingSubscription: a create that has read that its subscription is Registered, and is held up until the
+// gates are shut, is refused; one that was faster is seen by whoever lists the clusters then.
 func TestCreateInADyingSubscription(t *testing.T) {
 	h := newHarness(t)
 	y := h.tenancy(t)
-	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 400, Count: 1}); err != nil {
+	if _, err := h.faults.Add(faults.Rule{Operations: []string{"batch"}, LatencyMS: 1000, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 	body := y.body("cluster.json", "{}")
-	created := make(chan int)
+	type answer struct {
+		status int
+		text   string
+	}
+	created := make(chan answer)
 	go func() {
-		status, _, _ := y.do(http.MethodPut, y.cluster("cluster"), body)
-		created <- status
+		status, _, text := y.do(http.MethodPut, y.cluster("cluster"), body)
+		created <- answer{status, text}
 	}()
 	eventually(t, func() bool { rules := h.faults.List(); return len(rules) == 0 || rules[0].Fired > 0 })
 	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Deleted","registrationDate":"now"}`)
-	if status := <-created; status != http.StatusCreated {
-		t.Fatalf("the creation was answered %d", status)
+	if err := h.db.ShutGates(t.Context(), y.subscription); err != nil {
+		t.Fatal(err)
 	}
+	listed := len(y.documents().clusters)
+	got := <-created
 	found := y.documents()
-	if len(found.clusters) != 1 || found.clusters[0].Value.ProvisioningState != hub.Deleting {
-		t.Errorf("the subscription has %d clusters, not one that is being deleted", len(found.clusters))
+	if len(found.clusters) != listed {
+		t.Errorf("%d clusters, of which %d were there when the gates were shut", len(found.clusters), listed)
+	}
+	switch {
+	case listed == 1 && got.status == http.StatusCreated:
+	case listed == 0 && got.status == http.StatusBadRequest && strings.Contains(got.text, "InvalidSubscriptionState"):
+	default:
+		t.Errorf("the creation was answered %d %s, with %d clusters made", got.status, got.text, listed)
 	}
 	found.check(t)
 }

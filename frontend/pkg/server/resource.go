@@ -42,8 +42,6 @@ type resourceType[D, R any] interface {
 	reservations(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// taken says that others hold reservations that a new resource needs.
 	taken(document *D, held []database.ReservationDocument) error
-	// created is called when a new resource is committed.
-	created(s *Server, ctx context.Context, rq *request, key database.Key)
 	dispatch(to Dispatcher, document *D, deleting bool, correlationID string)
 }
 
@@ -63,7 +61,7 @@ type handler func(s *Server, ctx context.Context, rq *request) error
 func routesOf[D, R any](pattern string, t resourceType[D, R]) []*route {
 	return []*route{
 		{method: http.MethodGet, pattern: pattern, handle: get(t)},
-		{method: http.MethodPut, pattern: pattern, handle: change(t, false)},
+		{method: http.MethodPut, pattern: pattern, handle: change(t, false), judge: judgement(t)},
 		{method: http.MethodPatch, pattern: pattern, handle: change(t, true)},
 		{method: http.MethodDelete, pattern: pattern, handle: remove(t)},
 	}
@@ -132,13 +130,13 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 			return err
 		}
 		p := &proposal{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
-		retry := database.Retry
+		beside := database.GateKind
 		if rq.isChild() {
-			retry = retryBesideSiblings
+			beside = database.ClusterKind
 		}
 		var item *database.Item[D]
 		created := false
-		err = retry(ctx, func(ctx context.Context) error {
+		err = retryBeside(ctx, beside, func(ctx context.Context) error {
 			item, created, err = decide(s, ctx, rq, t, p)
 			return err
 		})
@@ -149,9 +147,6 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 		document := item.Value
 		t.dispatch(s.Dispatcher, &document, false, rq.correlationID)
 		s.follow(rq, p.operationID, patch)
-		if created {
-			t.created(s, ctx, rq, item.Key)
-		}
 		switch {
 		case created:
 			return show(rq, t, http.StatusCreated, item)
@@ -193,19 +188,34 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	return found, false, update(s, ctx, rq, t, p, found)
 }
 
-// siblingRounds is how often a change that keeps losing to changes of the same cluster is retried.
-const siblingRounds = 6
-
-// retryBesideSiblings is database.Retry for a write that is conditioned on the cluster: node pools that a client creates
-// all at once race with each other there, and each round has at least one winner.
-func retryBesideSiblings(ctx context.Context, decide func(ctx context.Context) error) error {
-	for round := 1; ; round++ {
-		err := database.Retry(ctx, decide)
-		race, lost := database.LostRace(err)
-		if !lost || race.Kind != database.ClusterKind || round == siblingRounds {
-			return err
-		}
+// fresh is what a proposal makes of a resource that there is none of yet, with everything that is wrong with it. What base
+// has of its own stays.
+func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation, error) {
+	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
+	body := wire.NewBody(p.fields)
+	resource := t.decode(rq.version, body, base, true)
+	common := t.common(resource)
+	common.SystemData = rq.stamp(nil, now)
+	t.complete(s, resource, p.uid, p.cluster())
+	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
+	if err != nil {
+		return nil, nil, err
 	}
+	return resource, combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()), beside), nil
+}
+
+// changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
+// with it.
+func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
+	body, err := p.over(t.encode(rq.version, document))
+	if err != nil {
+		return nil, nil, err
+	}
+	before := t.parts(document).resource
+	stored := t.common(before)
+	resource := t.decode(rq.version, body, before, !p.patch)
+	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
+	return resource, combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, document, p.cluster())), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
@@ -215,17 +225,10 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	now := s.Now().UTC()
 	to := t.parts(&document)
-	*t.common(to.resource) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
-	body := wire.NewBody(p.fields)
-	resource := t.decode(rq.version, body, to.resource, true)
-	common := t.common(resource)
-	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, resource, p.uid, p.cluster())
-	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
+	resource, violations, err := fresh(s, ctx, rq, t, p, to.resource, now)
 	if err != nil {
 		return nil, err
 	}
-	violations := combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()), beside)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
@@ -235,7 +238,7 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	*to.state, *to.operationID = firstState(database.CreateRequest), p.operationID
 	batch := s.Database.NewBatch(key.SubscriptionID)
 	item := database.Create(batch, t.collection(s.Database), key, document)
-	s.start(batch, rq, database.CreateRequest, common, p.operationID, p.uid, 1, now)
+	s.start(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
 	reservations := t.reservations(key, &document)
 	for reserved, reservation := range reservations {
 		database.Create(batch, s.Database.Reservations(), reserved, reservation)
@@ -243,6 +246,9 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	if p.parent != nil {
 		// Writing the cluster as it is makes the batch fail if its deletion has started, so that nothing is left behind.
 		database.Replace(batch, p.parent)
+	} else if err := s.Database.PassGate(ctx, batch); err != nil {
+		// The same for a cluster, and the deletion of everything in its subscription.
+		return nil, err
 	}
 	err = batch.Commit(ctx)
 	if race, lost := database.LostRace(err); lost && race.Kind == database.ReservationKind {
@@ -279,14 +285,10 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 		return err
 	}
 	now := s.Now().UTC()
-	body, err := p.over(t.encode(rq.version, &item.Value))
+	resource, violations, err := changed(s, rq, t, p, &item.Value, now)
 	if err != nil {
 		return err
 	}
-	stored := t.common(to.resource)
-	resource := t.decode(rq.version, body, to.resource, !p.patch)
-	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	violations := combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, &item.Value, p.cluster()))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}
@@ -311,8 +313,7 @@ func (s *Server) start(batch *database.Batch, rq *request, kind database.Operati
 func remove[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
 		operationID := uuid.NewString()
-		allowed := func(etag string) error { return rq.preconditions(etag) }
-		started, err := startDeletion(s, ctx, rq, t, rq.key(), operationID, allowed)
+		started, err := startDeletion(s, ctx, rq, t, operationID)
 		if err != nil {
 			return err
 		}
@@ -327,7 +328,8 @@ func remove[D, R any](t resourceType[D, R]) handler {
 }
 
 // startDeletion reports whether there was a resource to delete. What works on it ends as Canceled.
-func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], key database.Key, operationID string, allowed func(etag string) error) (started bool, err error) {
+func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], operationID string) (started bool, err error) {
+	key := rq.key()
 	var document D
 	err = database.Retry(ctx, func(ctx context.Context) error {
 		started = false
@@ -335,7 +337,7 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		if err != nil || live(item) == nil {
 			return err
 		}
-		if err := allowed(item.ETag); err != nil {
+		if err := rq.preconditions(item.ETag); err != nil {
 			return err
 		}
 		of := t.parts(&item.Value)
@@ -353,7 +355,7 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		}
 		now := s.Now().UTC()
 		batch := s.Database.NewBatch(key.SubscriptionID)
-		if err := s.supersede(ctx, batch, key, *of.operationID, now); err != nil {
+		if err := s.Database.Supersede(ctx, batch, *of.operationID, "The operation was superseded by the deletion of the resource.", now); err != nil {
 			return err
 		}
 		*of.state, *of.operationID = firstState(database.DeleteRequest), operationID

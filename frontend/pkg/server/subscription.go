@@ -122,8 +122,8 @@ func (s *Server) getSubscription(ctx context.Context, rq *request) error {
 }
 
 // putSubscription stores how ARM says that a subscription stands. It may go from any state to any other, as ARM decides;
-// only Deleted is final, and asks for the deletion of every cluster in it; ARM repeats a PUT that failed, and the
-// repetition goes on where the first one ended.
+// only Deleted is final: the backend hears of it and deletes every cluster in it, however many there are, while ARM has
+// its answer.
 func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 	fields, err := rq.object()
 	if err != nil {
@@ -170,11 +170,6 @@ func (s *Server) putSubscription(ctx context.Context, rq *request) error {
 			"correlation_id", rq.correlationID)
 	}
 	s.subscriptions.put(key.SubscriptionID, subscription, seen)
-	if subscription.State == hub.Deleted {
-		if err := s.deleteAllClusters(ctx, rq); err != nil {
-			return err
-		}
-	}
 	rq.w.Header().Set("ETag", stored.ETag)
 	return rq.w.json(http.StatusOK, subscription)
 }

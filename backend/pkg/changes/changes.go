@@ -1,0 +1,101 @@
+// Package changes tells those who look after documents — the seekers — what there is to look after in the groups of
+// subscriptions that this replica has: of every write as the change feed shows it, and of everything there is, by having
+// them look through the store, when this replica starts or gets a group, and from time to time as a safety net. It decides
+// nothing, and knows no kind of document from another.
+package changes
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// overlap is how far before the start the feed is read from: more than clocks differ.
+const overlap = time.Minute
+
+// Seeker looks after documents of some kinds.
+type Seeker interface {
+	// Changed hears of the newest state of a document of an owned group; it may hear of the same one again. It must not
+	// block: it notes what is to be done.
+	Changed(ctx context.Context, change database.Change)
+	// Look finds by listing what Changed may not have heard of, in the groups that are owned. refresh is set when it is
+	// the safety net that asks.
+	Look(ctx context.Context, refresh bool) error
+}
+
+// Follower tells seekers.
+type Follower struct {
+	db      *database.DB
+	owns    func(partition.Group) bool
+	feed    database.FeedOptions
+	resync  time.Duration
+	log     *slog.Logger
+	seekers []Seeker
+
+	look chan struct{}
+}
+
+// New makes a Follower that has the store looked through every resync; 0 means 10 minutes.
+func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOptions, resync time.Duration, log *slog.Logger, seekers ...Seeker) *Follower {
+	if resync == 0 {
+		resync = 10 * time.Minute
+	}
+	return &Follower{db: db, owns: owns, feed: feed, resync: resync, log: log, seekers: seekers, look: make(chan struct{}, 1)}
+}
+
+// Gained has the seekers look for what was left undone in a group that this replica has got. The feed must be running by
+// then, or begin at an earlier time, so that nothing falls between.
+func (f *Follower) Gained(partition.Group) {
+	select {
+	case f.look <- struct{}{}:
+	default:
+	}
+}
+
+// Follow follows the change feed, from a little before started, until ctx ends.
+func (f *Follower) Follow(ctx context.Context, started time.Time) {
+	// It returns when ctx ends, with nothing to say but that.
+	_ = f.db.Tail(ctx, started.Add(-overlap), f.feed, func(ctx context.Context, changes []database.Change) error {
+		for _, change := range changes {
+			if !f.owns(partition.Of(change.Key.SubscriptionID)) {
+				continue
+			}
+			for _, seeker := range f.seekers {
+				seeker.Changed(ctx, change)
+			}
+		}
+		return nil
+	})
+}
+
+// Look has the store looked through whenever a group was got, and every resync, until ctx ends.
+func (f *Follower) Look(ctx context.Context) {
+	pause := f.pause()
+	for {
+		timer := time.NewTimer(pause)
+		refresh := false
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-f.look:
+			timer.Stop()
+		case <-timer.C:
+			refresh = true
+		}
+		pause = f.pause()
+		for _, seeker := range f.seekers {
+			if err := seeker.Look(ctx, refresh); err != nil && ctx.Err() == nil {
+				f.log.WarnContext(ctx, "looking through the store; will do so again", "error", err)
+				pause = time.Second
+			}
+		}
+	}
+}
+
+// pause keeps the replicas from looking in step.
+func (f *Follower) pause() time.Duration { return f.resync/2 + rand.N(f.resync) }

@@ -1,0 +1,76 @@
+package database_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// TestNobodyPassesShutGates: a batch that has passed the gate before it was shut, and is committed afterwards, is not.
+func TestNobodyPassesShutGates(t *testing.T) {
+	db, server := databasetest.New(t)
+	pass := func(name string) *database.Batch {
+		t.Helper()
+		batch := db.NewBatch(subscription)
+		if err := db.PassGate(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		database.Create(batch, db.Clusters(), clusterKey(t, name), cluster(name))
+		return batch
+	}
+	// Of 64 batches most replace a gate that exists by then, the others create one.
+	for i := range 32 {
+		if err := pass(fmt.Sprintf("early-%d", i)).Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var late []*database.Batch
+	for i := range 64 {
+		late = append(late, pass(fmt.Sprintf("late-%d", i)))
+	}
+	if err := server.Open(t).ShutGates(t.Context(), subscription); err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range late {
+		race, lost := database.LostRace(batch.Commit(t.Context()))
+		if !lost || race.Kind != database.GateKind {
+			t.Errorf("a commit after the gates were shut: %v", race)
+		}
+	}
+	if err := db.PassGate(t.Context(), db.NewBatch(subscription)); apierror.KindOf(err) != apierror.InvalidSubscriptionState {
+		t.Errorf("passing a shut gate: %v", err)
+	}
+	if err := db.ShutGates(t.Context(), subscription); err != nil {
+		t.Errorf("shutting the gates again: %v", err)
+	}
+	if items, _, err := db.Clusters().List(t.Context(), subscription, "", "", 100); err != nil || len(items) != 32 {
+		t.Errorf("%d clusters were made, not 32: %v", len(items), err)
+	}
+}
+
+// TestManyPassTheGates: creates at the same time do not keep each other from being made.
+func TestManyPassTheGates(t *testing.T) {
+	db, _ := databasetest.New(t)
+	var wg sync.WaitGroup
+	for i := range 48 {
+		wg.Go(func() {
+			err := database.Retry(t.Context(), func(ctx context.Context) error {
+				batch := db.NewBatch(subscription)
+				if err := db.PassGate(ctx, batch); err != nil {
+					return err
+				}
+				database.Create(batch, db.Clusters(), clusterKey(t, fmt.Sprintf("c%d", i)), cluster("uid"))
+				return batch.Commit(ctx)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
