@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -49,6 +50,10 @@ func (externalAuthType) validate(s *Server, rq *request, now *hub.ExternalAuth, 
 		change.Old = &stored.ExternalAuth
 	}
 	return s.Rules.ExternalAuth(change)
+}
+
+func (externalAuthType) neighbours(*Server, context.Context, *request, *hub.ExternalAuth, string) ([]apierror.Violation, error) {
+	return nil, nil
 }
 
 // All of an external auth can be changed.
