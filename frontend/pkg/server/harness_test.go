@@ -3,19 +3,13 @@ package server_test
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
@@ -35,6 +29,7 @@ type harness struct {
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
+	rpc            *clusterservice.Client
 	server         *server.Server
 	url            string
 	client         *http.Client
@@ -42,6 +37,12 @@ type harness struct {
 }
 
 func newHarness(t testing.TB) *harness {
+	t.Helper()
+	return newHarnessWith(t, slog.New(slog.DiscardHandler))
+}
+
+// newHarnessWith is newHarness with a log.
+func newHarnessWith(t testing.TB, log *slog.Logger) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -72,16 +73,16 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{faults: cosmos.Faults(), db: db, clusterService: &fleet{generations: map[string]int64{}, deleted: map[string]bool{}}, metrics: prometheus.NewRegistry()}
-	log := slog.New(slog.DiscardHandler)
-	dispatcher := dispatch.New(clusterservice.NewClient(h.clusterService.serve(t)), log, h.metrics)
+	h := &harness{faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
+	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
+	dispatcher := dispatch.New(h.rpc, log, h.metrics)
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
 	h.server = server.New(server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
+		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	})
 	api := httptest.NewServer(h.server)
@@ -89,91 +90,4 @@ func newHarness(t testing.TB) *harness {
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
-}
-
-// fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.
-type fleet struct {
-	clusterservicev1.UnimplementedClusterServiceServer
-
-	mu          sync.Mutex
-	generations map[string]int64
-	deleted     map[string]bool
-}
-
-func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	grpcServer := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = grpcServer.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = connection.Close()
-		grpcServer.Stop()
-		wg.Wait()
-	})
-	return connection
-}
-
-func (f *fleet) apply(uid string, generation int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.deleted[uid] {
-		return status.Error(codes.FailedPrecondition, "the uid was deleted")
-	}
-	f.generations[uid] = max(f.generations[uid], generation)
-	return nil
-}
-
-func (f *fleet) remove(uid string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.deleted[uid] = true
-}
-
-// generation is what is stored of a uid; 0 when it is unknown.
-func (f *fleet) generation(uid string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.generations[uid]
-}
-
-func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyClusterRequest) (*clusterservicev1.Cluster, error) {
-	return &clusterservicev1.Cluster{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClusterRequest) (*clusterservicev1.Cluster, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.Cluster{Uid: r.GetUid()}, nil
-}
-
-func (f *fleet) ApplyNodePool(_ context.Context, r *clusterservicev1.ApplyNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	if f.generation(r.GetClusterUid()) == 0 {
-		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
-	}
-	return &clusterservicev1.NodePool{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
-}
-
-func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
-	if f.generation(r.GetClusterUid()) == 0 {
-		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
-	}
-	return &clusterservicev1.ExternalAuth{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteExternalAuth(_ context.Context, r *clusterservicev1.DeleteExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.ExternalAuth{Uid: r.GetUid()}, nil
 }

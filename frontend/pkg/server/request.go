@@ -20,6 +20,7 @@ const (
 	headerIdentityURL           = "X-Ms-Identity-Url"
 	headerHomeTenantID          = "X-Ms-Home-Tenant-Id"
 	headerClientObjectID        = "X-Ms-Client-Object-Id"
+	headerClientPrincipalName   = "X-Ms-Client-Principal-Name"
 	headerClientRequestID       = "X-Ms-Client-Request-Id"
 	headerReturnClientRequestID = "X-Ms-Return-Client-Request-Id"
 	headerCorrelationID         = "X-Ms-Correlation-Request-Id"

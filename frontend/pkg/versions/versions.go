@@ -5,6 +5,7 @@ package versions
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
@@ -18,6 +19,10 @@ type Version struct {
 	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
 	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
 	EncodeExternalAuth            func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
+	// DecodeAdminCredentialRequest reads the body of requestAdminCredential; nil when the version has none, and the
+	// service makes the key.
+	DecodeAdminCredentialRequest func(body *wire.Body) *hub.AdminCredentialRequest
+	EncodeAdminCredential        func(credential *hub.AdminCredential) any
 	// The decoders read a body over the resource as it stands; defaults are those of the version.
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
@@ -27,9 +32,11 @@ type Version struct {
 // All are the api-versions, by name.
 func All() map[string]*Version {
 	all := map[string]*Version{}
-	for _, version := range []*Version{
+	for _, v := range []*Version{
 		{
-			Name: v20260901preview.Version,
+			Name:                         v20260901preview.Version,
+			DecodeAdminCredentialRequest: version.DecodeAdminCredentialRequest,
+			EncodeAdminCredential:        func(credential *hub.AdminCredential) any { return version.EncodeAdminCredential(credential) },
 			EncodeCluster: func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any {
 				return v20260901preview.EncodeCluster(cluster, state, status)
 			},
@@ -39,8 +46,8 @@ func All() map[string]*Version {
 			EncodeExternalAuth: func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any {
 				return v20260901preview.EncodeExternalAuth(auth, state, status)
 			},
-			EncodeOpenShiftVersion: func(version *hub.OpenShiftVersion) any {
-				return v20260901preview.EncodeOpenShiftVersion(version)
+			EncodeOpenShiftVersion: func(v *hub.OpenShiftVersion) any {
+				return v20260901preview.EncodeOpenShiftVersion(v)
 			},
 			EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any {
 				return v20260901preview.EncodeOperatorIdentityRoleSet(set)
@@ -56,7 +63,7 @@ func All() map[string]*Version {
 			},
 		},
 	} {
-		all[version.Name] = version
+		all[v.Name] = v
 	}
 	return all
 }
