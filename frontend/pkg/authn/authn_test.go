@@ -246,12 +246,15 @@ func TestKeys(t *testing.T) {
 	wg.Go(func() { tokens.Run(ctx) })
 	defer wg.Wait()
 	defer stop()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for tokens.Ready(t.Context()) != nil {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatal(tokens.Ready(t.Context()))
+		case <-tick.C:
 		}
-		time.Sleep(time.Millisecond)
 	}
 	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
 		t.Error(err)
