@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -42,7 +43,10 @@ func resultOf(header http.Header) string {
 func TestCredentialOfServiceKey(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
-	h := newHarnessWith(t, slog.New(slog.NewJSONHandler(writer(func(line []byte) { mu.Lock(); defer mu.Unlock(); log.Write(line) }), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	logged := writer(func(line []byte) { mu.Lock(); defer mu.Unlock(); log.Write(line) })
+	h := newHarness(t, func(config *server.Config) {
+		config.Log = slog.New(slog.NewJSONHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
 	y := h.tenancy(t)
 	y.ready("cluster")
 	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")

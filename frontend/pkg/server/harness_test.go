@@ -36,13 +36,8 @@ type harness struct {
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
-	t.Helper()
-	return newHarnessWith(t, slog.New(slog.DiscardHandler))
-}
-
-// newHarnessWith is newHarness with a log.
-func newHarnessWith(t testing.TB, log *slog.Logger) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -74,6 +69,7 @@ func newHarnessWith(t testing.TB, log *slog.Logger) *harness {
 	}
 
 	h := &harness{faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
+	log := slog.New(slog.DiscardHandler)
 	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
 	dispatcher := dispatch.New(h.rpc, log, h.metrics)
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -81,10 +77,14 @@ func newHarnessWith(t testing.TB, log *slog.Logger) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
+	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = server.New(config)
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
