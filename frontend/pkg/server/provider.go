@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -64,17 +63,17 @@ func providerActions() []granted {
 
 // listOperations lists the provider's operations; the answer is the same for every api-version.
 func (s *Server) listOperations(_ context.Context, rq *request) error {
-	answer := page{Value: []any{}}
+	var values []any
 	for _, of := range providerActions() {
 		for _, action := range of.actions {
-			answer.Value = append(answer.Value, providerOperation{
+			values = append(values, providerOperation{
 				Name:    of.resource + "/" + action.name,
 				Display: providerDisplay{Provider: "Azure Red Hat OpenShift", Resource: of.title, Operation: action.operation, Description: action.description},
 				Origin:  "user,system",
 			})
 		}
 	}
-	return rq.w.json(http.StatusOK, answer)
+	return s.listFixed(rq, "operations", values)
 }
 
 // serveHealth answers /healthz and /readyz on the API's own listener.
