@@ -62,8 +62,10 @@ type Controller struct {
 // progress is what is known of a subscription that is being emptied. Only its turn, of which there is never more than one
 // at once, uses the fields below the line.
 type progress struct {
-	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since.
+	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since that
+	// turn began. During a turn underway is not known.
 	underway, gone int
+	turning        bool
 
 	shut bool
 	// begun is when this process began the deletion of a cluster that is not known to be gone, by uid.
@@ -112,8 +114,15 @@ func (c *Controller) goneFrom(subscription string) {
 	if p == nil {
 		return
 	}
-	if p.gone++; 2*p.gone >= p.underway {
-		p.gone, p.underway = 0, p.underway-p.gone
+	p.gone++
+	if !p.turning {
+		c.nextIfHalfDone(subscription, p)
+	}
+}
+
+func (c *Controller) nextIfHalfDone(subscription string, p *progress) {
+	if 2*p.gone >= p.underway {
+		p.gone, p.underway = 0, max(0, p.underway-p.gone)
 		c.queue.Add(subscription)
 	}
 }
@@ -191,9 +200,15 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 		}
 		p.shut = true
 	}
+	c.mu.Lock()
+	p.gone, p.turning = 0, true
+	c.mu.Unlock()
 	underway, left, err := c.beginDeletions(ctx, subscription, p)
 	c.mu.Lock()
-	p.underway, p.gone = underway, 0
+	p.underway, p.turning = underway, false
+	if p.gone > 0 {
+		c.nextIfHalfDone(subscription, p)
+	}
 	c.mu.Unlock()
 	if err != nil {
 		return err
