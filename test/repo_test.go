@@ -175,6 +175,29 @@ func TestNothingSleepsInTests(t *testing.T) {
 	}
 }
 
+const longestFile = 500
+
+// longFiles are the files that may be longer, with the reason.
+var longFiles = map[string]string{
+	"tooling/arm-frontdoor/pkg/frontdoor/door_test.go": "its tests share one house with a provider behind the door",
+}
+
+func TestFilesAreShort(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if file.generated() {
+			continue
+		}
+		lines := file.files.File(file.syntax.Pos()).LineCount()
+		reason, allowed := longFiles[file.path]
+		switch {
+		case lines > longestFile && !allowed:
+			t.Errorf("%s has %d lines, at most %d: it holds more than one noun", file.path, lines, longestFile)
+		case lines <= longestFile && allowed:
+			t.Errorf("%s needs no exception any more (%s)", file.path, reason)
+		}
+	}
+}
+
 // services are the folders whose packages no other service may import.
 var services = []string{"frontend", "backend", "cluster-service", "maestro", "hypershift", "admin", "monitor", "gateway", "maintenance"}
 

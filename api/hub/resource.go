@@ -33,14 +33,17 @@ const (
 	Succeeded    ProvisioningState = "Succeeded"
 	Failed       ProvisioningState = "Failed"
 	Canceled     ProvisioningState = "Canceled"
+	// AwaitingSecret is an external auth's that works but for a confidential client's secret, which the customer has yet
+	// to give.
+	AwaitingSecret ProvisioningState = "AwaitingSecret"
 )
 
-// Terminal reports whether nothing is under way.
+// Terminal reports whether nothing is under way. AwaitingSecret is not terminal: something still has to happen.
 func (s ProvisioningState) Terminal() bool {
 	return s == Succeeded || s == Failed || s == Canceled
 }
 
-// Resource is what every tracked resource has.
+// Resource is what every resource has; location, tags and identity are those of tracked resources only.
 type Resource struct {
 	// ID is the ARM resource id in the casing of the create request.
 	ID         string            `json:"id"`

@@ -116,6 +116,34 @@ func drawNodePool(t *rapid.T) *hub.NodePool {
 	return pool
 }
 
+func drawExternalAuth(t *rapid.T) *hub.ExternalAuth {
+	auth := &hub.ExternalAuth{Resource: hub.Resource{ID: "/subscriptions/s/" + word.Draw(t, "id"), Name: word.Draw(t, "name"), Type: hub.ExternalAuthResourceType}}
+	p := &auth.Properties
+	p.Issuer = hub.TokenIssuer{URL: word.Draw(t, "url"), Audiences: rapid.SliceOfN(word, 0, 3).Draw(t, "audiences"), CA: optional.Draw(t, "ca")}
+	for range rapid.IntRange(0, 3).Draw(t, "clients") {
+		p.Clients = append(p.Clients, hub.ExternalAuthClient{
+			Component: hub.ExternalAuthComponent{Name: optional.Draw(t, "component"), AuthClientNamespace: optional.Draw(t, "namespace")},
+			ClientID:  word.Draw(t, "client"), ExtraScopes: rapid.SliceOfN(word, 0, 2).Draw(t, "scopes"),
+			Type: rapid.SampledFrom([]string{"Confidential", "Public"}).Draw(t, "client type"),
+		})
+	}
+	p.Claim.Mappings.Username = hub.UsernameClaim{
+		Claim: optional.Draw(t, "username"), Prefix: optional.Draw(t, "prefix"),
+		PrefixPolicy: rapid.SampledFrom([]string{"", "None", "Prefix", "NoPrefix"}).Draw(t, "policy"),
+	}
+	if rapid.Bool().Draw(t, "has groups") {
+		p.Claim.Mappings.Groups = &hub.GroupClaim{Claim: optional.Draw(t, "groups"), Prefix: optional.Draw(t, "groups prefix")}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "rules") {
+		rule := hub.TokenClaimValidationRule{Type: "RequiredClaim"}
+		if rapid.Bool().Draw(t, "has claim") {
+			rule.RequiredClaim = &hub.RequiredClaim{Claim: optional.Draw(t, "claim"), RequiredValue: optional.Draw(t, "value")}
+		}
+		p.Claim.ValidationRules = append(p.Claim.ValidationRules, rule)
+	}
+	return auth
+}
+
 // body encodes a wire value as a client would and reads it as the frontend does.
 func body(t *rapid.T, value any) *wire.Body {
 	text, err := json.Marshal(value)
@@ -159,6 +187,24 @@ func TestNodePoolRoundTrip(t *testing.T) {
 				t.Fatalf("defaults %v: %v", defaults, content.Problems())
 			}
 			if diff := cmp.Diff(pool, back, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
+			}
+		}
+	})
+}
+
+// TestExternalAuthRoundTrip is TestClusterRoundTrip for external auths.
+func TestExternalAuthRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		auth := drawExternalAuth(t)
+		shown := v20260901preview.EncodeExternalAuth(auth, hub.AwaitingSecret, &hub.ExternalAuthStatus{})
+		for _, defaults := range []v20260901preview.Defaults{true, false} {
+			content := body(t, shown)
+			back := v20260901preview.DecodeExternalAuth(content, auth, defaults)
+			if len(content.Problems()) > 0 {
+				t.Fatalf("defaults %v: %v", defaults, content.Problems())
+			}
+			if diff := cmp.Diff(auth, back, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
 			}
 		}

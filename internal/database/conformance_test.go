@@ -178,6 +178,7 @@ func TestListPages(t *testing.T) {
 	}
 	batch := db.NewBatch(subscription)
 	database.Create(batch, db.NodePools(), database.Key{SubscriptionID: subscription, ResourceID: want[3] + "/nodePools/np"}, database.NodePoolDocument{})
+	database.Create(batch, db.ExternalAuths(), database.Key{SubscriptionID: subscription, ResourceID: want[3] + "/externalAuths/ea"}, database.ExternalAuthDocument{})
 	if err := batch.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +210,40 @@ func TestListPages(t *testing.T) {
 	items, _, err := db.Clusters().List(t.Context(), subscription, want[3], "", 10)
 	if err != nil || len(items) != 1 {
 		t.Errorf("prefix of one cluster: %d items, %v", len(items), err)
+	}
+}
+
+// TestExternalAuths: a child of a cluster is found by its id in any casing, and beneath its cluster.
+func TestExternalAuths(t *testing.T) {
+	db, _ := databasetest.New(t)
+	cluster := clusterKey(t, "Alpha")
+	key, err := database.ResourceKey(cluster.ResourceID + "/externalAuths/Entra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := database.ExternalAuthDocument{
+		UID: "ea", ClusterUID: "uid-1", Generation: 1, ProvisioningState: hub.AwaitingSecret, ActiveOperationID: "op",
+		ExternalAuth: hub.ExternalAuth{Resource: hub.Resource{ID: key.ResourceID, Name: "Entra", Type: hub.ExternalAuthResourceType},
+			Properties: hub.ExternalAuthProperties{
+				Issuer:  hub.TokenIssuer{URL: "https://issuer.example", Audiences: []string{"a"}},
+				Clients: []hub.ExternalAuthClient{{Component: hub.ExternalAuthComponent{Name: "console", AuthClientNamespace: "openshift-console"}, ClientID: "a", Type: "Confidential"}},
+			}},
+	}
+	batch := db.NewBatch(subscription)
+	database.Create(batch, db.ExternalAuths(), key, want)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var found []database.ExternalAuthDocument
+	err = db.ExternalAuths().All(t.Context(), subscription, strings.ToUpper(cluster.ResourceID)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
+		found = append(found, item.Value)
+		return nil
+	})
+	if diff := cmp.Diff([]database.ExternalAuthDocument{want}, found); err != nil || diff != "" {
+		t.Errorf("under the cluster: %v (-want +got):\n%s", err, diff)
+	}
+	if _, err := db.NodePools().Find(t.Context(), key); err == nil {
+		t.Error("an external auth was read as a node pool")
 	}
 }
 

@@ -23,9 +23,11 @@ type Kind string
 const (
 	ClusterKind      Kind = "cluster"
 	NodePoolKind     Kind = "nodePool"
+	ExternalAuthKind Kind = "externalAuth"
 	OperationKind    Kind = "operation"
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
+	CredentialKind   Kind = "adminCredential"
 	GateKind         Kind = "gate"
 )
 
@@ -68,9 +70,11 @@ type DB struct {
 
 	clusters      *Collection[ClusterDocument]
 	nodePools     *Collection[NodePoolDocument]
+	externalAuths *Collection[ExternalAuthDocument]
 	operations    *Collection[OperationDocument]
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
+	credentials   *Collection[CredentialDocument]
 	gates         *Collection[gateDocument]
 }
 
@@ -79,6 +83,9 @@ func (db *DB) Clusters() *Collection[ClusterDocument] { return db.clusters }
 
 // NodePools holds the node pools.
 func (db *DB) NodePools() *Collection[NodePoolDocument] { return db.nodePools }
+
+// ExternalAuths holds the external auths.
+func (db *DB) ExternalAuths() *Collection[ExternalAuthDocument] { return db.externalAuths }
 
 // Operations holds the asynchronous operations. A terminal one is written with a time to live of OperationTTL.
 func (db *DB) Operations() *Collection[OperationDocument] { return db.operations }
@@ -89,10 +96,15 @@ func (db *DB) Subscriptions() *Collection[SubscriptionDocument] { return db.subs
 // Reservations holds what may be used once in a subscription.
 func (db *DB) Reservations() *Collection[ReservationDocument] { return db.reservations }
 
+// Credentials holds the requests for admin credentials. One that is not pending is written with a time to live of
+// OperationTTL.
+func (db *DB) Credentials() *Collection[CredentialDocument] { return db.credentials }
+
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
 	db.clusters = newCollection[ClusterDocument](db, ClusterKind)
 	db.nodePools = newCollection[NodePoolDocument](db, NodePoolKind)
+	db.externalAuths = newCollection[ExternalAuthDocument](db, ExternalAuthKind)
 	db.operations = newCollection[OperationDocument](db, OperationKind)
 	db.operations.ttl = func(o *OperationDocument) time.Duration {
 		if o.Status.Terminal() {
@@ -102,6 +114,13 @@ func newDB(options Options, connection *connection) *DB {
 	}
 	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)
 	db.reservations = newCollection[ReservationDocument](db, ReservationKind)
+	db.credentials = newCollection[CredentialDocument](db, CredentialKind)
+	db.credentials.ttl = func(c *CredentialDocument) time.Duration {
+		if c.State != CredentialPending {
+			return OperationTTL
+		}
+		return 0
+	}
 	db.gates = newCollection[gateDocument](db, GateKind)
 	return db
 }

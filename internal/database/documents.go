@@ -17,6 +17,9 @@ type ClusterDocument struct {
 	ProvisioningState hub.ProvisioningState `json:"provisioningState"`
 	// ActiveOperationID is the operation that will make ProvisioningState terminal; empty when it is.
 	ActiveOperationID string `json:"activeOperationId,omitempty"`
+	// RevocationOperationID is the operation that revokes the cluster's admin credentials, while it runs: no credential can
+	// be asked for. The batch that ends that operation clears it.
+	RevocationOperationID string `json:"revocationOperationId,omitempty"`
 	// TenantID and IdentityURL are what ARM said when the cluster was created.
 	TenantID    string `json:"tenantId,omitempty"`
 	IdentityURL string `json:"identityUrl,omitempty"`
@@ -38,6 +41,19 @@ type NodePoolDocument struct {
 	Fleet             FleetState            `json:"fleet"`
 }
 
+// ExternalAuthDocument is an external auth as the customer asked for it and how that stands.
+type ExternalAuthDocument struct {
+	UID string `json:"uid"`
+	// ClusterUID is the incarnation of the cluster that the external auth belongs to.
+	ClusterUID        string                 `json:"clusterUid"`
+	Generation        int64                  `json:"generation"`
+	ExternalAuth      hub.ExternalAuth       `json:"externalAuth"`
+	ProvisioningState hub.ProvisioningState  `json:"provisioningState"`
+	ActiveOperationID string                 `json:"activeOperationId,omitempty"`
+	Status            hub.ExternalAuthStatus `json:"status"`
+	Fleet             FleetState             `json:"fleet"`
+}
+
 // FleetState is the resource as Cluster Service last reported it.
 type FleetState struct {
 	// Revision of the report; an older report never overwrites a newer one.
@@ -57,13 +73,18 @@ const (
 	CreateRequest OperationRequest = "Create"
 	UpdateRequest OperationRequest = "Update"
 	DeleteRequest OperationRequest = "Delete"
+	// RequestCredentialRequest works on a credential (CredentialKey), whose uid is the operation's id.
+	RequestCredentialRequest OperationRequest = "RequestCredential"
+	// RevokeCredentialsRequest revokes all credentials of a cluster that were issued before; see RevocationKey.
+	RevokeCredentialsRequest OperationRequest = "RevokeCredentials"
 )
 
 // OperationDocument is one asynchronous operation. It is removed OperationTTL after its last change.
 type OperationDocument struct {
 	OperationID string           `json:"operationId"`
 	Request     OperationRequest `json:"request"`
-	// ResourceID, ResourceType and UID name the resource that it works on, Generation what it works towards.
+	// ResourceID, ResourceType and UID name the resource that it works on, Generation what it works towards. For
+	// credentials and their revocation, which have no generations, the UID is the cluster's.
 	ResourceID   string                `json:"resourceId"`
 	ResourceType string                `json:"resourceType"`
 	UID          string                `json:"uid"`
@@ -76,8 +97,10 @@ type OperationDocument struct {
 	EndTime            *time.Time      `json:"endTime,omitempty"`
 	Error              *OperationError `json:"error,omitempty"`
 	// The caller, who alone may see the operation.
-	TenantID        string `json:"tenantId,omitempty"`
-	ClientID        string `json:"clientId,omitempty"`
+	TenantID string `json:"tenantId,omitempty"`
+	ClientID string `json:"clientId,omitempty"`
+	// Requester names the caller for the record of what is done with credentials: 1 to 256 characters.
+	Requester       string `json:"requester,omitempty"`
 	CorrelationID   string `json:"correlationId,omitempty"`
 	NotificationURI string `json:"notificationUri,omitempty"`
 	APIVersion      string `json:"apiVersion,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// ResourceKey is the key of an ARM resource (a cluster, a node pool) by its ARM id in any casing.
+// ResourceKey is the key of an ARM resource (a cluster, a node pool, an external auth) by its ARM id in any casing.
 func ResourceKey(resourceID string) (Key, error) {
 	parts := strings.SplitN(strings.TrimPrefix(resourceID, "/"), "/", 3)
 	if len(parts) < 3 || !strings.EqualFold(parts[0], "subscriptions") || parts[1] == "" || !strings.HasPrefix(resourceID, "/") {

@@ -120,7 +120,7 @@ func graft(t reflect.Type, fresh, old any) any {
 }
 
 // graftElements finds for each element of a list the one that it was: the one with the same known content, else the one
-// with the same name.
+// with the same name, when no other element of either list has it.
 func graftElements(t reflect.Type, fresh, old []any) {
 	if concrete(t).Kind() != reflect.Struct || opaque(concrete(t)) {
 		return
@@ -129,7 +129,7 @@ func graftElements(t reflect.Type, fresh, old []any) {
 	matched := make([]bool, len(fresh))
 	for _, same := range []func(a any) string{
 		func(a any) string { return canonical(t, a) },
-		identity,
+		unambiguous(fresh, old),
 	} {
 		for i, element := range fresh {
 			if matched[i] || same(element) == "" {
@@ -163,10 +163,30 @@ func canonical(t reflect.Type, value any) string {
 	return string(text)
 }
 
+// unambiguous is identity, but empty for what names two elements of one of the lists: those of a kind, such as validation
+// rules, have a type in common.
+func unambiguous(lists ...[]any) func(value any) string {
+	repeated := map[string]bool{}
+	for _, list := range lists {
+		seen := map[string]bool{}
+		for _, element := range list {
+			name := identity(element)
+			repeated[name] = repeated[name] || seen[name]
+			seen[name] = true
+		}
+	}
+	return func(value any) string {
+		if name := identity(value); !repeated[name] {
+			return name
+		}
+		return ""
+	}
+}
+
 // identity is what names an element of the lists that our documents hold.
 func identity(value any) string {
 	object, _ := value.(map[string]any)
-	for _, name := range []string{"id", "name", "type", "key", "layer", "source"} {
+	for _, name := range []string{"id", "name", "clientId", "type", "key", "layer", "source"} {
 		if text, ok := object[name].(string); ok && text != "" {
 			return name + "=" + text
 		}

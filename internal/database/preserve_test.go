@@ -221,3 +221,36 @@ func FuzzPreserve(f *testing.F) {
 		}
 	})
 }
+
+// TestPreserveInElements: an element that changed keeps what another release wrote in it, when it is clear which it was.
+func TestPreserveInElements(t *testing.T) {
+	cases := map[string]struct{ reason, old, fresh, want string }{
+		"client": {
+			reason: "clients are told apart by their ids, not by a type they share",
+			old:    `{"clients":[{"clientId":"a","type":"Public","x":1},{"clientId":"b","type":"Public","x":2}]}`,
+			fresh:  `{"clients":[{"clientId":"b","type":"Public","extraScopes":["s"]}]}`,
+			want:   `{"clients":[{"clientId":"b","type":"Public","extraScopes":["s"],"x":2}]}`,
+		},
+		"rules": {
+			reason: "rules have nothing that names them: one that changed is a new one",
+			old:    `{"claim":{"validationRules":[{"type":"RequiredClaim","requiredClaim":{"claim":"a"},"x":1},{"type":"RequiredClaim","requiredClaim":{"claim":"b"},"x":2}]}}`,
+			fresh:  `{"claim":{"validationRules":[{"type":"RequiredClaim","requiredClaim":{"claim":"c"}},{"type":"RequiredClaim","requiredClaim":{"claim":"b"}}]}}`,
+			want:   `{"claim":{"validationRules":[{"type":"RequiredClaim","requiredClaim":{"claim":"c"}},{"type":"RequiredClaim","requiredClaim":{"claim":"b"},"x":2}]}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := preserve(reflect.TypeFor[hub.ExternalAuthProperties](), json.RawMessage(tc.fresh), json.RawMessage(tc.old))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want, is any
+			if json.Unmarshal([]byte(tc.want), &want) != nil || json.Unmarshal(got, &is) != nil {
+				t.Fatalf("not JSON: %s", got)
+			}
+			if diff := cmp.Diff(want, is); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -1,11 +1,16 @@
 package database
 
+import "strings"
+
 // The kinds of reservations: what only one cluster of a subscription may use.
 const (
 	ManagedResourceGroupReservation = "managedResourceGroup"
 	SubnetReservation               = "subnet"
 	NetworkSecurityGroupReservation = "networkSecurityGroup"
 )
+
+// ExternalAuthReservation is the kind that keeps a cluster to one external auth; its name is the cluster's id.
+const ExternalAuthReservation = "externalAuth"
 
 // ClusterReservations is what a cluster reserves, each with its key. The frontend creates them with the cluster, the
 // backend removes them with it.
@@ -26,4 +31,20 @@ func ClusterReservations(key Key, cluster *ClusterDocument) map[Key]ReservationD
 		}
 	}
 	return reservations
+}
+
+// ExternalAuthReservations is what an external auth reserves: being the only one of its cluster. The frontend creates it
+// with the external auth, the backend removes it with that.
+func ExternalAuthReservations(key Key, uid string) map[Key]ReservationDocument {
+	cluster := key.ResourceID
+	for range 2 {
+		if i := strings.LastIndexByte(cluster, '/'); i >= 0 {
+			cluster = cluster[:i]
+		}
+	}
+	return map[Key]ReservationDocument{
+		ReservationKey(key.SubscriptionID, ExternalAuthReservation, cluster): {
+			Kind: ExternalAuthReservation, Name: Key{ResourceID: cluster}.lower(), OwnerResourceID: key.ResourceID, OwnerUID: uid,
+		},
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -329,6 +330,8 @@ func (r *region) dynamic() dynamic.Interface {
 	}
 	return client
 }
+
+var errNotYet = errors.New("not yet")
 
 // eventually waits until a condition holds.
 func eventually(t testing.TB, within time.Duration, what string, condition func() error) {

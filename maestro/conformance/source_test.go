@@ -96,6 +96,28 @@ func (r *region) source(s *maestroServer, name string) *source {
 	}
 }
 
+// withAgent starts a server with one consumer, its agent, and a source that is subscribed.
+func (r *region) withAgent() (s *maestroServer, consumer string, cs *source) {
+	r.t.Helper()
+	s = r.startServer()
+	consumer = r.consumer(s)
+	r.startAgent(consumer)
+	cs = r.source(s, "cluster-service")
+	cs.subscribe()
+	return s, consumer, cs
+}
+
+// withPlayedAgent is withAgent with an agent that the test plays.
+func (r *region) withPlayedAgent() (s *maestroServer, consumer string, agent *wire, cs *source) {
+	r.t.Helper()
+	s = r.startServer()
+	consumer = r.consumer(s)
+	agent = r.agentWire(consumer)
+	cs = r.source(s, "cluster-service")
+	cs.subscribe()
+	return s, consumer, agent, cs
+}
+
 // subscribe follows the statuses until the test ends or unsubscribe is called.
 func (s *source) subscribe() {
 	s.t.Helper()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
 // idleTime is how long the region is watched doing nothing.
@@ -99,7 +100,7 @@ type usage struct {
 func memory(region *local.Region) []usage {
 	var all []usage
 	for _, process := range region.Status().Processes {
-		if bytes := resident(process.Pid); bytes > 0 {
+		if bytes := procfs.Resident(process.Pid); bytes > 0 {
 			all = append(all, usage{process.Name, bytes})
 		}
 	}
@@ -110,7 +111,7 @@ func memory(region *local.Region) []usage {
 func cpuTimes(region *local.Region) map[string]time.Duration {
 	times := map[string]time.Duration{}
 	for _, process := range region.Status().Processes {
-		times[process.Name] = cpuTime(process.Pid)
+		times[process.Name] = procfs.CPUTime(process.Pid)
 	}
 	return times
 }

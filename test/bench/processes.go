@@ -7,6 +7,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
 // hostedControlPlanes is how many real control planes are brought up, one after the other.
@@ -37,8 +38,8 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 	report.durations("HostedCluster exists to its API server available", ready, "goal: 3s")
 	report.durations("HostedCluster exists to Succeeded, process fidelity", succeeded, "")
 	var largest int64
-	for _, pid := range processesWith("kube-apiserver", "--etcd-prefix=/hosted/", region.Endpoints().Etcd) {
-		largest = max(largest, resident(pid))
+	for _, process := range procfs.HostedAPIServers(region.Endpoints().Etcd) {
+		largest = max(largest, procfs.Resident(process.PID))
 	}
 	report.line("  memory of the largest hosted API server", fmt.Sprintf("%d MiB", largest>>20), "goal: 300 MiB")
 	for i := range hostedControlPlanes {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/procfs"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -196,20 +196,9 @@ func liveDocuments[T any](ctx context.Context, collection *database.Collection[T
 
 // inProcesses finds API servers of hosted control planes that still run for this region.
 func inProcesses(context.Context) ([]string, error) {
-	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
-	}
 	var found []string
-	for _, path := range commands {
-		data, err := os.ReadFile(path)
-		if err != nil { // it ended meanwhile
-			continue
-		}
-		command := string(bytes.ReplaceAll(data, []byte{0}, []byte{' '}))
-		if strings.Contains(command, region.Endpoints().Etcd) && strings.Contains(command, "--etcd-prefix=/hosted/") {
-			found = append(found, filepath.Dir(path)+" "+command)
-		}
+	for _, process := range procfs.HostedAPIServers(region.Endpoints().Etcd) {
+		found = append(found, fmt.Sprintf("%d %s", process.PID, process.Command))
 	}
 	return found, nil
 }

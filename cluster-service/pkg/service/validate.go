@@ -15,15 +15,19 @@ import (
 )
 
 var (
-	prefixPattern   = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$`)
-	clusterName     = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]{0,52}[a-zA-Z0-9])?$`)
-	nodePoolName    = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]{0,13}[a-zA-Z0-9])?$`)
-	minorPattern    = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}$`)
-	fullPattern     = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6}$`)
-	subnetPattern   = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
-	nsgPattern      = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/networkSecurityGroups/[^/]+$`)
-	maxAPICIDRs     = 500
-	maxReplicas     = int32(1000)
+	prefixPattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$`)
+	clusterName   = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]{0,52}[a-zA-Z0-9])?$`)
+	nodePoolName  = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]{0,13}[a-zA-Z0-9])?$`)
+	minorPattern  = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}$`)
+	fullPattern   = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6}$`)
+	subnetPattern = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$`)
+	nsgPattern    = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/networkSecurityGroups/[^/]+$`)
+)
+
+const (
+	maxAPICIDRs = 500
+	maxReplicas = int32(1000)
+	// zoneLessMaximum is how many nodes a pool outside of availability zones may have.
 	zoneLessMaximum = int32(200)
 )
 

@@ -17,6 +17,8 @@ import (
 // clusterType is hcpOpenShiftClusters.
 type clusterType struct{}
 
+var _ resourceType[database.ClusterDocument, hub.Cluster] = clusterType{}
+
 func (clusterType) name() string { return hub.ClusterResourceType }
 
 func (clusterType) collection(db *database.DB) *database.Collection[database.ClusterDocument] {

@@ -12,6 +12,8 @@ import (
 // nodePoolType is hcpOpenShiftClusters/nodePools.
 type nodePoolType struct{}
 
+var _ resourceType[database.NodePoolDocument, hub.NodePool] = nodePoolType{}
+
 func (nodePoolType) name() string { return hub.NodePoolResourceType }
 
 func (nodePoolType) collection(db *database.DB) *database.Collection[database.NodePoolDocument] {

@@ -17,9 +17,11 @@ type Version struct {
 	EncodeNodePool                func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
 	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
 	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
+	EncodeExternalAuth            func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
 	// The decoders read a body over the resource as it stands; defaults are those of the version.
-	DecodeCluster  func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
-	DecodeNodePool func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
+	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
+	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
+	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
 }
 
 // All are the api-versions, by name.
@@ -34,6 +36,9 @@ func All() map[string]*Version {
 			EncodeNodePool: func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any {
 				return v20260901preview.EncodeNodePool(pool, state, status)
 			},
+			EncodeExternalAuth: func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any {
+				return v20260901preview.EncodeExternalAuth(auth, state, status)
+			},
 			EncodeOpenShiftVersion: func(version *hub.OpenShiftVersion) any {
 				return v20260901preview.EncodeOpenShiftVersion(version)
 			},
@@ -45,6 +50,9 @@ func All() map[string]*Version {
 			},
 			DecodeNodePool: func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool {
 				return v20260901preview.DecodeNodePool(body, base, v20260901preview.Defaults(defaults))
+			},
+			DecodeExternalAuth: func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth {
+				return v20260901preview.DecodeExternalAuth(body, base, v20260901preview.Defaults(defaults))
 			},
 		},
 	} {

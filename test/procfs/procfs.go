@@ -1,4 +1,6 @@
-package main
+// Package procfs reads what Linux tells of the region's processes, for tests and benchmarks: their memory, their time, and
+// which of them run a given command. A process that is gone uses nothing; that is no error.
+package procfs
 
 import (
 	"fmt"
@@ -12,8 +14,8 @@ import (
 // clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which Linux fixes at 100 for programs (proc(5)).
 const clockTick = 10 * time.Millisecond
 
-// resident is the memory that a process holds, in bytes; 0 when it is gone.
-func resident(pid int) int64 {
+// Resident is the memory that a process holds, in bytes; 0 when it is gone.
+func Resident(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0
@@ -26,8 +28,8 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// cpuTime is what a process and the children it has waited for have used, in user and kernel mode.
-func cpuTime(pid int) time.Duration {
+// CPUTime is what a process and the children it has waited for have used, in user and kernel mode.
+func CPUTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
@@ -43,22 +45,35 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// processesWith finds the processes whose command line holds all of the texts.
-func processesWith(texts ...string) []int {
-	var found []int
+// Process is one that runs.
+type Process struct {
+	PID int
+	// Command is its command line, the arguments apart by spaces.
+	Command string
+}
+
+// With finds the processes whose command line holds all of the texts.
+func With(texts ...string) []Process {
+	var found []Process
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil {
+		if err != nil { // it ended meanwhile
 			continue
 		}
+		command := strings.TrimSpace(strings.ReplaceAll(string(data), "\x00", " "))
 		matches := true
 		for _, text := range texts {
-			matches = matches && strings.Contains(string(data), text)
+			matches = matches && strings.Contains(command, text)
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && matches {
-			found = append(found, pid)
+			found = append(found, Process{PID: pid, Command: command})
 		}
 	}
 	return found
+}
+
+// HostedAPIServers finds the API servers of hosted control planes that keep their state in the etcd of a region.
+func HostedAPIServers(etcd string) []Process {
+	return With("kube-apiserver", etcd, "--etcd-prefix=/hosted/")
 }

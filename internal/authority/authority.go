@@ -1,0 +1,180 @@
+// Package authority is a certificate authority that lives in a folder, for the local region and for tests: it issues keys
+// with certificates as files. It knows nothing of what the certificates say; who names identities (package mesh) or
+// Kubernetes users brings a template. In AKS Istio's and HyperShift's own authorities take its place.
+package authority
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files of an authority's folder.
+const (
+	CertificateFile = "ca.crt"
+	KeyFile         = "ca.key"
+)
+
+// Lifetimes of what an Authority issues.
+const (
+	ownLifetime    = 10 * 365 * 24 * time.Hour
+	issuedLifetime = 365 * 24 * time.Hour
+	// clockSkew is how far certificates are back-dated.
+	clockSkew = 5 * time.Minute
+)
+
+// Authority signs with the key in its folder.
+type Authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// Open reads the authority in dir, or makes one with a common name there.
+func Open(dir, name string) (*Authority, error) {
+	a, err := read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := create(dir, name); err != nil {
+			return nil, fmt.Errorf("making the certificate authority in %s: %w", dir, err)
+		}
+		a, err = read(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate authority in %s: %w", dir, err)
+	}
+	return a, nil
+}
+
+func read(dir string) (*Authority, error) {
+	certificatePEM, err := os.ReadFile(filepath.Join(dir, CertificateFile))
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	if err != nil {
+		return nil, err
+	}
+	certificateBlock, _ := pem.Decode(certificatePEM)
+	keyBlock, _ := pem.Decode(keyPEM)
+	if certificateBlock == nil || keyBlock == nil {
+		return nil, fmt.Errorf("%s or %s is not PEM", CertificateFile, KeyFile)
+	}
+	certificate, err := x509.ParseCertificate(certificateBlock.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
+	return &Authority{certificate: certificate, key: key}, err
+}
+
+func create(dir, name string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Now().Add(-clockSkew),
+		NotAfter:              time.Now().Add(ownLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	self := &Authority{certificate: template, key: key}
+	certificatePEM, err := self.sign(template, key)
+	if err != nil {
+		return err
+	}
+	// The certificate comes last: an authority is whole when it is there.
+	if err := writeKey(filepath.Join(dir, KeyFile), key); err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(dir, CertificateFile), certificatePEM, 0o644)
+}
+
+// CertificatePEM is the authority's own certificate.
+func (a *Authority) CertificatePEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// Issue makes a key, and a certificate for it of which the template says whom it names and what it is good for; hosts are
+// the DNS names and IP addresses beside that. Both become files, the key first, readable by its owner only.
+func (a *Authority) Issue(certificateFile, keyFile string, template x509.Certificate, hosts ...string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template.NotBefore = time.Now().Add(-clockSkew)
+	template.NotAfter = time.Now().Add(issuedLifetime)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+			continue
+		}
+		template.DNSNames = append(template.DNSNames, host)
+	}
+	certificatePEM, err := a.sign(&template, key)
+	if err != nil {
+		return fmt.Errorf("issuing a certificate for %s: %w", template.Subject.CommonName, err)
+	}
+	if err := writeKey(keyFile, key); err != nil {
+		return err
+	}
+	return WriteFile(certificateFile, certificatePEM, 0o644)
+}
+
+func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// EnsureKey makes a key in a file unless it is there; for what signs without a certificate.
+func EnsureKey(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	return writeKey(path, key)
+}
+
+func writeKey(path string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// WriteFile replaces a file at once, so that a reader sees the old content or the new, and makes its folder where missing.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}

@@ -1,0 +1,225 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+)
+
+// The published server: "on the gRPC path, resource insert, event insert and NOTIFY are separate statements; a crash
+// between loses the event".
+func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
+	r := newRegion(t)
+	first := r.startServer()
+	consumer := r.consumer(first)
+	cs := r.source(first, "cluster-service")
+	// With the broker away nothing can be delivered; then the server dies.
+	address := r.brokerAt
+	_ = r.broker.Close()
+	var works []bundle
+	for range 20 {
+		b := newBundle(consumer, "x")
+		cs.must("create", b)
+		works = append(works, b)
+	}
+	first.stop()
+	r.startBroker(address)
+
+	second := r.startServer()
+	r.startAgent(consumer)
+	cs = r.source(second, "cluster-service")
+	cs.subscribe()
+	cs.resync(nil)
+	for _, b := range works {
+		cs.untilApplied(b.ID, 1)
+	}
+}
+
+// The published server: "a lost NOTIFY is only repaired by the 10-hour sync".
+func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.SafetyPoll = 200 * time.Millisecond }
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	b := newBundle(consumer, "x")
+	// Behind the server's back: nobody is woken.
+	r.insert(s, b)
+	agent.until("spec.create_request", b.ID, 1)
+}
+
+// The published server: an oversized message makes the broker cut the connection, is queued again and blocks everybody.
+func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
+	r := newRegion(t)
+	s, consumer, agent, cs := r.withPlayedAgent()
+	poison := newBundle(consumer, strings.Repeat("x", 600<<10))
+	r.insert(s, poison)
+	healthy := newBundle(consumer, "x")
+	cs.must("create", healthy)
+	agent.until("spec.create_request", healthy.ID, 1)
+	st := cs.until(poison.ID, "reported as not delivered", func(st statusEvent) bool {
+		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
+	})
+	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "TooLarge" {
+		t.Errorf("reason %s", c.Reason)
+	}
+	if n := len(agent.events("spec.create_request", poison.ID)); n != 0 {
+		t.Errorf("the poison was sent %d times", n)
+	}
+	// A version that fits ends it.
+	cs.must("update", poison.with("small"))
+	agent.until("spec.update_request", poison.ID, 1)
+}
+
+// A message that the broker cuts the connection at, for a reason of its own, is put off after a few tries.
+func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
+	_, consumer, agent, cs := r.withPlayedAgent()
+	r.broker.Poison("arsenic")
+	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
+	cs.must("create", poison)
+	cs.must("create", healthy)
+	st := cs.until(poison.ID, "reported as not delivered", func(st statusEvent) bool {
+		return meta.IsStatusConditionFalse(st.Conditions, "Delivered")
+	})
+	if c := meta.FindStatusCondition(st.Conditions, "Delivered"); c.Reason != "NotDeliverable" {
+		t.Errorf("reason %s", c.Reason)
+	}
+	agent.until("spec.create_request", healthy.ID, 1)
+	// Once the broker takes it, it is delivered.
+	r.broker.Poison("")
+	agent.until("spec.create_request", poison.ID, 1)
+}
+
+// insert stores a resource and its delivery without the checks and the waking of a publish.
+func (r *region) insert(s *maestroServer, b bundle) {
+	r.t.Helper()
+	spec := fmt.Sprintf(`{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","namespace":"default"},"data":{"key":"%s"}}]}`,
+		b.configMapName(), b.Manifests[0].(map[string]any)["data"].(map[string]any)["key"])
+	_, err := s.server.Store().Pool().Exec(r.t.Context(), `
+		with r as (insert into resources (id, source, consumer, version, spec, content_hash) values ($1, 'cluster-service', $2, 1, $3, '') returning id, consumer)
+		insert into deliveries (resource_id, consumer) select id, consumer from r`, b.ID, b.Consumer, []byte(spec))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// The published server: a delete whose answer is lost stays soft-deleted for ever.
+func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	s, consumer, agent, cs := r.withPlayedAgent()
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	agent.until("spec.create_request", b.ID, 1)
+	cs.must("delete", b)
+	agent.until("spec.delete_request", b.ID, 3)
+	if code := r.call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 200 {
+		t.Errorf("the resource went before the agent confirmed: %d", code)
+	}
+	agent.report(b.ID, 1, 1, "Deleted")
+	cs.untilDeleted(b.ID)
+}
+
+// The published server never sends an unacknowledged spec again before the agent reconnects.
+func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	cs := r.source(s, "cluster-service")
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	agent.until("spec.create_request", b.ID, 3)
+	// And it asks for the status, in case only that was lost.
+	agent.until("status.resync_request", "", 2)
+	agent.report(b.ID, 1, 1, "Applied")
+	eventually(t, 10*time.Second, "the delivery is confirmed", func() error {
+		var n int
+		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
+			return fmt.Errorf("%d deliveries, %v", n, err)
+		}
+		return nil
+	})
+}
+
+// The published server's broadcaster waits for its slowest subscriber.
+func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	// It never reads: neither its queue nor flow control may touch anybody else.
+	slow := r.source(s, "cluster-service")
+	stream, err := slow.client.Subscribe(t.Context(), &pbv1.SubscriptionRequest{Source: "cluster-service"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Header(); err != nil {
+		t.Fatal(err)
+	}
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	var works []bundle
+	for range 60 {
+		b := newBundle(consumer, strings.Repeat("x", 40<<10))
+		cs.must("create", b)
+		works = append(works, b)
+	}
+	for round := 1; round <= 3; round++ {
+		for _, b := range works {
+			agent.report(b.ID, 1, round, fmt.Sprintf("Round%d", round))
+		}
+	}
+	for _, b := range works {
+		cs.until(b.ID, "reported thrice", func(st statusEvent) bool { return st.is("Round3") })
+	}
+}
+
+// Consumers do not wait for one another: one whose agent never answers delays nobody.
+func TestConsumersAreIndependent(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	silent, lively := r.consumer(s), r.consumer(s)
+	agent := r.agentWire(lively)
+	cs := r.source(s, "cluster-service")
+	works := make([]bundle, 200)
+	for i := range works {
+		works[i] = newBundle(silent, "x")
+	}
+	inParallel(8, works, func(b bundle) { cs.must("create", b) })
+	b := newBundle(lively, "x")
+	cs.must("create", b)
+	agent.until("spec.create_request", b.ID, 1)
+}
+
+// Within a consumer, new work is sent in the order in which it was accepted.
+func TestDeliveryIsOrdered(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	cs := r.source(s, "cluster-service")
+	var want []string
+	for range 200 {
+		b := newBundle(consumer, "x")
+		cs.must("create", b)
+		want = append(want, b.ID)
+	}
+	var got []string
+	for _, evt := range agent.until("spec.create_request", "", len(want))[:len(want)] {
+		got = append(got, evt.Extensions()["resourceid"].(string))
+	}
+	if !slices.Equal(got, want) {
+		t.Error("the works were sent in another order than they were accepted")
+	}
+}

@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Two replicas share the consumers; when one goes the other takes over, and statuses reach subscribers of either.
+func TestReplicasTakeOver(t *testing.T) {
+	r := newRegion(t)
+	one, two := r.startServer(), r.startServer()
+	var consumers []string
+	for range 4 {
+		c := r.consumer(one)
+		r.startAgent(c)
+		consumers = append(consumers, c)
+	}
+	onOne, onTwo := r.source(one, "cluster-service"), r.source(two, "cluster-service")
+	onOne.subscribe()
+	onTwo.subscribe()
+	for _, c := range consumers {
+		a, b := newBundle(c, "x"), newBundle(c, "x")
+		onOne.must("create", a)
+		onTwo.must("create", b)
+		for _, id := range []string{a.ID, b.ID} {
+			onOne.untilApplied(id, 1)
+			onTwo.untilApplied(id, 1)
+		}
+	}
+	eventually(t, 20*time.Second, "each consumer is served once", func() error {
+		served := append(one.server.Dispatcher().Serving(), two.server.Dispatcher().Serving()...)
+		slices.Sort(served)
+		if len(served) != len(slices.Compact(slices.Clone(served))) || len(served) != len(consumers) {
+			return fmt.Errorf("served: %v", served)
+		}
+		return nil
+	})
+	one.stop()
+	for _, c := range consumers {
+		b := newBundle(c, "x")
+		onTwo.must("create", b)
+		onTwo.untilApplied(b.ID, 1)
+	}
+}
+
+// The broker cuts connections all the time; nothing is lost and nothing is left.
+func TestBrokerDropsConnections(t *testing.T) {
+	r := newRegion(t)
+	_, consumer, cs := r.withAgent()
+	stop := make(chan struct{})
+	var dropping sync.WaitGroup
+	dropping.Add(1)
+	go func() {
+		defer dropping.Done()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(300 * time.Millisecond):
+				r.broker.Drop([]string{"", consumer, "maestro-server"}[i%3])
+			}
+		}
+	}()
+	works := make([]bundle, 100)
+	for i := range works {
+		works[i] = newBundle(consumer, "x")
+	}
+	inParallel(4, works, func(b bundle) { cs.must("create", b); cs.must("update", b.with("y")) })
+	close(stop)
+	dropping.Wait()
+	for _, b := range works {
+		cs.until(b.ID, "applied", func(st statusEvent) bool { return st.applied(st.Version) && st.Version == 2 })
+	}
+	for _, b := range works {
+		cs.must("delete", b)
+	}
+	r.broker.Drop("")
+	for _, b := range works {
+		cs.untilDeleted(b.ID)
+	}
+}
+
+// An unreachable broker or database is fatal to the published server at its start. Ours waits, and says for what.
+func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
+	r := newRegion(t)
+	address := r.brokerAt
+	_ = r.broker.Close()
+	s := r.startServerUnready()
+	eventually(t, 20*time.Second, "the server waits for the broker alone", func() error {
+		checks := s.server.Checks()
+		if err := checks["database"](t.Context()); err != nil {
+			return err
+		}
+		if checks["mqtt"](t.Context()) == nil {
+			return errors.New("it says that the broker is there")
+		}
+		return nil
+	})
+	consumer := r.consumer(s)
+	r.startAgent(consumer)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	r.startBroker(address)
+	cs.untilApplied(b.ID, 1)
+}
+
+// The same for the database, at the start and later.
+func TestDatabaseGoesAndComes(t *testing.T) {
+	r := newRegion(t)
+	gate := newGate(t, r.db)
+	r.db = gate.url
+	gate.close()
+	s := r.startServerUnready()
+	cs := r.source(s, "cluster-service")
+	b := newBundle("nobody", "x")
+	if _, err := cs.publish("create", b); status.Code(err) != codes.Unavailable {
+		t.Fatalf("without a database a publish is answered %v", err)
+	}
+	if err := s.server.Checks()["database"](t.Context()); err == nil {
+		t.Error("the server says that the database is there")
+	}
+	gate.open()
+	eventually(t, 30*time.Second, "the server is ready", func() error {
+		for _, check := range s.server.Checks() {
+			if err := check(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	consumer := r.consumer(s)
+	r.startAgent(consumer)
+	cs.subscribe()
+	first := newBundle(consumer, "x")
+	cs.must("create", first)
+	cs.untilApplied(first.ID, 1)
+
+	gate.close()
+	if _, err := cs.publish("create", newBundle(consumer, "x")); status.Code(err) != codes.Unavailable && status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("without a database a publish is answered %v", err)
+	}
+	gate.open()
+	second := newBundle(consumer, "x")
+	eventually(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
+	cs.untilApplied(second.ID, 1)
+}

@@ -1,0 +1,153 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+)
+
+// The published server runs a resync inside its receive loop, ahead of everything else.
+func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
+	r := newRegion(t)
+	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
+	r.tune = func(c *server.Config) { c.ResyncWindow = 1 }
+	s := r.startServer()
+	consumer := r.consumer(s)
+	first := r.startAgent(consumer)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	works := make([]bundle, 300)
+	for i := range works {
+		works[i] = newBundle(consumer, "x")
+	}
+	inParallel(8, works, func(b bundle) { cs.must("create", b) })
+	for _, b := range works {
+		cs.untilApplied(b.ID, 1)
+	}
+	first.stop()
+	before := map[string]int{}
+	cs.mu.Lock()
+	for id := range cs.seen {
+		before[id] = len(cs.seen[id])
+	}
+	cs.mu.Unlock()
+	r.startAgent(consumer)
+	agent := newBundle(consumer, "new")
+	// Once the resync is under way, new work comes in.
+	eventually(t, 60*time.Second, "the resync is under way", func() error {
+		if n := reportedAgain(cs, before); n > 0 {
+			return nil
+		}
+		return errNotYet
+	})
+	cs.must("create", agent)
+	cs.untilApplied(agent.ID, 1)
+	if n := reportedAgain(cs, before); n >= len(works) {
+		t.Errorf("new work was applied only after all %d works of the resync", n)
+	}
+	eventually(t, 120*time.Second, "the resync ends", func() error {
+		if n := reportedAgain(cs, before); n < len(works) {
+			return fmt.Errorf("%d of %d", n, len(works))
+		}
+		return nil
+	})
+}
+
+func reportedAgain(cs *source, before map[string]int) (n int) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for id, count := range before {
+		if len(cs.seen[id]) > count {
+			n++
+		}
+	}
+	return n
+}
+
+// A resync sends no more than its window before the agent confirms.
+func TestResyncIsBounded(t *testing.T) {
+	r := newRegion(t)
+	r.tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.agentWire(consumer)
+	cs := r.source(s, "cluster-service")
+	var ids []string
+	for range 30 {
+		b := newBundle(consumer, "x")
+		cs.must("create", b)
+		agent.until("spec.create_request", b.ID, 1)
+		agent.report(b.ID, 1, 1, "Applied")
+		ids = append(ids, b.ID)
+	}
+	eventually(t, 10*time.Second, "all is confirmed", func() error {
+		var n int
+		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
+			return fmt.Errorf("%d deliveries, %v", n, err)
+		}
+		return nil
+	})
+	agent.resync(nil)
+	agent.until("spec.create_request", "", 35)
+	// New work passes the waiting resync by.
+	fresh := newBundle(consumer, "x")
+	cs.must("create", fresh)
+	agent.until("spec.create_request", fresh.ID, 1)
+	if n := len(agent.events("spec.create_request", "")); n != 36 {
+		t.Errorf("%d events of the resync were sent unconfirmed, the window is 5", n-31)
+	}
+	confirmed := map[string]bool{}
+	eventually(t, 30*time.Second, "the resync ends", func() error {
+		for _, evt := range agent.events("spec.create_request", "") {
+			id := evt.Extensions()["resourceid"].(string)
+			if again := len(agent.events("spec.create_request", id)) > 1; again && !confirmed[id] {
+				agent.report(id, 1, 2, "Applied")
+				confirmed[id] = true
+			}
+		}
+		if len(confirmed) < len(ids) {
+			return fmt.Errorf("%d of %d", len(confirmed), len(ids))
+		}
+		return nil
+	})
+}
+
+// A subscriber that was away asks for what it missed, and hears of what is gone.
+func TestStatusResync(t *testing.T) {
+	r := newRegion(t)
+	s, consumer, agent, cs := r.withPlayedAgent()
+	same, changed, gone := newBundle(consumer, "x"), newBundle(consumer, "x"), newBundle(consumer, "x")
+	hashes := map[string]string{}
+	for _, b := range []bundle{same, changed, gone} {
+		cs.must("create", b)
+		agent.until("spec.create_request", b.ID, 1)
+		agent.report(b.ID, 1, 1, "Applied")
+		hashes[b.ID] = cs.untilApplied(b.ID, 1).Hash
+	}
+	cs.cancel()
+	agent.report(changed.ID, 1, 2, "Changed")
+	cs.must("delete", gone)
+	agent.report(gone.ID, 1, 2, "Deleted")
+	eventually(t, 10*time.Second, "the deletion is confirmed", func() error {
+		if code := r.call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
+			return errNotYet
+		}
+		return nil
+	})
+
+	again := r.source(s, "cluster-service")
+	again.subscribe()
+	again.resync(hashes)
+	again.until(changed.ID, "told of the change", func(st statusEvent) bool { return st.is("Changed") })
+	again.untilDeleted(gone.ID)
+	if st := again.status(same.ID); st.Version != 0 {
+		t.Errorf("told of what is known: %+v", st)
+	}
+	all := r.source(s, "cluster-service")
+	all.subscribe()
+	all.resync(nil)
+	all.untilApplied(same.ID, 1)
+	all.until(changed.ID, "told of the change", func(st statusEvent) bool { return st.is("Changed") })
+}
