@@ -88,7 +88,7 @@ func New(db *database.DB, owns func(partition.Group) bool, most int, metrics pro
 	return c
 }
 
-// Changed notes a subscription that is Deleted, and a cluster that is gone from one.
+// Changed notes a subscription that is Deleted, and a cluster that is gone from one or whose deletion has failed.
 func (c *Controller) Changed(ctx context.Context, change database.Change) {
 	switch {
 	case change.Kind == database.SubscriptionKind && !change.Removed:
@@ -100,9 +100,23 @@ func (c *Controller) Changed(ctx context.Context, change database.Change) {
 		if due(item) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
-	case change.Kind == database.ClusterKind && change.Removed:
-		c.goneFrom(change.Key.SubscriptionID)
+	case change.Kind == database.ClusterKind && c.isEmptying(change.Key.SubscriptionID):
+		item, err := database.ItemOf(c.db.Clusters(), change)
+		if err != nil {
+			c.log.ErrorContext(ctx, "a cluster cannot be read", "key", change.Key.ResourceID, "error", err)
+			return
+		}
+		// One whose deletion has failed makes room for others, too.
+		if change.Removed || item.Value.ProvisioningState == hub.Failed {
+			c.goneFrom(change.Key.SubscriptionID)
+		}
 	}
+}
+
+func (c *Controller) isEmptying(subscription string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.emptying[subscription] != nil
 }
 
 // goneFrom gives a subscription its next turn when half of the deletions that were under way are done: often enough to
