@@ -42,7 +42,8 @@ type harness struct {
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -81,10 +82,14 @@ func newHarness(t testing.TB) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
+	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = server.New(config)
 	if _, measuring := t.(*testing.B); !measuring {
 		h.server = h.watch(t, h.server)
 	}
