@@ -101,6 +101,14 @@ func (o *Object) Has(name string) bool {
 	return ok
 }
 
+// Given reports whether the field is there and not null.
+func (o *Object) Given(name string) bool { return o.get(name) != nil }
+
+// Problem notes that a field is wrong.
+func (o *Object) Problem(name, message string) {
+	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message})
+}
+
 // String is the field, or absent when it is not there.
 func (o *Object) String(name, absent string) string {
 	switch value := o.get(name).(type) {
