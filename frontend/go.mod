@@ -14,6 +14,7 @@ require (
 	github.com/prometheus/client_golang v1.24.0
 	go.yaml.in/yaml/v3 v3.0.4
 	google.golang.org/grpc v1.78.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

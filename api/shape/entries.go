@@ -49,7 +49,7 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.fixed {
 			entry.Notes = append(entry.Notes, "fixed at this version")
 		}
-		if field.from != "" && field.from != "." {
+		if field.kind == value && field.hub != path && !strings.Contains(path, "]") {
 			entry.Notes = append(entry.Notes, "hub: "+field.hub)
 		}
 		*all = append(*all, entry)

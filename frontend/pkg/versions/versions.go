@@ -29,10 +29,8 @@ type Version struct {
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
 	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
-	// The paths say where the version has a field that the hub has at a path; false when it cannot say it.
-	ClusterPath      func(hubPath string) (string, bool)
-	NodePoolPath     func(hubPath string) (string, bool)
-	ExternalAuthPath func(hubPath string) (string, bool)
+	// paths by resource type.
+	paths map[string]func(hubPath string) (string, bool)
 
 	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
 	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
@@ -41,6 +39,12 @@ type Version struct {
 	// service makes the key.
 	DecodeAdminCredentialRequest func(body *wire.Body) *hub.AdminCredentialRequest
 	EncodeAdminCredential        func(credential *hub.AdminCredential) any
+}
+
+// Path is where the version has a field that the hub's resource has at a path, as in tags[name]; false when the version
+// cannot say it.
+func (v *Version) Path(resourceType, hubPath string) (string, bool) {
+	return v.paths[resourceType](hubPath)
 }
 
 // APIs are the tables of the api-versions, the oldest first.
@@ -79,9 +83,13 @@ func speak(api version.Version, newest converters) *Version {
 	cluster, nodePool, externalAuth := own.cluster.Under(newest.cluster), own.nodePool.Under(newest.nodePool), own.externalAuth.Under(newest.externalAuth)
 	v := &Version{
 		Name: api.Name, ChoosesVersion: api.ChoosesVersion,
-		EncodeCluster: cluster.Encode, DecodeCluster: cluster.Decode, ClusterPath: cluster.Path,
-		EncodeNodePool: nodePool.Encode, DecodeNodePool: nodePool.Decode, NodePoolPath: nodePool.Path,
-		EncodeExternalAuth: externalAuth.Encode, DecodeExternalAuth: externalAuth.Decode, ExternalAuthPath: externalAuth.Path,
+		EncodeCluster: cluster.Encode, DecodeCluster: cluster.Decode,
+		EncodeNodePool: nodePool.Encode, DecodeNodePool: nodePool.Decode,
+		EncodeExternalAuth: externalAuth.Encode, DecodeExternalAuth: externalAuth.Decode,
+
+		paths: map[string]func(string) (string, bool){
+			hub.ClusterResourceType: cluster.Path, hub.NodePoolResourceType: nodePool.Path, hub.ExternalAuthResourceType: externalAuth.Path,
+		},
 
 		EncodeOpenShiftVersion:        func(v *hub.OpenShiftVersion) any { return version.EncodeOpenShiftVersion(v) },
 		EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any { return version.EncodeOperatorIdentityRoleSet(set) },
