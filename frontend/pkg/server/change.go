@@ -82,9 +82,10 @@ func (rq *request) said(resourceType string, violations ...[]apierror.Violation)
 	return said
 }
 
-// busy refuses a change of a resource that is moving.
+// busy refuses a change of a resource that is moving. One that awaits a secret does not move, but waits for its customer,
+// who may as well change it.
 func busy(state hub.ProvisioningState) error {
-	if state.Terminal() {
+	if state.Terminal() || state == hub.AwaitingSecret {
 		return nil
 	}
 	return apierror.New(apierror.Conflict, "Cannot update resource while resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)
