@@ -63,8 +63,7 @@ type node struct {
 	fields      []*node
 	// hub is the JSON path in the hub type.
 	hub string
-	// rival is the field that AloneShown names.
-	rival *node
+	other *node
 
 	fallback, without, implied reflect.Value
 	// label is the quoted name with its colon.
@@ -104,8 +103,8 @@ func bind(f Field, typ, status reflect.Type, hubPath string) *node {
 		n.fields = append(n.fields, n.bindField(field, status))
 	}
 	for _, child := range n.fields {
-		if child.alone != "" {
-			child.rival = n.fields[n.find(child.alone)]
+		if child.rival != "" {
+			child.other = n.fields[n.find(child.rival)]
 		}
 	}
 	return n

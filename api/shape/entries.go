@@ -43,6 +43,9 @@ func (n *node) entries(within string, all *[]Entry) {
 		if field.Field.without != nil {
 			entry.Notes = append(entry.Notes, fmt.Sprintf("%v without its object", field.Field.without))
 		}
+		if field.kind == unsaid && field.rival != "" {
+			entry.Default = field.rival
+		}
 		if field.kept {
 			entry.Notes = append(entry.Notes, "kept by a PUT without it")
 		}

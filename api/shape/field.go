@@ -30,7 +30,8 @@ type Field struct {
 	kept     bool
 	fixed    bool
 	always   bool
-	alone    string
+	// rival is the other field of the same object that AloneShown and UnsaidLike name.
+	rival string
 	shown    *shown
 	fields   []Field
 }
@@ -75,6 +76,9 @@ func State(name string) Field { return Field{name: name, kind: state} }
 // stored.
 func Unsaid(name string, implied any) Field { return Field{name: name, kind: unsaid, implied: implied} }
 
+// UnsaidLike is Unsaid, with the value of another field of the same object, which stands before it.
+func UnsaidLike(name, other string) Field { return Field{name: name, kind: unsaid, rival: other} }
+
 // From names the hub's field where its name is another: a path from the hub's value of the enclosing object.
 func (f Field) From(path string) Field { f.from = path; return f }
 
@@ -100,7 +104,7 @@ func (f Field) Fixed() Field { f.fixed = true; return f }
 func (f Field) Always() Field { f.always = true; return f }
 
 // AloneShown shows a field even when it is zero, if the other field of the same object is not there.
-func (f Field) AloneShown(unless string) Field { f.alone = unless; return f }
+func (f Field) AloneShown(unless string) Field { f.rival = unless; return f }
 
 // With is the table with fields added to the object at path ("" is the table itself), or put in the place of those of the
 // same name.

@@ -21,10 +21,19 @@ func (n *node) read(o *wire.Object, v reflect.Value, defaults bool) {
 		case table:
 			field.readMap(o, field.in(v))
 		case unsaid:
-			if at := field.in(v); at.IsZero() {
-				at.Set(field.implied)
-			}
+			field.imply(v)
 		}
+	}
+}
+
+func (n *node) imply(v reflect.Value) {
+	at := n.in(v)
+	switch {
+	case !at.IsZero():
+	case n.other != nil:
+		at.Set(n.other.in(v))
+	default:
+		at.Set(n.implied)
 	}
 }
 

@@ -71,7 +71,7 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 	case reported:
 		return appendAny(b, n.shown.make(r.status))
 	}
-	if n.rival != nil && n.in(v).IsZero() && n.rival.in(v).IsZero() {
+	if n.other != nil && n.in(v).IsZero() && n.other.in(v).IsZero() {
 		return append(b, '0'), nil
 	}
 	v = n.in(v)

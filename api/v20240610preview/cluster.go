@@ -50,6 +50,8 @@ func platform() shape.Field {
 	return shape.Object("platform",
 		shape.Value("managedResourceGroup").Kept(),
 		shape.Value("subnetId"),
+		// Later versions must show one. A cluster that could not name another has its own.
+		shape.UnsaidLike("vnetIntegrationSubnetId", "subnetId"),
 		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer"),
 		shape.Value("networkSecurityGroupId"),
 		shape.Object("operatorsAuthentication",
