@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,8 @@ const location = "westus3"
 
 // harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
 type harness struct {
+	// read is how many bytes the store has sent.
+	read           *atomic.Int64
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
@@ -45,7 +48,10 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := httptest.NewServer(cosmos)
+	read := &atomic.Int64{}
+	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cosmos.ServeHTTP(counted{w, read}, r)
+	}))
 	t.Cleanup(func() {
 		account.Close()
 		if err := cosmos.Close(); err != nil {
@@ -69,7 +75,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
+	h := &harness{read: read, faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
 	dispatcher := dispatch.New(h.rpc, log, h.metrics)
@@ -94,6 +100,17 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
+}
+
+// counted counts the bytes of answers.
+type counted struct {
+	http.ResponseWriter
+	total *atomic.Int64
+}
+
+func (c counted) Write(content []byte) (int, error) {
+	c.total.Add(int64(len(content)))
+	return c.ResponseWriter.Write(content)
 }
 
 // watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
