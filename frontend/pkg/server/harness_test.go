@@ -26,6 +26,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
@@ -90,6 +91,16 @@ func newHarness(t testing.TB) *harness {
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
+	recorder, err := traffic.FromEnvironment("frontend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := recorder.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.client.Transport = recorder.Through(h.client.Transport)
 	return h
 }
 
