@@ -28,8 +28,10 @@ lint: tools ## check formatting, go vet, staticcheck and the protobuf definition
 	$(bin)/staticcheck $(modules)
 	cd api/proto && $(bin)/buf lint
 
-generate: tools ## write the generated code again
+generate: tools ## write the generated code and the OpenAPI documents again (needs npm)
 	cd api/proto && PATH="$(bin):$$PATH" buf generate
+	cd api/typespec && npm ci --silent && npm run --silent generate
+	gofmt -l -w api
 
 bench: third-party postgresql ## measure the region and print the table of figures
 	go run ./test/bench

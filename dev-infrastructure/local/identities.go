@@ -71,6 +71,9 @@ func (r *Region) issueIdentities() error {
 	if err := makeKey(r.skipTokenKeyFile(), 32); err != nil {
 		return err
 	}
+	if err := makeKey(r.credentialKeyFile(), 32); err != nil {
+		return err
+	}
 	return r.makeCredentials()
 }
 
@@ -79,6 +82,9 @@ func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos
 
 // skipTokenKeyFile holds the key that the frontend seals skip tokens with, so that they outlive it.
 func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
+
+// credentialKeyFile holds the key that the frontend seals private keys with, until it hands them out.
+func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "credential.key") }
 
 // makeKey writes size random bytes in base64, unless the file is there.
 func makeKey(path string, size int) error {

@@ -161,6 +161,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--location="+r.config.Location,
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
+		"--credential-key-file="+r.credentialKeyFile(),
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)

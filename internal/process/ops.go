@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sort"
 	"sync"
 	"time"
@@ -77,9 +78,13 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	return result
 }
 
-// OpsHandler serves /healthz (200 while the process runs), /readyz (200 or 503 with a Readiness) and /metrics.
+// OpsHandler serves /healthz (200 while the process runs), /readyz (200 or 503 with a Readiness), /metrics, and profiles
+// below /debug/pprof/ (net/http/pprof).
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})

@@ -23,7 +23,7 @@ import (
 
 // Options are the flags that every process has.
 type Options struct {
-	// OpsListen is the address of /healthz, /readyz and /metrics, plain HTTP, as host:port. Empty serves none.
+	// OpsListen is the address of /healthz, /readyz, /metrics and /debug/pprof/, plain HTTP, as host:port. Empty serves none.
 	OpsListen string
 	// LogLevel is the least severe level that is logged: debug, info, warn or error.
 	LogLevel string
@@ -33,7 +33,7 @@ type Options struct {
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz and /metrics, plain HTTP; empty serves none")
+	flags.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:0", "`address` of /healthz, /readyz, /metrics and /debug/pprof/, plain HTTP; empty serves none")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least severe `level` to log: debug, info, warn, error")
 	flags.BoolVar(&o.DieWithParent, "die-with-parent", false, "have the kernel kill this process when its parent is gone")
 }

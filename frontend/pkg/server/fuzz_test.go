@@ -149,3 +149,60 @@ func FuzzHeaders(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPreflight: a deployment of any bytes is judged with 200, and leaves nothing behind.
+func FuzzPreflight(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	target := "/subscriptions/" + y.subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01"
+	resource := func(kind, name, body string) string {
+		return fmt.Sprintf(`{"resources":[{"type":"Microsoft.RedHatOpenShift/%s","name":"%s","apiVersion":"2026-09-01-preview",%s]}`, kind, name, body[1:])
+	}
+	f.Add([]byte(resource("hcpOpenShiftClusters", "cluster", y.body("cluster.json", "{}"))))
+	f.Add([]byte(resource("hcpOpenShiftClusters", "other", y.body("cluster.json", `{"properties":{"platform":{"subnetId":"[reference('x')]"}},"tags":{"[k]":"[[v]"}}`))))
+	f.Add([]byte(resource("hcpOpenShiftClusters/nodePools", "cluster/pool", y.body("nodepool.json", "{}"))))
+	f.Add([]byte(resource("hcpOpenShiftClusters/nodePools", "[x]/", `{"scope":"/subscriptions/a/resourceGroups/%2f"}`)))
+	f.Add([]byte(`{"resources":[{"type":"Microsoft.RedHatOpenShift/","name":"//"},null,[]]}`))
+	before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+	f.Fuzz(func(t *testing.T, body []byte) {
+		y := y.in(t)
+		status, _, answer := y.do(http.MethodPost, target, string(body))
+		judged := decode[struct {
+			Status string
+			Error  *struct{ Code, Message string }
+		}](t, answer)
+		if status != http.StatusOK || (judged.Status == "Succeeded") != (judged.Error == nil) || judged.Error != nil && judged.Error.Message == "" {
+			t.Fatalf("answered %d: %s", status, answer)
+		}
+		if after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag"); before != after {
+			t.Fatal("the cluster changed")
+		}
+	})
+}
+
+// FuzzSubscription: a subscription's document of any bytes is stored as it is shown afterwards, or refused and nothing
+// changes.
+func FuzzSubscription(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	target := "/subscriptions/" + y.subscription + "?api-version=2.0"
+	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"tenantId":"11111111-1111-1111-1111-111111111111","registeredFeatures":[{"name":"a","state":"b"}]}}`), "")
+	f.Add([]byte(`{"state":"Warned","registrationDate":"","properties":{"registeredFeatures":[null],"managedByTenants":{}}}`), "*")
+	f.Add([]byte(`{"state":[],"registrationDate":{}}`), `"x"`)
+	f.Fuzz(func(t *testing.T, body []byte, match string) {
+		if strings.Contains(string(body), "Deleted") {
+			return // which is final, also for the inputs that follow
+		}
+		y := y.in(t)
+		_, header, before := y.do(http.MethodGet, target, "")
+		etag := header.Get("ETag")
+		status, header, answer := y.do(http.MethodPut, target, string(body), "If-Match", match)
+		answerable(t, status, header, answer)
+		_, shown, after := y.do(http.MethodGet, target, "")
+		if status == http.StatusOK && (after != answer || shown.Get("ETag") != header.Get("ETag")) {
+			t.Fatalf("answered %s and then shows %s", answer, after)
+		}
+		if status != http.StatusOK && (after != before || shown.Get("ETag") != etag) {
+			t.Fatalf("answered %d, and %s became %s", status, before, after)
+		}
+	})
+}

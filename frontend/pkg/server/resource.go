@@ -59,7 +59,7 @@ type handler func(s *Server, ctx context.Context, rq *request) error
 func routesOf[D, R any](pattern string, t resourceType[D, R]) []*route {
 	return []*route{
 		{method: http.MethodGet, pattern: pattern, handle: get(t)},
-		{method: http.MethodPut, pattern: pattern, handle: change(t, false)},
+		{method: http.MethodPut, pattern: pattern, handle: change(t, false), judge: judgement(t)},
 		{method: http.MethodPatch, pattern: pattern, handle: change(t, true)},
 		{method: http.MethodDelete, pattern: pattern, handle: remove(t)},
 	}
@@ -186,6 +186,32 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	return found, false, update(s, ctx, rq, t, p, found)
 }
 
+// fresh is what a proposal makes of a resource that there is none of yet, with everything that is wrong with it. What base
+// has of its own stays.
+func fresh[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation) {
+	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
+	body := wire.NewBody(p.fields)
+	resource := t.decode(rq.version, body, base, true)
+	common := t.common(resource)
+	common.SystemData = rq.stamp(nil, now)
+	t.complete(s, resource, p.uid, p.cluster())
+	return resource, combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+}
+
+// changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
+// with it.
+func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, document *D, now time.Time) (*R, []apierror.Violation, error) {
+	body, err := p.over(t.encode(rq.version, document))
+	if err != nil {
+		return nil, nil, err
+	}
+	before := t.parts(document).resource
+	stored := t.common(before)
+	resource := t.decode(rq.version, body, before, !p.patch)
+	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
+	return resource, combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, document, p.cluster())), nil
+}
+
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
 	document, err := t.begin(rq, p.cluster())
 	if err != nil {
@@ -193,13 +219,7 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	now := s.Now().UTC()
 	to := t.parts(&document)
-	*t.common(to.resource) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
-	body := wire.NewBody(p.fields)
-	resource := t.decode(rq.version, body, to.resource, true)
-	common := t.common(resource)
-	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, resource, p.uid, p.cluster())
-	violations := combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+	resource, violations := fresh(s, rq, t, p, to.resource, now)
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
@@ -209,7 +229,7 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	*to.state, *to.operationID = firstState(database.CreateRequest), p.operationID
 	batch := s.Database.NewBatch(key.SubscriptionID)
 	item := database.Create(batch, t.collection(s.Database), key, document)
-	s.start(batch, rq, database.CreateRequest, common, p.operationID, p.uid, 1, now)
+	s.start(batch, rq, database.CreateRequest, t.common(resource), p.operationID, p.uid, 1, now)
 	reservations := t.reservations(key, &document)
 	for reserved, reservation := range reservations {
 		database.Create(batch, s.Database.Reservations(), reserved, reservation)
@@ -256,14 +276,10 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 		return err
 	}
 	now := s.Now().UTC()
-	body, err := p.over(t.encode(rq.version, &item.Value))
+	resource, violations, err := changed(s, rq, t, p, &item.Value, now)
 	if err != nil {
 		return err
 	}
-	stored := t.common(to.resource)
-	resource := t.decode(rq.version, body, to.resource, !p.patch)
-	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	violations := combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, &item.Value, p.cluster()))
 	if err := apierror.InvalidFields(violations); err != nil {
 		return err
 	}

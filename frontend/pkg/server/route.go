@@ -56,6 +56,8 @@ type route struct {
 	pattern    string
 	versioning versioning
 	handle     handler
+	// judge is set on the PUT of what a deployment may hold.
+	judge judge
 
 	// parts are the pattern's segments; params says which of them are variable, -1 for the literal ones.
 	parts  []string
@@ -99,8 +101,8 @@ func routes() []*route {
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).listOperatorIdentityRoleSets},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets/{version}", handle: (*Server).getOperatorIdentityRoleSet},
-		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
-		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).notServed},
+		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
+		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
 	}
 	all = slices.Concat(routesOf(cluster, clusterType{}), routesOf(nodePool, nodePoolType{}), all)
 	for _, r := range all {

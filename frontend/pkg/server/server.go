@@ -17,6 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
@@ -38,6 +39,8 @@ type Config struct {
 	// Offer is what Rules judge by, and what customers may list.
 	Offer      *config.Config
 	SkipTokens *skiptoken.Sealer
+	// Sealer keeps the private keys that the service makes for admin credentials from the store.
+	Sealer *seal.Keys
 	// Location is the Azure region that the provider serves.
 	Location string
 	// Health serves /healthz and /readyz.

@@ -24,6 +24,9 @@ type Options struct {
 	Location string
 	// SkipTokenKeyFile holds the keys that seal skip tokens; empty makes one that ends with the process.
 	SkipTokenKeyFile string
+	// CredentialKeyFile holds the keys that seal the private keys of admin credentials until they are handed out; empty
+	// makes one that ends with the process.
+	CredentialKeyFile string
 	// ConfigFile holds the region's offer; empty takes the one that is built in.
 	ConfigFile string
 }
@@ -38,6 +41,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Location, "location", "", "Azure `region` that is served, as in westus3")
 	flags.StringVar(&o.SkipTokenKeyFile, "skip-token-key-file", "",
 		"`file` with the keys that seal skip tokens, 32 bytes in base64 on each line, the one to seal with first; empty makes one that ends with the process")
+	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
+		"`file` with the keys that seal private keys of admin credentials, as --skip-token-key-file; empty makes one that ends with the process")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that are offered; empty takes the one that is built in")
 }
 

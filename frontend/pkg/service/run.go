@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -59,7 +60,11 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	tokens, err := sealer(options.SkipTokenKeyFile, p.Log)
+	tokenKeys, err := loadKeys("skip-token-key-file", options.SkipTokenKeyFile, "skip tokens", p.Log)
+	if err != nil {
+		return err
+	}
+	credentialKeys, err := loadKeys("credential-key-file", options.CredentialKeyFile, "private keys of admin credentials that were not handed out", p.Log)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,8 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Dispatcher: dispatcher,
 		Rules:      validation.NewRules(offer, options.Location),
 		Offer:      offer,
-		SkipTokens: tokens,
+		SkipTokens: skiptoken.New(tokenKeys),
+		Sealer:     credentialKeys,
 		Location:   options.Location,
 		Health:     p.OpsHandler(),
 		Healthy:    func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
@@ -131,16 +137,17 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	return nil
 }
 
-func sealer(path string, log *slog.Logger) (*skiptoken.Sealer, error) {
+// loadKeys reads a key file, or makes a key that ends with the process when there is none; what is then lost is lost.
+func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
 	if path == "" {
-		log.Warn("without --skip-token-key-file, lists cannot be continued after a restart or by another replica")
-		return skiptoken.Random()
+		log.Warn("without --"+name+" a restart, or another replica, cannot go on with what was sealed", "lost", lost)
+		return seal.Random()
 	}
-	tokens, err := skiptoken.Load(path)
+	keys, err := seal.Load(path)
 	if err != nil {
-		return nil, fmt.Errorf("--skip-token-key-file: %w", err)
+		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
-	return tokens, nil
+	return keys, nil
 }
 
 // schema makes sure that the containers exist, before the process says that it is ready.

@@ -1,0 +1,170 @@
+// Package credential is what an administrator's client certificate is asked for with, and what it is handed out as: the
+// certificate signing request, which is judged here or made for clients that send none, and the kubeconfig.
+//
+// The package decides on form only and keeps nothing. Private keys pass through it; it writes none of them anywhere but
+// into what it returns.
+package credential
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"fmt"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// The subject of a request: the user and the group that the hosted API server sees, exactly.
+const (
+	CommonName   = "system:customer-break-glass:system-admin"
+	Organization = "system:masters"
+)
+
+// maxRequest bounds a request, in bytes of PEM; one with an RSA key of maxRSABits has 3 KiB.
+const maxRequest = 16 << 10
+
+// The sizes of RSA keys that are taken, in bits. A larger one costs the service more than it is worth to anybody.
+const (
+	minRSABits = 2048
+	maxRSABits = 8192
+)
+
+const requestType = "CERTIFICATE REQUEST"
+
+// The object identifiers of the attributes of a subject (RFC 5280, appendix A.1).
+var (
+	commonNameOID   = asn1.ObjectIdentifier{2, 5, 4, 3}
+	organizationOID = asn1.ObjectIdentifier{2, 5, 4, 10}
+)
+
+// report collects what is wrong with one field.
+type report struct {
+	field string
+	found []apierror.Violation
+}
+
+func (r *report) invalid(value any, format string, args ...any) {
+	r.found = append(r.found, apierror.Violation{Field: r.field,
+		Message: fmt.Sprintf("Invalid value: %s: %s", wire.Show(value), fmt.Sprintf(format, args...))})
+}
+
+// hidden is invalid for what may be a secret that was sent by mistake: errors are logged.
+func (r *report) hidden(message string) {
+	r.found = append(r.found, apierror.Violation{Field: r.field, Message: "Invalid value: " + message})
+}
+
+// CheckRequest finds everything that is wrong with a certificate signing request in a field: PEM of PKCS #10 (RFC 2986).
+func CheckRequest(field, text string) []apierror.Violation {
+	r := &report{field: field}
+	if text == "" {
+		return []apierror.Violation{{Field: field, Message: "Required value"}}
+	}
+	if len(text) > maxRequest {
+		return []apierror.Violation{{Field: field, Message: fmt.Sprintf("Too long: may not be more than %d bytes", maxRequest)}}
+	}
+	block, rest := pem.Decode([]byte(text))
+	switch {
+	case block == nil:
+		r.hidden("must be PEM of type " + requestType)
+		return r.found
+	case block.Type != requestType:
+		r.invalid(block.Type, "must be PEM of type %s", requestType)
+		return r.found
+	case len(bytes.TrimSpace(rest)) > 0:
+		r.hidden("must be one PEM block, with nothing after it")
+		return r.found
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		r.hidden("must be a PKCS #10 certificate signing request: " + err.Error())
+		return r.found
+	}
+	checkSubject(r, request)
+	if checkKey(r, request) {
+		checkSignature(r, request)
+	}
+	return r.found
+}
+
+func checkSubject(r *report, request *x509.CertificateRequest) {
+	var names, organizations []string
+	for _, attribute := range request.Subject.Names {
+		text, _ := attribute.Value.(string)
+		switch {
+		case attribute.Type.Equal(commonNameOID):
+			names = append(names, text)
+		case attribute.Type.Equal(organizationOID):
+			organizations = append(organizations, text)
+		}
+	}
+	only := func(values []string, attribute, want string) {
+		if len(values) != 1 || values[0] != want {
+			r.invalid(request.Subject.String(), "the subject's %s must be %s, once", attribute, want)
+		}
+	}
+	only(names, "common name (CN)", CommonName)
+	only(organizations, "organization (O)", Organization)
+	if len(request.DNSNames)+len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
+		r.invalid(request.Subject.String(), "must not have subject alternative names")
+	}
+}
+
+// checkKey reports whether the key is one that a signature should be checked with.
+func checkKey(r *report, request *x509.CertificateRequest) bool {
+	switch key := request.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+			r.invalid(fmt.Sprintf("RSA %d", bits), "an RSA key must have %d to %d bits", minRSABits, maxRSABits)
+			return false
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
+			r.invalid("ECDSA "+key.Params().Name, "an ECDSA key must be on the curve P-256, P-384 or P-521")
+			return false
+		}
+	case ed25519.PublicKey:
+	default:
+		r.invalid(request.PublicKeyAlgorithm.String(), "the key must be RSA, ECDSA or Ed25519")
+		return false
+	}
+	return true
+}
+
+func checkSignature(r *report, request *x509.CertificateRequest) {
+	switch request.SignatureAlgorithm {
+	case x509.MD2WithRSA, x509.MD5WithRSA, x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1:
+		r.invalid(request.SignatureAlgorithm.String(), "must be signed with SHA-256 or better")
+		return
+	}
+	if err := request.CheckSignature(); err != nil {
+		r.invalid(request.SignatureAlgorithm.String(), "the signature does not verify with the request's own key")
+	}
+}
+
+// NewRequest makes a private key and a request for it, both PEM, for clients that send none.
+func NewRequest() (key, request []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: CommonName, Organization: []string{Organization}},
+	}, private)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a certificate signing request: %w", err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}),
+		pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der}), nil
+}

@@ -1,0 +1,89 @@
+package template_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
+)
+
+func TestResolve(t *testing.T) {
+	cases := map[string]struct {
+		reason, object, want string
+		unknown              template.Unknown
+	}{
+		"literals":   {reason: "what is no expression stays", object: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`, want: `{"a":"[","b":"]","c":"[x","d":1,"e":null,"f":""}`},
+		"field":      {reason: "an expression is taken out", object: `{"a":{"b":"[x()]","c":1}}`, want: `{"a":{"c":1}}`, unknown: template.Unknown{"a.b"}},
+		"escaped":    {reason: "two brackets are a literal one", object: `{"a":"[[x]"}`, want: `{"a":"[x]"}`},
+		"tag":        {reason: "a tag's path is written as violations write it", object: `{"tags":{"a.b":"[x()]"}}`, want: `{"tags":{}}`, unknown: template.Unknown{"tags[a.b]"}},
+		"name":       {reason: "a name that is not known leaves its object unknown", object: `{"identity":{"userAssignedIdentities":{"[x()]":{},"y":{}}}}`, want: `{"identity":{"userAssignedIdentities":{"y":{}}}}`, unknown: template.Unknown{"identity.userAssignedIdentities"}},
+		"in a list":  {reason: "an object in a list keeps its place", object: `{"l":[{"a":"[x()]"},{"a":"y"}]}`, want: `{"l":[{},{"a":"y"}]}`, unknown: template.Unknown{"l[0].a"}},
+		"of a list":  {reason: "a list with an unknown element is unknown", object: `{"l":["a","[x()]"]}`, want: `{}`, unknown: template.Unknown{"l"}},
+		"list field": {reason: "a list in a list too", object: `{"l":[["[x()]"]]}`, want: `{}`, unknown: template.Unknown{"l"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var object, want map[string]any
+			if err := errors.Join(json.Unmarshal([]byte(tc.object), &object), json.Unmarshal([]byte(tc.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			unknown := template.Resolve(object)
+			if diff := cmp.Diff(tc.unknown, unknown); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(want, object); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestUnknownCovers(t *testing.T) {
+	unknown := template.Unknown{"properties.network", "tags[a]"}
+	for field, want := range map[string]bool{
+		"properties.network": true, "properties.network.podCidr": true, "properties": true, "tags": true, "tags[a]": true,
+		"properties.networking": false, "tags[b]": false, "location": false,
+	} {
+		if got := unknown.Covers(field); got != want {
+			t.Errorf("%s: %v", field, got)
+		}
+	}
+}
+
+// FuzzResolve: whatever a resource holds, no name that is left in it is an expression, and no value but a literal that
+// looks like one.
+func FuzzResolve(f *testing.F) {
+	f.Add([]byte(`{"a":["[x()]",{"[y]":"[[z]"}],"tags":{"k":"[v]"}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		var object map[string]any
+		if json.Unmarshal(content, &object) != nil {
+			return
+		}
+		template.Resolve(object)
+		var check func(value any)
+		check = func(value any) {
+			switch value := value.(type) {
+			case map[string]any:
+				for name, field := range value {
+					if template.IsExpression(name) {
+						t.Fatalf("the name %q is left", name)
+					}
+					check(field)
+				}
+			case []any:
+				for _, element := range value {
+					check(element)
+				}
+			case string:
+				if template.IsExpression(value) && !strings.Contains(string(content), "[") {
+					t.Fatalf("the expression %q came from nowhere", value)
+				}
+			}
+		}
+		check(object)
+	})
+}
