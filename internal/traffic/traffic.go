@@ -21,7 +21,10 @@ const DirVariable = "HCPMESH_TRAFFIC_DIR"
 
 // Recorder writes exchanges to a file of its own. One that is nil records nothing.
 type Recorder struct {
-	mu   sync.Mutex
+	dir, source string
+
+	mu sync.Mutex
+	// file is there once something was recorded.
 	file *os.File
 	// seen are the exchanges that are recorded: who polls says the same again and again.
 	seen map[[sha256.Size]byte]bool
@@ -38,11 +41,7 @@ func FromEnvironment(source string) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of %s: %w", DirVariable, err)
 	}
-	file, err := os.CreateTemp(dir, source+"-*.jsonl")
-	if err != nil {
-		return nil, fmt.Errorf("recording: %w", err)
-	}
-	return &Recorder{file: file, seen: map[[sha256.Size]byte]bool{}}, nil
+	return &Recorder{dir: dir, source: source, seen: map[[sha256.Size]byte]bool{}}, nil
 }
 
 // Close ends the recording. Its error is that of the first write that went wrong, if one did.
@@ -52,6 +51,9 @@ func (r *Recorder) Close() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.file == nil {
+		return r.failed
+	}
 	if err := r.file.Close(); r.failed == nil {
 		r.failed = err
 	}
@@ -91,6 +93,46 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	t.recorder.record(request, sent, response, got)
 	return response, nil
 }
+
+// Handler is a server that records what next is asked and answers.
+func (r *Recorder) Handler(next http.Handler) http.Handler {
+	if r == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if !ofProvider(request.URL.Path) {
+			next.ServeHTTP(w, request)
+			return
+		}
+		sent, err := take(&request.Body)
+		if err != nil { // the caller is gone
+			panic(http.ErrAbortHandler)
+		}
+		tee := &tee{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(tee, request)
+		r.record(request, sent, &http.Response{StatusCode: tee.status, Header: w.Header()}, tee.body.Bytes())
+	})
+}
+
+// tee keeps what is written.
+type tee struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (t *tee) WriteHeader(status int) {
+	t.status = status
+	t.ResponseWriter.WriteHeader(status)
+}
+
+func (t *tee) Write(content []byte) (int, error) {
+	t.body.Write(content)
+	return t.ResponseWriter.Write(content)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (t *tee) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // ofProvider reports whether a path is one of the resource provider's; what ARM answers itself is no business of ours, and
 // holds tokens.
@@ -140,22 +182,32 @@ func (r *Recorder) record(request *http.Request, sent []byte, response *http.Res
 		},
 		Response: Response{StatusCode: strconv.Itoa(response.StatusCode), Headers: headers(response.Header), Body: content(got)},
 	}
-	line, err := json.Marshal(exchange)
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s %s %d %q %q", request.Method, request.URL.RequestURI(), response.StatusCode, sent, got)
+	key := [sha256.Size]byte(hash.Sum(nil))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := [sha256.Size]byte(hash.Sum(nil))
 	if r.seen[key] {
 		return
 	}
 	r.seen[key] = true
-	if err == nil {
-		_, err = r.file.Write(append(line, '\n'))
-	}
-	if r.failed == nil {
+	if err := r.write(exchange); r.failed == nil {
 		r.failed = err
 	}
+}
+
+func (r *Recorder) write(exchange Exchange) error {
+	line, err := json.Marshal(exchange)
+	if err != nil {
+		return err
+	}
+	if r.file == nil {
+		if r.file, err = os.CreateTemp(r.dir, r.source+"-*.jsonl"); err != nil {
+			return fmt.Errorf("recording: %w", err)
+		}
+	}
+	_, err = r.file.Write(append(line, '\n'))
+	return err
 }
 
 // headers are those of a message, but the one that proves who sent it.

@@ -16,44 +16,65 @@ import (
 
 const cluster = "/subscriptions/s/resourceGroups/g/providers/microsoft.redhatopenshift/hcpOpenShiftClusters/c"
 
-// TestWhatPassesIsRecorded sends through a recorder and reads what it wrote.
+// TestWhatPassesIsRecorded sends through a recorder and reads what it wrote, on the client's side and on the server's.
 func TestWhatPassesIsRecorded(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv(traffic.DirVariable, dir)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if body, _ := io.ReadAll(r.Body); len(body) > 0 && string(body) != `{"a":1}` {
-			t.Errorf("the server got %q", body)
-		}
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, `{"kubeconfig":"very secret","nested":[{"kubeconfig":"secret too"}],"n":1.50}`)
-	}))
-	defer server.Close()
-	recorder, err := traffic.FromEnvironment("test")
+	for name, placed := range map[string]func(*traffic.Recorder, http.Handler) (http.Handler, http.RoundTripper){
+		"client": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
+			return h, r.Through(http.DefaultTransport)
+		},
+		"server": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
+			return r.Handler(h), http.DefaultTransport
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv(traffic.DirVariable, dir)
+			recorder, err := traffic.FromEnvironment("test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler, transport := placed(recorder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if body, _ := io.ReadAll(r.Body); string(body) != `{"a":1}` {
+					t.Errorf("the server got %q", body)
+				}
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusAccepted)
+				_, _ = io.WriteString(w, `{"kubeconfig":"very secret","nested":[{"kubeconfig":"secret too"}],"n":1.50}`)
+			}))
+			server := httptest.NewServer(handler)
+			defer server.Close()
+			client := &http.Client{Transport: transport}
+			for _, path := range []string{cluster + "?api-version=1", cluster + "?api-version=1", "/tenant/oauth2/v2.0/token"} {
+				put(t, client, server.URL+path)
+			}
+			if err := recorder.Close(); err != nil {
+				t.Fatal(err)
+			}
+			check(t, dir)
+		})
+	}
+}
+
+func put(t *testing.T, client *http.Client, url string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: recorder.Through(http.DefaultTransport)}
-	for _, path := range []string{cluster + "?api-version=1", cluster + "?api-version=1", "/tenant/oauth2/v2.0/token"} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+path, strings.NewReader(`{"a":1}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer secret")
-		request.Header.Set("If-Match", "x")
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "very secret") {
-			t.Errorf("the client got %q", body)
-		}
-		response.Body.Close()
-	}
-	if err := recorder.Close(); err != nil {
+	request.Header.Set("Authorization", "Bearer secret")
+	request.Header.Set("If-Match", "x")
+	response, err := client.Do(request)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "very secret") {
+		t.Errorf("the client got %q", body)
+	}
+}
 
+func check(t *testing.T, dir string) {
+	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(dir, "test-*.jsonl"))
 	if len(files) != 1 {
 		t.Fatalf("files %v", files)
@@ -64,7 +85,7 @@ func TestWhatPassesIsRecorded(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	if len(lines) != 1 {
-		t.Fatalf("%d lines: one for the same exchange twice, none for what is not the provider's", len(lines))
+		t.Fatalf("%d lines, not one for the same exchange twice and none for what is not the provider's", len(lines))
 	}
 	if strings.Contains(lines[0], "secret") {
 		t.Errorf("a secret is recorded: %s", lines[0])

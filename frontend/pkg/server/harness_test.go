@@ -39,7 +39,7 @@ type harness struct {
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
-	server         *server.Server
+	server         http.Handler
 	url            string
 	client         *http.Client
 	metrics        *prometheus.Registry
@@ -84,14 +84,6 @@ func newHarness(t testing.TB) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
-		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	})
-	api := httptest.NewServer(h.server)
-	t.Cleanup(api.Close)
-	h.url, h.client = api.URL, api.Client()
-	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	recorder, err := traffic.FromEnvironment("frontend")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +93,14 @@ func newHarness(t testing.TB) *harness {
 			t.Error(err)
 		}
 	})
-	h.client.Transport = recorder.Through(h.client.Transport)
+	h.server = recorder.Handler(server.New(server.Config{
+		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
+		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+	}))
+	api := httptest.NewServer(h.server)
+	t.Cleanup(api.Close)
+	h.url, h.client = api.URL, api.Client()
+	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
 }
 
