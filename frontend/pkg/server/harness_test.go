@@ -42,7 +42,8 @@ type harness struct {
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -90,10 +91,14 @@ func newHarness(t testing.TB) *harness {
 			t.Error(err)
 		}
 	})
-	h.server = recorder.Handler(server.New(server.Config{
+	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	}))
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = recorder.Handler(server.New(config))
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
