@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
@@ -99,11 +100,35 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		change(&config)
 	}
 	h.server = recorder.Handler(server.New(config))
+	if _, measuring := t.(*testing.B); !measuring {
+		h.server = h.watch(t, h.server)
+	}
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
+}
+
+// watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
+// it is over, because departures are found in the server's goroutines and in fuzz targets.
+func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
+	t.Helper()
+	var mu sync.Mutex
+	departures := map[string]bool{}
+	watched := check.Watch(handler, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		departures[err.Error()] = true
+	})
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for departure := range departures {
+			t.Error(departure)
+		}
+	})
+	return watched
 }
 
 // fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.
