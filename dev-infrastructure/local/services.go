@@ -149,6 +149,7 @@ func (r *Region) backend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("backend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--replica=local",
+		"--allow-loopback-notifications",
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	return spec
@@ -163,6 +164,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--authentication=off",
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
+		"--allow-loopback-notifications",
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
