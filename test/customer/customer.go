@@ -46,7 +46,7 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	}
 	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client}
 
-	credential, err := newCredential(endpoints, c.http)
+	credential, err := newCredential(endpoints, endpoints.CredentialsFile, c.http)
 	if err != nil {
 		return nil, err
 	}

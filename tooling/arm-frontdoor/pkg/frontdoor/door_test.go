@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -33,7 +34,12 @@ const (
 	tenant       = "22222222-2222-2222-2222-222222222222"
 	subscription = "33333333-3333-3333-3333-333333333333"
 	apiVersion   = "2026-09-01-preview"
+
+	providerAudience = "https://provider.example"
 )
+
+// own is ARM's client at the provider.
+var own = token.Client{TenantID: "55555555-5555-5555-5555-555555555555", ClientID: "arm", ClientSecret: "arm-secret", ObjectID: "arm-object", Name: "ARM"}
 
 // house is a door with a provider behind it, and what a client needs.
 type house struct {
@@ -67,7 +73,9 @@ func newHouse(t *testing.T) *house {
 	h.server.StartTLS()
 	t.Cleanup(h.server.Close)
 	h.client = h.server.Client()
-	h.issuer, err = token.NewIssuer(h.server.URL, dir, []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}})
+	h.issuer, err = token.NewIssuer(h.server.URL, dir, []token.Client{
+		{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}, own,
+	}, providerAudience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +91,7 @@ func (h *house) openDoor(t *testing.T, frontendTLS *tls.Config) {
 	door, err := New(Options{
 		PublicURL: h.server.URL, Location: "westus3", APIVersions: []string{apiVersion},
 		Frontend: strings.TrimPrefix(h.provider.URL, "http://"), FrontendTLS: frontendTLS,
-		Tokens: h.issuer, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
+		Tokens: h.issuer, Own: &own, ProviderAudience: providerAudience, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -293,6 +301,55 @@ func drive(ctx context.Context, t *testing.T, h *house) {
 	}
 }
 
+// claimsOf are what a token says; its signature is checked elsewhere.
+func claimsOf(t *testing.T, authorization string) map[string]any {
+	t.Helper()
+	parts := strings.Split(strings.TrimPrefix(authorization, "Bearer "), ".")
+	if len(parts) != 3 {
+		t.Fatalf("not a bearer token: %q", authorization)
+	}
+	content, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(content, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+// TestTheProviderIsShownARMsOwnToken, and never the caller's: with what is forwarded as with what the door asks itself.
+func TestTheProviderIsShownARMsOwnToken(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	if response, _ := h.do(t, http.MethodPut, clusterID("one")+"?api-version="+apiVersion, nil, map[string]any{"location": "westus3"}); response.StatusCode != http.StatusCreated {
+		t.Fatal(response.Status)
+	}
+	h.do(t, http.MethodGet, "/subscriptions/"+subscription+"/resources?api-version=2021-04-01", nil, nil)
+	for i, request := range h.provider.seen {
+		claims := claimsOf(t, request.Header.Get("Authorization"))
+		for name, want := range map[string]any{
+			"iss": h.server.URL + "/" + own.TenantID + "/v2.0", "appid": own.ClientID, "oid": own.ObjectID, "tid": own.TenantID,
+		} {
+			if claims[name] != want {
+				t.Errorf("request %d: %s is %v, not %v", i, name, claims[name], want)
+			}
+		}
+		if diff := cmp.Diff([]any{providerAudience}, claims["aud"]); diff != "" {
+			t.Errorf("request %d: the audience (-want +got):\n%s", i, diff)
+		}
+	}
+	// A customer may have a token for the provider, as everywhere; it does not make a caller of ARM.
+	text, err := h.issuer.Issue(tenant, "client", "secret", providerAudience+"/.default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, _ := h.do(t, http.MethodGet, "/subscriptions?api-version=2022-12-01", http.Header{"Authorization": {"Bearer " + text}}, nil); response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a token for the provider got %s from ARM", response.Status)
+	}
+}
+
 func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
 	h := newHouse(t)
 	h.moveIn(t)
@@ -324,7 +381,6 @@ func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
 		"Referer":                     h.server.URL + path,
 		"X-Forwarded-Host":            strings.TrimPrefix(h.server.URL, "https://"),
 		"X-Forwarded-Proto":           "https",
-		"Authorization":               "",
 	} {
 		if got := header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
