@@ -2,14 +2,12 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -18,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
@@ -27,6 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
@@ -38,13 +37,14 @@ type harness struct {
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
-	server         *server.Server
+	server         http.Handler
 	url            string
 	client         *http.Client
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -83,15 +83,52 @@ func newHarness(t testing.TB) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
+	recorder, err := traffic.FromEnvironment("frontend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := recorder.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = recorder.Handler(server.New(config))
+	if _, measuring := t.(*testing.B); !measuring {
+		h.server = h.watch(t, h.server)
+	}
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
+}
+
+// watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
+// it is over, because departures are found in the server's goroutines and in fuzz targets.
+func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
+	t.Helper()
+	var mu sync.Mutex
+	departures := map[string]bool{}
+	watched := check.Watch(handler, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		departures[err.Error()] = true
+	})
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for departure := range departures {
+			t.Error(departure)
+		}
+	})
+	return watched
 }
 
 // fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.
@@ -169,82 +206,14 @@ func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNode
 	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
 }
 
-// settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
-// batch, and removes what was to be deleted together with everything that belonged to it.
-func (h *harness) settle(ctx context.Context) error {
-	return h.settleSubscription(ctx, "")
+func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	if f.generation(r.GetClusterUid()) == 0 {
+		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
+	}
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
 }
 
-// settleSubscription is settle for one subscription; empty means all.
-func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
-	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
-		if subscription != "" && found.Key.SubscriptionID != subscription {
-			return nil
-		}
-		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return nil
-	})
-}
-
-func (h *harness) finish(ctx context.Context, key database.Key) error {
-	operation, err := h.db.Operations().Find(ctx, key)
-	if err != nil || operation == nil || operation.Value.Status.Terminal() {
-		return err
-	}
-	return h.finishOperation(ctx, operation)
-}
-
-func (h *harness) finishOperation(ctx context.Context, operation *database.Item[database.OperationDocument]) error {
-	resource, err := database.ResourceKey(operation.Value.ResourceID)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	operation.Value.Status, operation.Value.EndTime, operation.Value.LastTransitionTime = hub.Succeeded, &now, now
-	batch := h.db.NewBatch(resource.SubscriptionID)
-	database.Replace(batch, operation)
-	if operation.Value.ResourceType == hub.NodePoolResourceType {
-		pool, err := h.db.NodePools().Get(ctx, resource)
-		if err != nil {
-			return err
-		}
-		if operation.Value.Request == database.DeleteRequest {
-			database.Remove(batch, pool)
-			return batch.Commit(ctx)
-		}
-		pool.Value.ProvisioningState, pool.Value.ActiveOperationID = hub.Succeeded, ""
-		database.Replace(batch, pool)
-		return batch.Commit(ctx)
-	}
-	cluster, err := h.db.Clusters().Get(ctx, resource)
-	if err != nil {
-		return err
-	}
-	if operation.Value.Request != database.DeleteRequest {
-		cluster.Value.ProvisioningState, cluster.Value.ActiveOperationID = hub.Succeeded, ""
-		cluster.Value.Status.APIURL = "https://api." + cluster.Value.Cluster.Properties.DNS.BaseDomainPrefix + ".example:443"
-		cluster.Value.Status.BaseDomain = "example"
-		cluster.Value.Status.ActiveVersions = []string{cluster.Value.Cluster.Properties.Version.ID + ".8"}
-		database.Replace(batch, cluster)
-		return batch.Commit(ctx)
-	}
-	database.Remove(batch, cluster)
-	for reserved := range database.ClusterReservations(resource, &cluster.Value) {
-		reservation, err := h.db.Reservations().Get(ctx, reserved)
-		if err != nil {
-			return err
-		}
-		database.Remove(batch, reservation)
-	}
-	err = h.db.NodePools().All(ctx, resource.SubscriptionID, resource.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
-		database.Remove(batch, pool)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return batch.Commit(ctx)
+func (f *fleet) DeleteExternalAuth(_ context.Context, r *clusterservicev1.DeleteExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	f.remove(r.GetUid())
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid()}, nil
 }

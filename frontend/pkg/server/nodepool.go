@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -58,6 +59,10 @@ func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *
 		change.Old = &stored.NodePool
 	}
 	return s.Rules.NodePool(change)
+}
+
+func (nodePoolType) neighbours(*Server, context.Context, *request, *hub.NodePool, string) ([]apierror.Violation, error) {
+	return nil, nil
 }
 
 func (nodePoolType) retain(now, stored *hub.NodePool) {

@@ -30,6 +30,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		TenantID:           rq.tenantID,
 		ClientID:           rq.clientID,
 		CorrelationID:      rq.correlationID,
+		TraceParent:        rq.traceParent,
 		APIVersion:         rq.apiVersion(),
 	}
 }
@@ -175,8 +176,9 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 // results are, by resource type, what an operation that has succeeded is answered with.
 func results() map[string]answer {
 	return map[string]answer{
-		hub.ClusterResourceType:  result(clusterType{}),
-		hub.NodePoolResourceType: result(nodePoolType{}),
+		hub.ClusterResourceType:      result(clusterType{}),
+		hub.NodePoolResourceType:     result(nodePoolType{}),
+		hub.ExternalAuthResourceType: result(externalAuthType{}),
 	}
 }
 
