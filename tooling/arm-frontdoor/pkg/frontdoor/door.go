@@ -95,6 +95,7 @@ func (d *Door) Close() {
 
 // ServeHTTP answers one request.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = withOneSlash(r)
 	recorder := &recorder{ResponseWriter: w, status: http.StatusOK}
 	answeredBy := "door"
 	if open := d.unauthenticated(r); open != nil {
@@ -114,6 +115,23 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.requests.WithLabelValues(knownMethod(r.Method), fmt.Sprint(recorder.status), answeredBy).Inc()
 	d.options.Log.Debug("answered", "method", r.Method, "path", r.URL.Path, "status", recorder.status, "by", answeredBy)
+}
+
+// withOneSlash is a request without the slashes that are too many at the start of its path. ARM takes them, and the SDK for
+// JavaScript sends two before a resource's id.
+func withOneSlash(r *http.Request) *http.Request {
+	if !strings.HasPrefix(r.URL.Path, "//") {
+		return r
+	}
+	single := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		return "/" + strings.TrimLeft(path, "/")
+	}
+	clean := r.Clone(r.Context())
+	clean.URL.Path, clean.URL.RawPath = single(r.URL.Path), single(r.URL.RawPath)
+	return clean
 }
 
 // request is an authenticated request.
