@@ -1,18 +1,12 @@
-package v20260901preview_test
+package versions_test
 
 import (
-	"encoding/json"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
-	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
+// The draws are resources as validation lets them be: what has a default has a value.
 var (
 	word       = rapid.StringMatching(`[a-z][a-z0-9-]{0,12}`)
 	optional   = rapid.OneOf(rapid.Just(""), word)
@@ -86,7 +80,7 @@ func drawCluster(t *rapid.T) *hub.Cluster {
 func drawNodePool(t *rapid.T) *hub.NodePool {
 	pool := &hub.NodePool{Resource: drawResource(t)}
 	p := &pool.Properties
-	p.Version = hub.Version{ID: optional.Draw(t, "version"), ChannelGroup: word.Draw(t, "channel")}
+	p.Version = hub.Version{ID: word.Draw(t, "version"), ChannelGroup: word.Draw(t, "channel")}
 	p.Platform = hub.NodePoolPlatform{
 		SubnetID: word.Draw(t, "subnet"), VMSize: word.Draw(t, "size"), EnableEncryptionAtHost: rapid.Bool().Draw(t, "encryption"),
 		AvailabilityZone: optional.Draw(t, "zone"),
@@ -132,94 +126,14 @@ func drawExternalAuth(t *rapid.T) *hub.ExternalAuth {
 		PrefixPolicy: rapid.SampledFrom([]string{"", "None", "Prefix", "NoPrefix"}).Draw(t, "policy"),
 	}
 	if rapid.Bool().Draw(t, "has groups") {
-		p.Claim.Mappings.Groups = &hub.GroupClaim{Claim: optional.Draw(t, "groups"), Prefix: optional.Draw(t, "groups prefix")}
+		p.Claim.Mappings.Groups = &hub.GroupClaim{Claim: word.Draw(t, "groups"), Prefix: optional.Draw(t, "groups prefix")}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "rules") {
 		rule := hub.TokenClaimValidationRule{Type: "RequiredClaim"}
 		if rapid.Bool().Draw(t, "has claim") {
-			rule.RequiredClaim = &hub.RequiredClaim{Claim: optional.Draw(t, "claim"), RequiredValue: optional.Draw(t, "value")}
+			rule.RequiredClaim = &hub.RequiredClaim{Claim: word.Draw(t, "claim"), RequiredValue: word.Draw(t, "value")}
 		}
 		p.Claim.ValidationRules = append(p.Claim.ValidationRules, rule)
 	}
 	return auth
-}
-
-// body encodes a wire value as a client would and reads it as the frontend does.
-func body(t *rapid.T, value any) *wire.Body {
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields, err := wire.ParseObject(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wire.NewBody(fields)
-}
-
-// TestClusterRoundTrip: a client that sends back what it was shown changes nothing, in a PUT and in a PATCH.
-func TestClusterRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		cluster := drawCluster(t)
-		shown := v20260901preview.EncodeCluster(cluster, hub.Succeeded, &hub.ClusterStatus{APIURL: "https://api", BaseDomain: "example"})
-		for _, defaults := range []v20260901preview.Defaults{true, false} {
-			content := body(t, shown)
-			back := v20260901preview.DecodeCluster(content, cluster, defaults)
-			if len(content.Problems()) > 0 {
-				t.Fatalf("defaults %v: %v", defaults, content.Problems())
-			}
-			if diff := cmp.Diff(cluster, back, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
-			}
-		}
-	})
-}
-
-// TestNodePoolRoundTrip is TestClusterRoundTrip for node pools.
-func TestNodePoolRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		pool := drawNodePool(t)
-		shown := v20260901preview.EncodeNodePool(pool, hub.Succeeded, &hub.NodePoolStatus{})
-		for _, defaults := range []v20260901preview.Defaults{true, false} {
-			content := body(t, shown)
-			back := v20260901preview.DecodeNodePool(content, pool, defaults)
-			if len(content.Problems()) > 0 {
-				t.Fatalf("defaults %v: %v", defaults, content.Problems())
-			}
-			if diff := cmp.Diff(pool, back, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
-			}
-		}
-	})
-}
-
-// TestExternalAuthRoundTrip is TestClusterRoundTrip for external auths.
-func TestExternalAuthRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		auth := drawExternalAuth(t)
-		shown := v20260901preview.EncodeExternalAuth(auth, hub.AwaitingSecret, &hub.ExternalAuthStatus{})
-		for _, defaults := range []v20260901preview.Defaults{true, false} {
-			content := body(t, shown)
-			back := v20260901preview.DecodeExternalAuth(content, auth, defaults)
-			if len(content.Problems()) > 0 {
-				t.Fatalf("defaults %v: %v", defaults, content.Problems())
-			}
-			if diff := cmp.Diff(auth, back, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
-			}
-		}
-	})
-}
-
-// TestPatchDefaults: a default is applied when a resource is made, and never again by a PATCH.
-func TestPatchDefaults(t *testing.T) {
-	empty := wire.NewBody(map[string]any{})
-	made := v20260901preview.DecodeCluster(empty, &hub.Cluster{}, true)
-	if made.Properties.Network.HostPrefix != 23 || made.Properties.Autoscaling.PodPriorityThreshold != -10 {
-		t.Errorf("a PUT made %+v", made.Properties)
-	}
-	patched := v20260901preview.DecodeCluster(empty, &hub.Cluster{}, false)
-	if patched.Properties.Network != (hub.Network{}) || patched.Properties.Autoscaling != (hub.Autoscaling{}) {
-		t.Errorf("a PATCH made %+v", patched.Properties)
-	}
 }

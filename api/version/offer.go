@@ -1,4 +1,4 @@
-package v20260901preview
+package version
 
 import (
 	"time"
