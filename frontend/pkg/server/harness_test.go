@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/traffic"
@@ -94,7 +95,8 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	})
 	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
-		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
+		Location:      location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	}
 	for _, change := range changes {
 		change(&config)

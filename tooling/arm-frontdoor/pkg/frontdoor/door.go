@@ -35,8 +35,12 @@ type Options struct {
 	Frontend    string
 	FrontendTLS *tls.Config
 	Tokens      *token.Issuer
-	Directory   *directory.Directory
-	Log         *slog.Logger
+	// Own is the client that the door is at the resource provider, which asks for tokens for ProviderAudience; nil sends
+	// the provider no token.
+	Own              *token.Client
+	ProviderAudience string
+	Directory        *directory.Directory
+	Log              *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
@@ -47,6 +51,8 @@ type Door struct {
 	frontend *http.Transport
 	proxy    *httputil.ReverseProxy
 	requests *prometheus.CounterVec
+
+	own ownToken
 
 	closing chan struct{}
 	once    sync.Once
@@ -264,8 +270,8 @@ func (d *Door) authenticate(r *http.Request) (token.Caller, *answer) {
 }
 
 func (d *Door) tenantHint() string {
-	if tenants := d.options.Tokens.Tenants(); len(tenants) > 0 {
-		return tenants[0]
+	if home := d.options.Tokens.Home(); home != "" {
+		return home
 	}
 	return "common"
 }
