@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 // providerOperation is one entry of ARM's list of what may be granted on the provider's resources.
@@ -80,9 +79,4 @@ func (s *Server) listOperations(_ context.Context, rq *request) error {
 func (s *Server) serveHealth(_ context.Context, rq *request) error {
 	s.Health.ServeHTTP(rq.w, rq.http)
 	return nil
-}
-
-// notServed answers what the contract has and this release does not do yet.
-func (s *Server) notServed(_ context.Context, rq *request) error {
-	return apierror.New(apierror.InvalidResourceType, "This release of %s does not serve %s %s.", hub.ProviderNamespace, rq.http.Method, rq.match.pattern)
 }
