@@ -205,6 +205,7 @@ func (r *region) run(name string, run func(context.Context) error) *process {
 
 type maestroServer struct {
 	*process
+	// server is nil when it is the published one, which speaks plain text.
 	server     *server.Server
 	grpc, rest string
 }
@@ -274,7 +275,11 @@ func (r *region) call(s *maestroServer, method, path string, body, into any) int
 		}
 		payload = strings.NewReader(string(text))
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), method, "https://"+s.rest+"/api/maestro/v1"+path, payload)
+	scheme := "https://"
+	if s.server == nil {
+		scheme = "http://"
+	}
+	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.rest+"/api/maestro/v1"+path, payload)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the third-party programs of the local region, each at most once for its pins, and prints nothing when all are there.
+# With the word `maestro` also the published Maestro, which no region needs: ours is compared with it.
 #
 #   .build/third-party/<module>-<key>/   what a module's pins built to; <key> is a hash of go.mod, go.sum, sources and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
@@ -29,9 +30,11 @@ programs() { go build -trimpath -ldflags='-s -w' -o "$dir/" "$@"; }
 kubernetes() { programs k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}; }
 etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 hypershift_crds() { go run . -out "$dir"; }
+maestro() { programs github.com/openshift-online/maestro/cmd/maestro; }
 work_crds() { cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/" && chmod u+w "$dir"/*; }
 
 built kubernetes kubernetes && ln -sfn "$dir"/* "$out/bin/"
 built etcd etcd && ln -sfn "$dir"/* "$out/bin/"
 built hypershift-crds hypershift_crds && ln -sfn "$dir" "$out/crds/hypershift"
 built work-crds work_crds && ln -sfn "$dir" "$out/crds/work"
+if [ "${1:-}" = maestro ]; then built maestro maestro && ln -sfn "$dir"/* "$out/bin/"; fi
