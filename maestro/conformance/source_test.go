@@ -165,9 +165,8 @@ func (s *source) take(ctx context.Context, in *pbv1.CloudEvent) {
 		s.t.Errorf("status event: %v", err)
 	}
 	ext := evt.Extensions()
-	if v, ok := ext["resourceversion"].(int32); ok {
-		st.Version = int64(v)
-	}
+	// An integer of ours, a text of the published server's.
+	_, _ = fmt.Sscan(fmt.Sprint(ext["resourceversion"]), &st.Version)
 	st.Sequence, _ = ext["sequenceid"].(string)
 	st.Hash, _ = ext["statushash"].(string)
 	id, _ := ext["resourceid"].(string)
