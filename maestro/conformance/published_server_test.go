@@ -99,7 +99,7 @@ topics:
 		}
 		return nil
 	})
-	return &maestroServer{process: p, grpc: "127.0.0.1:" + grpc, rest: "127.0.0.1:" + rest}
+	return &maestroServer{process: p, grpc: "127.0.0.1:" + grpc, rest: "127.0.0.1:" + rest, plain: true}
 }
 
 func freePort(t testing.TB) string {

@@ -205,9 +205,9 @@ func (r *region) run(name string, run func(context.Context) error) *process {
 
 type maestroServer struct {
 	*process
-	// server is nil when it is the published one, which speaks plain text.
-	server     *server.Server
+	server     *server.Server // nil when it is a program
 	grpc, rest string
+	plain      bool // it speaks plain text, as the published one does behind a mesh
 }
 
 // startServer starts a replica and waits until it is ready.
@@ -276,7 +276,7 @@ func (r *region) call(s *maestroServer, method, path string, body, into any) int
 		payload = strings.NewReader(string(text))
 	}
 	scheme := "https://"
-	if s.server == nil {
+	if s.plain {
 		scheme = "http://"
 	}
 	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.rest+"/api/maestro/v1"+path, payload)

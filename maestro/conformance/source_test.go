@@ -86,7 +86,7 @@ func (s statusEvent) feedback(name string) string {
 func (r *region) source(s *maestroServer, name string) *source {
 	r.t.Helper()
 	transport := credentials.NewTLS(r.identity("cluster-service").ClientTLS(mesh.MaestroServer))
-	if s.server == nil {
+	if s.plain {
 		transport = insecure.NewCredentials()
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(transport))

@@ -6,6 +6,7 @@
 #   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")"
 out="$(cd ../.. && pwd)/.build/third-party"
 mkdir -p "$out/bin" "$out/crds"
@@ -17,12 +18,16 @@ goversion=$(go env GOVERSION)
 # built MODULE runs the rest of its words inside the module's folder with $dir set, unless its key is already built.
 built() {
 	local module=$1 && shift
-	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go 2>/dev/null; } | sha256sum | cut -c1-12)
+	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go; } | sha256sum | cut -c1-12)
 	dir="$out/$module-$key"
 	[ -d "$dir" ] && return
 	echo "building $module (once for these pins; the first time takes minutes)" >&2
 	rm -rf "$dir.part" && mkdir -p "$dir.part"
-	(cd "$module" && dir="$dir.part" && "$@")
+	(
+		cd "$module"
+		dir="$dir.part"
+		"$@"
+	)
 	mv "$dir.part" "$dir"
 }
 
@@ -31,10 +36,22 @@ kubernetes() { programs k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-ma
 etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 hypershift_crds() { go run . -out "$dir"; }
 maestro() { programs github.com/openshift-online/maestro/cmd/maestro; }
-work_crds() { cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/" && chmod u+w "$dir"/*; }
+work_crds() {
+	go mod download open-cluster-management.io/api # a module that is not downloaded has no folder
+	cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/"
+	chmod u+w "$dir"/*
+}
 
-built kubernetes kubernetes && ln -sfn "$dir"/* "$out/bin/"
-built etcd etcd && ln -sfn "$dir"/* "$out/bin/"
-built hypershift-crds hypershift_crds && ln -sfn "$dir" "$out/crds/hypershift"
-built work-crds work_crds && ln -sfn "$dir" "$out/crds/work"
-if [ "${1:-}" = maestro ]; then built maestro maestro && ln -sfn "$dir"/* "$out/bin/"; fi
+# Each on a line of its own: in a list of && the shell would go on after a failure inside built.
+built kubernetes kubernetes
+ln -sfn "$dir"/* "$out/bin/"
+built etcd etcd
+ln -sfn "$dir"/* "$out/bin/"
+built hypershift-crds hypershift_crds
+ln -sfn "$dir" "$out/crds/hypershift"
+built work-crds work_crds
+ln -sfn "$dir" "$out/crds/work"
+if [ "${1:-}" = maestro ]; then
+	built maestro maestro
+	ln -sfn "$dir"/* "$out/bin/"
+fi
