@@ -149,6 +149,7 @@ func (r *Region) backend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("backend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--replica=local",
+		"--allow-loopback-notifications",
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	return spec
@@ -162,6 +163,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--location="+r.config.Location,
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
+		"--allow-loopback-notifications",
 	)...)
 	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}
