@@ -66,9 +66,9 @@ type ClusterServiceClient interface {
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// Lists in order of uid, a page at a time.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and
-	// external auths go with it, and so do its credentials.
-	// For an unknown uid a tombstone is stored, so that an Apply still under way cannot bring it to life.
+	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and its external
+	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
+	// Apply still under way cannot bring it to life.
 	DeleteCluster(ctx context.Context, in *DeleteClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
 	ApplyNodePool(ctx context.Context, in *ApplyNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
@@ -368,9 +368,9 @@ type ClusterServiceServer interface {
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
 	// Lists in order of uid, a page at a time.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
-	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and
-	// external auths go with it, and so do its credentials.
-	// For an unknown uid a tombstone is stored, so that an Apply still under way cannot bring it to life.
+	// Asks for deletion and returns at once, with the cluster in phase DELETING or DELETED. Its node pools and its external
+	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
+	// Apply still under way cannot bring it to life.
 	DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
 	ApplyNodePool(context.Context, *ApplyNodePoolRequest) (*NodePool, error)

@@ -16,6 +16,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/backend"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -62,7 +64,8 @@ func (r *region) start(replica string) (stop func()) {
 func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, process.New("backend", log), db, connection, backend.Options{
 		Replica: replica, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-		Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, First: 50 * time.Millisecond, Most: 200 * time.Millisecond},
+		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})
 }
 
@@ -79,8 +82,15 @@ func poolKey(cluster database.Key, name string) database.Key {
 }
 
 func resourceType(key database.Key) string {
-	if strings.Contains(key.ResourceID, "/nodePools/") {
+	switch {
+	case strings.Contains(key.ResourceID, "/nodePools/"):
 		return hub.NodePoolResourceType
+	case strings.Contains(key.ResourceID, "/externalAuths/"):
+		return hub.ExternalAuthResourceType
+	case strings.Contains(key.ResourceID, "/adminCredentials/"):
+		return database.CredentialResourceType
+	case strings.Contains(key.ResourceID, "/credentialRevocations/"):
+		return database.RevocationResourceType
 	}
 	return hub.ClusterResourceType
 }
@@ -259,6 +269,14 @@ func (r *region) nothingLeft(sub string) {
 	pools, _, err := r.db.NodePools().List(r.t.Context(), sub, "", "", 100)
 	if problem := count(len(pools), err); problem != "" {
 		r.t.Errorf("node pools: %s", problem)
+	}
+	auths, _, err := r.db.ExternalAuths().List(r.t.Context(), sub, "", "", 100)
+	if problem := count(len(auths), err); problem != "" {
+		r.t.Errorf("external auths: %s", problem)
+	}
+	credentials, _, err := r.db.Credentials().List(r.t.Context(), sub, "", "", 100)
+	if problem := count(len(credentials), err); problem != "" {
+		r.t.Errorf("credentials: %s", problem)
 	}
 	reservations, _, err := r.db.Reservations().List(r.t.Context(), sub, "", "", 100)
 	if problem := count(len(reservations), err); problem != "" {

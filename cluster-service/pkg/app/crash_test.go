@@ -53,6 +53,43 @@ func untilDone(t *testing.T, do func(ctx context.Context) error) {
 	}
 }
 
+// survivor is a Cluster Service that is replaced by another when it dies.
+type survivor struct {
+	mu       sync.Mutex
+	current  *instance
+	finished chan struct{}
+	group    sync.WaitGroup
+}
+
+func (r *region) survivor(d *death) *survivor {
+	w := &survivor{current: r.start(d.fault), finished: make(chan struct{})}
+	w.group.Go(func() {
+		select {
+		case <-d.died:
+			w.now().stop()
+			next := r.start(nil)
+			w.mu.Lock()
+			w.current = next
+			w.mu.Unlock()
+		case <-w.finished:
+		}
+	})
+	return w
+}
+
+// now is the one that lives, or has just died.
+func (w *survivor) now() *instance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+func (w *survivor) end() {
+	close(w.finished)
+	w.group.Wait()
+	w.now().stop()
+}
+
 // TestEveryCrashConverges ends the process at each point of a cluster's life at which it could end with a different state
 // of the world, starts another, and expects the same end every time.
 func TestEveryCrashConverges(t *testing.T) {
@@ -65,32 +102,10 @@ func TestEveryCrashConverges(t *testing.T) {
 		}
 		name := fmt.Sprintf("c%d", n)
 		d := dieAt(n)
-		service := r.start(d.fault)
+		w := r.survivor(d)
 		request := applyRequest(name, 1)
 		pool := poolRequest(request, "np", 2)
-		var current struct {
-			sync.Mutex
-			*instance
-		}
-		current.instance = service
-		client := func() *instance {
-			current.Lock()
-			defer current.Unlock()
-			return current.instance
-		}
-		finished := make(chan struct{})
-		var group sync.WaitGroup
-		group.Go(func() {
-			select {
-			case <-d.died:
-				client().stop()
-				next := r.start(nil)
-				current.Lock()
-				current.instance = next
-				current.Unlock()
-			case <-finished:
-			}
-		})
+		client := w.now
 		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
 		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyNodePool(ctx, pool); return err })
 		untilDone(t, func(ctx context.Context) error {
@@ -118,15 +133,13 @@ func TestEveryCrashConverges(t *testing.T) {
 			}
 			return err
 		})
-		close(finished)
-		group.Wait()
 		select {
 		case <-d.died:
 		default:
 			passed = true // lived through all of it: every point was tried
 			t.Logf("%d points", n-1)
 		}
-		client().stop()
+		w.end()
 	}
 	service := r.start(nil)
 	untilDone(t, func(context.Context) error {

@@ -48,6 +48,7 @@ type System struct {
 	publisher *delivery.Publisher
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
+	expirer   *delivery.Expirer
 	keys      *secret.SigningKeys
 }
 
@@ -60,6 +61,7 @@ func NewSystem(o SystemOptions) *System {
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
+	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		Publish: s.publisher.Publish, Freed: s.placer.Freed})
 	return s
@@ -71,7 +73,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.purge} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.purge} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

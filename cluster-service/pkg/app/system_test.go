@@ -44,6 +44,8 @@ type region struct {
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
+	// hypershift plays on the management clusters once play was called.
+	hypershift *maestrotest.HyperShift
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -85,7 +87,8 @@ func (r *region) versions() map[string]string {
 func (r *region) play() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { r.maestro.Play(ctx, maestrotest.HyperShift(r.versions())) })
+	r.hypershift = maestrotest.NewHyperShift(r.versions())
+	group.Go(func() { r.maestro.Play(ctx, r.hypershift.Behave) })
 	r.t.Cleanup(func() { cancel(); group.Wait() })
 }
 

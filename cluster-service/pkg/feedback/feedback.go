@@ -55,6 +55,17 @@ type Observed struct {
 	Version string `json:"version,omitempty"`
 	// Image is the release image as read back from the main object.
 	Image string `json:"image,omitempty"`
+
+	// Generation is the HostedCluster's, ConfigurationGeneration that of which ValidControlPlaneConfiguration speaks.
+	Generation              int64 `json:"generation,omitempty"`
+	ConfigurationGeneration int64 `json:"configurationGeneration,omitempty"`
+	// OIDCClients are the components that sign users in with an external issuer, as a HostedCluster reports them.
+	OIDCClients []OIDCClient `json:"oidcClients,omitempty"`
+
+	// Certificate is what a certificate signing request was answered with, and ServingCA what the API server's certificate is
+	// to be judged by; both PEM.
+	Certificate string `json:"certificate,omitempty"`
+	ServingCA   string `json:"servingCA,omitempty"`
 }
 
 // Condition gives a condition of the main object; the zero one when it is not known.
@@ -76,6 +87,11 @@ const (
 	nameSpecReps    = "specReplicas"
 	nameVersion     = "version"
 	nameImage       = "image"
+	nameGeneration  = "generation"
+	nameConfigured  = "configurationGeneration"
+	nameClients     = "oidcClients"
+	nameCertificate = "certificate"
+	nameServingCA   = "servingCA"
 )
 
 // The conditions that are asked for.
@@ -88,10 +104,25 @@ const (
 	AllNodes        = "AllNodesHealthy"
 	UpdatingVersion = "UpdatingVersion"
 	UpdatingConfig  = "UpdatingConfig"
+
+	// ValidConfiguration is the operator's word on a HostedCluster's configuration, ValidControlPlaneConfiguration the
+	// control plane's.
+	ValidConfiguration             = "ValidConfiguration"
+	ValidControlPlaneConfiguration = "ValidHostedControlPlaneConfiguration"
+
+	// CertificateDenied and CertificateFailed are of certificate signing requests.
+	CertificateDenied = "Denied"
+	CertificateFailed = "Failed"
+
+	SignerClassValid            = "SignerClassValid"
+	PreviousCertificatesRevoked = "PreviousCertificatesRevoked"
 )
 
+// RevocationConditions are those of a certificate revocation request, in the order in which they become True.
+var RevocationConditions = []string{SignerClassValid, "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", PreviousCertificatesRevoked}
+
 var (
-	hostedClusterConditions = []string{Available, Progressing, Degraded, "ValidReleaseImage", "ReconciliationSucceeded"}
+	hostedClusterConditions = []string{Available, Progressing, Degraded, "ValidReleaseImage", "ReconciliationSucceeded", ValidConfiguration, ValidControlPlaneConfiguration}
 	nodePoolConditions      = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, "ValidReleaseImage"}
 )
 
@@ -106,8 +137,24 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameVersions, Path: ".status.version.history"},
 		{Name: nameKubeconfig, Path: ".status.kubeconfig.name"},
 		{Name: nameImage, Path: ".spec.release.image"},
+		{Name: nameGeneration, Path: ".metadata.generation"},
+		{Name: nameConfigured, Path: fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, ValidControlPlaneConfiguration)},
+		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
 	})
 }
+
+// CertificateRequestRules asks for the answer to a certificate signing request.
+func CertificateRequestRules() []workv1.FeedbackRule {
+	return rules([]string{"Approved", CertificateDenied, CertificateFailed}, []workv1.JsonPath{{Name: nameCertificate, Path: ".status.certificate"}})
+}
+
+// ServingCARules asks for one key of a Secret that holds certificates, and for nothing else of it.
+func ServingCARules(key string) []workv1.FeedbackRule {
+	return rules(nil, []workv1.JsonPath{{Name: nameServingCA, Path: ".data." + strings.ReplaceAll(key, ".", `\.`)}})
+}
+
+// RevocationRules asks how far a certificate revocation request has come.
+func RevocationRules() []workv1.FeedbackRule { return rules(RevocationConditions, nil) }
 
 // NodePoolRules asks for what the state machine of a node pool needs.
 func NodePoolRules() []workv1.FeedbackRule {
@@ -203,6 +250,16 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Version = text(v)
 	case nameImage:
 		o.Image = text(v)
+	case nameGeneration:
+		o.Generation = integer(v)
+	case nameConfigured:
+		o.ConfigurationGeneration = integer(v)
+	case nameClients:
+		o.OIDCClients = oidcClients(v)
+	case nameCertificate:
+		o.Certificate = certificates(v)
+	case nameServingCA:
+		o.ServingCA = certificates(v)
 	default:
 		o.readCondition(v)
 	}
@@ -266,6 +323,8 @@ func history(v *workv1.FeedbackValue) []Release {
 }
 
 const (
+	// maxCertificates bounds a bundle of certificates that is stored and shown.
+	maxCertificates = 64 << 10
 	// maxHistory is how many entries of a version history are kept: an upgrade in flight needs two or three.
 	maxHistory = 10
 	// maxMessage bounds a message that is stored and shown.

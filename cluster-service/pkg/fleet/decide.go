@@ -39,7 +39,13 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 				p.DeleteTime = now
 			}
 		}
+		for _, a := range t.ExternalAuths {
+			if !a.Deleting() {
+				a.DeleteTime = now
+			}
+		}
 	}
+	advanceBreakGlass(now, t)
 	if t.Cluster != nil && !t.Cluster.Gone() {
 		if err := plan(now, t, renderer); err != nil {
 			return err
@@ -51,6 +57,15 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 	if t.Cluster != nil {
 		r.decideCluster(now, t)
 	}
+	for _, a := range t.ExternalAuths {
+		decideExternalAuth(now, t, a)
+	}
+	// The cluster may just have come up, or gone.
+	planBreakGlass(t)
+	if t.Cluster != nil && t.Cluster.Gone() {
+		advanceBreakGlass(now, t)
+	}
+	reportBreakGlass(now, t)
 	return nil
 }
 
@@ -112,6 +127,9 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	case carried && rolledOut && s.ApiUrl != "" && (available || wasReady):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
+	// Its external auth alone is on its way: the cluster is what it was.
+	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 	case work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 	case wasReady:
@@ -236,12 +254,15 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 	c, s := t.Cluster, t.Cluster.Status
 	s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETING
 	pools := t.ofKind(NodePoolWork)
+	breakGlass := append(t.ofKind(CredentialWork), t.ofKind(RevocationWork)...)
 	clusters := t.ofKind(HostedCluster)
 	namespaces := t.ofKind(Namespaces)
 	var at layer
 	switch {
 	case len(pools) > 0:
 		at = layer{LayerManagementCluster, "DeletingNodePools", "Waiting for the deletion of works " + names(pools) + deletionTrouble(pools) + "."}
+	case len(breakGlass) > 0:
+		at = layer{LayerManagementCluster, "DeletingCredentials", "Waiting for the deletion of works " + names(breakGlass) + deletionTrouble(breakGlass) + "."}
 	case len(clusters) > 0:
 		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
 	case len(namespaces) > 0:

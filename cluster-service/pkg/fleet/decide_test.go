@@ -26,7 +26,7 @@ var (
 type versions struct{}
 
 func (versions) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
-	if p := t.Pool(w.NodePoolUID); p != nil {
+	if p := t.Pool(w.OwnerUID); p != nil {
 		return fmt.Sprintf("pool-%d", p.Generation), nil
 	}
 	if w.Kind == fleet.Namespaces {

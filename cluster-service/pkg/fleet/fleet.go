@@ -93,6 +93,10 @@ const (
 	HostedCluster WorkKind = 2
 	// NodePoolWork is one NodePool.
 	NodePoolWork WorkKind = 3
+	// CredentialWork is the request for one break-glass credential, and its approval.
+	CredentialWork WorkKind = 4
+	// RevocationWork is the request to revoke a class of credentials.
+	RevocationWork WorkKind = 5
 )
 
 // Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
@@ -100,12 +104,13 @@ const (
 // is confirmed.
 type Work struct {
 	// ID is the Maestro resource id.
-	ID          string
-	ClusterUID  string
-	NodePoolUID string
-	Kind        WorkKind
-	Name        string
-	Shard       string
+	ID         string
+	ClusterUID string
+	// OwnerUID is the node pool, credential or revocation that the work is for; empty when it is the cluster itself.
+	OwnerUID string
+	Kind     WorkKind
+	Name     string
+	Shard    string
 	// Desired counts the contents that were wanted, Published is the last one that Maestro acknowledged.
 	Desired   int64
 	Published int64
@@ -148,7 +153,11 @@ func (w *Work) Carried() bool {
 	if w.Observed.Applied.Status != "True" {
 		return false
 	}
-	return w.Kind == Namespaces || w.Observed.Digest == w.Digest
+	if w.Kind == HostedCluster || w.Kind == NodePoolWork {
+		return w.Observed.Digest == w.Digest
+	}
+	// The content of the others never changes.
+	return true
 }
 
 // Tenancy is a cluster and all that belongs to it.
@@ -156,7 +165,12 @@ type Tenancy struct {
 	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
 	Cluster *Cluster
 	Pools   []*NodePool
-	Works   []*Work
+	// ExternalAuths are the one that is wanted and those that are deleted.
+	ExternalAuths []*ExternalAuth
+	// Credentials and Revocations are without those that came to an end long ago.
+	Credentials []*Credential
+	Revocations []*Revocation
+	Works       []*Work
 }
 
 // Pool finds a node pool; nil when unknown.
@@ -168,9 +182,9 @@ func (t *Tenancy) Pool(uid string) *NodePool {
 	return t.Pools[i]
 }
 
-// Work finds the work of a kind, for a node pool where the kind is one per pool; nil when there is none.
-func (t *Tenancy) Work(kind WorkKind, poolUID string) *Work {
-	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.NodePoolUID == poolUID })
+// Work finds the work of a kind and owner, who is empty where the kind is one per cluster; nil when there is none.
+func (t *Tenancy) Work(kind WorkKind, owner string) *Work {
+	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.OwnerUID == owner })
 	if i < 0 {
 		return nil
 	}
@@ -198,6 +212,21 @@ func (t *Tenancy) Clone() *Tenancy {
 		pool := *p
 		pool.Spec, pool.Status = proto.CloneOf(p.Spec), proto.CloneOf(p.Status)
 		c.Pools = append(c.Pools, &pool)
+	}
+	for _, a := range t.ExternalAuths {
+		auth := *a
+		auth.Spec, auth.Status = proto.CloneOf(a.Spec), proto.CloneOf(a.Status)
+		c.ExternalAuths = append(c.ExternalAuths, &auth)
+	}
+	for _, k := range t.Credentials {
+		credential := *k
+		credential.Status = proto.CloneOf(k.Status)
+		c.Credentials = append(c.Credentials, &credential)
+	}
+	for _, v := range t.Revocations {
+		revocation := *v
+		revocation.Status = proto.CloneOf(v.Status)
+		c.Revocations = append(c.Revocations, &revocation)
 	}
 	for _, w := range t.Works {
 		work := *w

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // Source is the name under which Cluster Service publishes to Maestro.
@@ -44,13 +46,18 @@ func NodePoolName(c *Cluster, p *NodePool) string {
 	return HostedClusterName(c) + "-" + strings.ToLower(p.Spec.GetName())
 }
 
-// WorkName names a work as the fleet's operators know it.
-func WorkName(kind WorkKind, clusterID, poolName string) string {
+// WorkName names a work as the fleet's operators know it; name is that of the node pool, or the uid of the credential or
+// revocation.
+func WorkName(kind WorkKind, clusterID, name string) string {
 	switch kind {
 	case Namespaces:
 		return clusterID + "-00-namespaces"
 	case NodePoolWork:
-		return clusterID + "-" + strings.ToLower(poolName)
+		return clusterID + "-" + strings.ToLower(name)
+	case CredentialWork:
+		return clusterID + "-credential-" + name
+	case RevocationWork:
+		return clusterID + "-revocation-" + name
 	default:
 		return clusterID
 	}
@@ -65,4 +72,21 @@ func WorkID(consumer, name, incarnation string) string {
 		id += "-" + incarnation
 	}
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(id)).String()
+}
+
+// CredentialName is the name of a credential's request and its approval on the management cluster. Requests are not in a
+// namespace, so that the uid keeps those of different clusters apart.
+func CredentialName(c *Credential) string {
+	if c.Spec.GetClass() == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		return "sre-breakglass-" + c.UID
+	}
+	return "system-admin-credential-" + c.UID
+}
+
+// RevocationName is the name of a revocation's request.
+func RevocationName(v *Revocation) string { return "system-admin-credential-revocation-" + v.UID }
+
+// ControlPlaneNamespace is where HyperShift runs a cluster's control plane.
+func ControlPlaneNamespace(environment string, c *Cluster) string {
+	return Namespace(environment, c.ID()) + "-" + strings.ReplaceAll(HostedClusterName(c), ".", "-")
 }

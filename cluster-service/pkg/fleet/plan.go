@@ -49,7 +49,7 @@ func want(t *Tenancy, kind WorkKind, p *NodePool, generation int64, renderer Ren
 	isNew := w == nil
 	if isNew {
 		name := WorkName(kind, t.Cluster.ID(), poolName)
-		w = &Work{ID: WorkID(t.Cluster.Shard, name, poolUID), ClusterUID: t.Cluster.UID, NodePoolUID: poolUID, Kind: kind,
+		w = &Work{ID: WorkID(t.Cluster.Shard, name, poolUID), ClusterUID: t.Cluster.UID, OwnerUID: poolUID, Kind: kind,
 			Name: name, Shard: t.Cluster.Shard}
 	}
 	digest, err := renderer.Digest(t, w)
@@ -74,8 +74,15 @@ func want(t *Tenancy, kind WorkKind, p *NodePool, generation int64, renderer Ren
 func unwanted(t *Tenancy, w *Work) bool {
 	switch w.Kind {
 	case NodePoolWork:
-		p := t.Pool(w.NodePoolUID)
+		p := t.Pool(w.OwnerUID)
 		return t.Cluster.Deleting() || p == nil || p.Deleting()
+	case CredentialWork:
+		// Once it is signed, or given up, nothing of the request is needed.
+		c := t.Credential(w.OwnerUID)
+		return t.Cluster.Deleting() || c == nil || !c.Pending()
+	case RevocationWork:
+		v := t.Revocation(w.OwnerUID)
+		return t.Cluster.Deleting() || v == nil || !v.Active()
 	case HostedCluster:
 		return t.Cluster.Deleting()
 	case Namespaces:

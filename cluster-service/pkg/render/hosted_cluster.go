@@ -27,7 +27,7 @@ const (
 	experimentCPOImage      = "aro-hcp.experimental.cluster.control-plane-operator-image-override"
 )
 
-func (r *Renderer) hostedCluster(c *fleet.Cluster) (object, error) {
+func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (object, error) {
 	spec, prefix := c.Spec, c.Status.GetBaseDomainPrefix()
 	version, err := release.ParseVersion(c.Release.Version)
 	if err != nil {
@@ -87,9 +87,16 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster) (object, error) {
 	if sources := r.imageContentSources(spec); len(sources) > 0 {
 		s["imageContentSources"] = sources
 	}
+	configuration := object{}
 	if r.Config.ServingCertificates != nil {
-		s["configuration"] = object{"apiServer": object{"servingCerts": object{"namedCertificates": []any{
-			object{"names": []any{apiHost}, "servingCertificate": object{"name": servingCertName}}}}}}
+		configuration["apiServer"] = object{"servingCerts": object{"namedCertificates": []any{
+			object{"names": []any{apiHost}, "servingCertificate": object{"name": servingCertName}}}}}
+	}
+	if auth != nil {
+		configuration["authentication"] = authentication(auth)
+	}
+	if len(configuration) > 0 {
+		s["configuration"] = configuration
 	}
 	if !spec.GetImageRegistryEnabled() {
 		s["capabilities"] = object{"disabled": []any{"ImageRegistry"}}

@@ -61,7 +61,9 @@ func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
 		return nil, err
 	}
 	bundle := &Bundle{Digest: sum}
-	main["metadata"].(object)["annotations"].(object)[feedback.DigestAnnotation] = sum
+	if w.Kind != fleet.CredentialWork && w.Kind != fleet.RevocationWork {
+		main["metadata"].(object)["annotations"].(object)[feedback.DigestAnnotation] = sum
+	}
 	if w.Kind == fleet.HostedCluster {
 		secrets, err := r.secrets(t.Cluster)
 		if err != nil {
@@ -78,6 +80,14 @@ func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
 		bundle.Manifests = append(bundle.Manifests, text)
 		bundle.Configs = append(bundle.Configs, manifestConfig(o))
 	}
+	if w.Kind == fleet.CredentialWork {
+		read, config := r.servingCA(t.Cluster)
+		text, err := json.Marshal(read)
+		if err != nil {
+			return nil, err
+		}
+		bundle.Manifests, bundle.Configs = append(bundle.Manifests, text), append(bundle.Configs, config)
+	}
 	return bundle, nil
 }
 
@@ -87,17 +97,30 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 	case fleet.Namespaces:
 		return r.namespace(t.Cluster), nil, nil
 	case fleet.HostedCluster:
-		main, err = r.hostedCluster(t.Cluster)
+		auth := t.ExternalAuth()
+		main, err = r.hostedCluster(t.Cluster, auth)
 		if err != nil {
 			return nil, nil, err
 		}
-		return main, r.servingCertificate(t.Cluster), nil
+		return main, append(r.servingCertificate(t.Cluster), r.externalAuthObjects(t.Cluster, auth)...), nil
 	case fleet.NodePoolWork:
-		p := t.Pool(w.NodePoolUID)
+		p := t.Pool(w.OwnerUID)
 		if p == nil {
-			return nil, nil, fmt.Errorf("node pool %s of work %s is unknown", w.NodePoolUID, w.Name)
+			return nil, nil, fmt.Errorf("node pool %s of work %s is unknown", w.OwnerUID, w.Name)
 		}
 		return r.nodePool(t.Cluster, p), nil, nil
+	case fleet.CredentialWork:
+		c := t.Credential(w.OwnerUID)
+		if c == nil {
+			return nil, nil, fmt.Errorf("credential %s of work %s is unknown", w.OwnerUID, w.Name)
+		}
+		return r.certificateRequest(t.Cluster, c), []object{r.approval(t.Cluster, c)}, nil
+	case fleet.RevocationWork:
+		v := t.Revocation(w.OwnerUID)
+		if v == nil {
+			return nil, nil, fmt.Errorf("revocation %s of work %s is unknown", w.OwnerUID, w.Name)
+		}
+		return r.revocation(t.Cluster, v), nil, nil
 	}
 	return nil, nil, fmt.Errorf("work %s is of unknown kind %d", w.Name, w.Kind)
 }
@@ -113,12 +136,17 @@ func digest(objects []object) (string, error) {
 
 // resources maps the kinds that are rendered to their resources.
 var resources = map[string]struct{ group, resource string }{
-	"Namespace":           {"", "namespaces"},
-	"Secret":              {"", "secrets"},
-	"HostedCluster":       {"hypershift.openshift.io", "hostedclusters"},
-	"NodePool":            {"hypershift.openshift.io", "nodepools"},
-	"SecretProviderClass": {"secrets-store.csi.x-k8s.io", "secretproviderclasses"},
-	"SecretSync":          {"secret-sync.x-k8s.io", "secretsyncs"},
+	"Namespace":     {"", "namespaces"},
+	"Secret":        {"", "secrets"},
+	"ConfigMap":     {"", "configmaps"},
+	"HostedCluster": {"hypershift.openshift.io", "hostedclusters"},
+	"NodePool":      {"hypershift.openshift.io", "nodepools"},
+
+	"CertificateSigningRequest":         {"certificates.k8s.io", "certificatesigningrequests"},
+	"CertificateSigningRequestApproval": {"certificates.hypershift.openshift.io", "certificatesigningrequestapprovals"},
+	"CertificateRevocationRequest":      {"certificates.hypershift.openshift.io", "certificaterevocationrequests"},
+	"SecretProviderClass":               {"secrets-store.csi.x-k8s.io", "secretproviderclasses"},
+	"SecretSync":                        {"secret-sync.x-k8s.io", "secretsyncs"},
 }
 
 // manifestConfig applies an object server-side and asks for feedback where there is something to know. Force takes a field
@@ -138,6 +166,10 @@ func manifestConfig(o object) workv1.ManifestConfigOption {
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.HostedClusterRules(), workv1.FeedbackWatchType
 	case "NodePool":
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.NodePoolRules(), workv1.FeedbackWatchType
+	case "CertificateSigningRequest":
+		option.FeedbackRules, option.FeedbackScrapeType = feedback.CertificateRequestRules(), workv1.FeedbackWatchType
+	case "CertificateRevocationRequest":
+		option.FeedbackRules, option.FeedbackScrapeType = feedback.RevocationRules(), workv1.FeedbackWatchType
 	}
 	return option
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -78,29 +79,80 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 
 // ListNodePools lists a page of node pools.
 func (s *Service) ListNodePools(ctx context.Context, r *csv1.ListNodePoolsRequest) (*csv1.ListNodePoolsResponse, error) {
+	pools, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListNodePools, func(p *fleet.NodePool) string { return p.UID })
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListNodePoolsResponse{Revision: revision, NextPageToken: token}
+	for _, p := range pools {
+		response.NodePools = append(response.NodePools, p.Proto())
+	}
+	return response, nil
+}
+
+// ListExternalAuths lists a page of external auths.
+func (s *Service) ListExternalAuths(ctx context.Context, r *csv1.ListExternalAuthsRequest) (*csv1.ListExternalAuthsResponse, error) {
+	auths, token, revision, err := listOfCluster(ctx, r, r.GetPhases(), s.o.Store.ListExternalAuths, func(a *fleet.ExternalAuth) string { return a.UID })
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListExternalAuthsResponse{Revision: revision, NextPageToken: token}
+	for _, a := range auths {
+		response.ExternalAuths = append(response.ExternalAuths, a.Proto())
+	}
+	return response, nil
+}
+
+// ListBreakGlassCredentials lists a page of credentials.
+func (s *Service) ListBreakGlassCredentials(ctx context.Context, r *csv1.ListBreakGlassCredentialsRequest) (*csv1.ListBreakGlassCredentialsResponse, error) {
+	credentials, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListCredentials, func(c *fleet.Credential) string { return c.UID })
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListBreakGlassCredentialsResponse{Revision: revision, NextPageToken: token}
+	for _, c := range credentials {
+		response.Credentials = append(response.Credentials, c.Proto())
+	}
+	return response, nil
+}
+
+// ListBreakGlassRevocations lists a page of revocations.
+func (s *Service) ListBreakGlassRevocations(ctx context.Context, r *csv1.ListBreakGlassRevocationsRequest) (*csv1.ListBreakGlassRevocationsResponse, error) {
+	revocations, token, revision, err := listOfCluster(ctx, r, r.GetStates(), s.o.Store.ListRevocations, func(v *fleet.Revocation) string { return v.UID })
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListBreakGlassRevocationsResponse{Revision: revision, NextPageToken: token}
+	for _, v := range revocations {
+		response.Revocations = append(response.Revocations, v.Proto())
+	}
+	return response, nil
+}
+
+// listOfCluster reads a page of what belongs to clusters, and the token of the page after it.
+func listOfCluster[T any, P ~int32](ctx context.Context, r interface {
+	GetPageSize() int32
+	GetPageToken() string
+	GetClusterUid() string
+}, phases []P, read func(context.Context, store.Filter) ([]T, int64, error), uid func(T) string) (rows []T, token string, revision int64, err error) {
 	f, err := page(r.GetPageSize(), r.GetPageToken())
 	if err == nil && r.GetClusterUid() != "" {
 		err = validUID("cluster_uid", r.GetClusterUid())
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return nil, "", 0, err
 	}
 	f.ClusterUID = r.GetClusterUid()
-	for _, phase := range r.GetPhases() {
+	for _, phase := range phases {
 		f.Phases = append(f.Phases, int16(phase))
 	}
-	pools, revision, err := s.o.Store.ListNodePools(ctx, f)
-	if err != nil {
-		return nil, answer(ctx, err)
+	if rows, revision, err = read(ctx, f); err != nil {
+		return nil, "", 0, err
 	}
-	response := &csv1.ListNodePoolsResponse{Revision: revision}
-	for _, p := range pools {
-		response.NodePools = append(response.NodePools, p.Proto())
+	if len(rows) > 0 {
+		token = nextToken(len(rows) == f.Limit, uid(rows[len(rows)-1]))
 	}
-	if len(pools) > 0 {
-		response.NextPageToken = nextToken(len(pools) == f.Limit, pools[len(pools)-1].UID)
-	}
-	return response, nil
+	return rows, token, revision, nil
 }
 
 // Watch sends changes in order of revision until the caller leaves.
@@ -149,10 +201,20 @@ func ended(err error) error {
 }
 
 func watchResponse(change store.Change) *csv1.WatchResponse {
-	if change.Cluster != nil {
-		return &csv1.WatchResponse{Revision: change.Revision, Event: &csv1.WatchResponse_Cluster{Cluster: change.Cluster.Proto()}}
+	response := &csv1.WatchResponse{Revision: change.Revision}
+	switch {
+	case change.Cluster != nil:
+		response.Event = &csv1.WatchResponse_Cluster{Cluster: change.Cluster.Proto()}
+	case change.NodePool != nil:
+		response.Event = &csv1.WatchResponse_NodePool{NodePool: change.NodePool.Proto()}
+	case change.ExternalAuth != nil:
+		response.Event = &csv1.WatchResponse_ExternalAuth{ExternalAuth: change.ExternalAuth.Proto()}
+	case change.Credential != nil:
+		response.Event = &csv1.WatchResponse_BreakGlassCredential{BreakGlassCredential: change.Credential.Proto()}
+	case change.Revocation != nil:
+		response.Event = &csv1.WatchResponse_BreakGlassRevocation{BreakGlassRevocation: change.Revocation.Proto()}
 	}
-	return &csv1.WatchResponse{Revision: change.Revision, Event: &csv1.WatchResponse_NodePool{NodePool: change.NodePool.Proto()}}
+	return response
 }
 
 // ListProvisionShards lists the provision shards.

@@ -35,6 +35,13 @@ const (
 	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
 	ReasonShardUnknown      = "PROVISION_SHARD_UNKNOWN"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
+
+	ReasonExternalAuthUnknown  = "EXTERNAL_AUTH_UNKNOWN"
+	ReasonExternalAuthExists   = "EXTERNAL_AUTH_EXISTS"
+	ReasonCredentialUnknown    = "BREAK_GLASS_CREDENTIAL_UNKNOWN"
+	ReasonRevocationUnknown    = "BREAK_GLASS_REVOCATION_UNKNOWN"
+	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
+	ReasonTooManyCredentials   = "TOO_MANY_CREDENTIALS"
 )
 
 // Options of the service.

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,8 +47,9 @@ type Filter struct {
 	// After is the uid behind which the page begins.
 	After string
 	Limit int
-	// Phases to choose; empty means all but gone ones.
-	Phases []int16
+	// Phases, or states, to choose; empty means all but gone ones, or all with Records.
+	Phases  []int16
+	Records bool
 	// Shard and ResourceID choose clusters, ClusterUID node pools.
 	Shard, ResourceID, ClusterUID string
 }
@@ -73,9 +76,14 @@ func where(table, columns string, f Filter, equal [][2]any) (string, []any) {
 	if f.After != "" {
 		add("uid > $%d", f.After)
 	}
-	if len(f.Phases) > 0 {
+	switch {
+	case len(f.Phases) > 0 && f.Records:
+		add("state = ANY ($%d)", f.Phases)
+	case len(f.Phases) > 0:
 		add("phase = ANY ($%d)", f.Phases)
-	} else {
+	case f.Records:
+		conditions = append(conditions, "true")
+	default:
 		conditions = append(conditions, "gone_time IS NULL")
 	}
 	for _, e := range equal {
@@ -103,9 +111,29 @@ func list[T any](ctx context.Context, s *Store, query string, args []any, scan p
 
 // Change is one resource in its newest state; exactly one field beside the revision is set.
 type Change struct {
-	Revision int64
-	Cluster  *fleet.Cluster
-	NodePool *fleet.NodePool
+	Revision     int64
+	Cluster      *fleet.Cluster
+	NodePool     *fleet.NodePool
+	ExternalAuth *fleet.ExternalAuth
+	Credential   *fleet.Credential
+	Revocation   *fleet.Revocation
+}
+
+// UID is the resource's.
+func (c Change) UID() string {
+	switch {
+	case c.Cluster != nil:
+		return c.Cluster.UID
+	case c.NodePool != nil:
+		return c.NodePool.UID
+	case c.ExternalAuth != nil:
+		return c.ExternalAuth.UID
+	case c.Credential != nil:
+		return c.Credential.UID
+	case c.Revocation != nil:
+		return c.Revocation.UID
+	}
+	return ""
 }
 
 // Clock is the state of the revisions.
@@ -121,22 +149,18 @@ type Clock struct {
 // limit, did not happen.
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
 	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		var clusters []*fleet.Cluster
-		var pools []*fleet.NodePool
 		batch := &pgx.Batch{}
 		batch.Queue("SELECT revision, compacted FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted) })
-		batch.Queue("SELECT "+clusterColumns+" FROM clusters WHERE revision > $1 ORDER BY revision LIMIT $2", after, limit).Query(func(rows pgx.Rows) (err error) {
-			clusters, err = pgx.CollectRows(rows, scanCluster)
-			return err
-		})
-		batch.Queue("SELECT "+poolColumns+" FROM node_pools WHERE revision > $1 ORDER BY revision LIMIT $2", after, limit).Query(func(rows pgx.Rows) (err error) {
-			pools, err = pgx.CollectRows(rows, scanPool)
-			return err
-		})
+		queueChanges(batch, "clusters", clusterColumns, after, limit, &changes, scanCluster, func(c *fleet.Cluster) Change { return Change{Revision: c.Revision, Cluster: c} })
+		queueChanges(batch, "node_pools", poolColumns, after, limit, &changes, scanPool, func(p *fleet.NodePool) Change { return Change{Revision: p.Revision, NodePool: p} })
+		queueChanges(batch, "external_auths", authColumns, after, limit, &changes, scanAuth, func(a *fleet.ExternalAuth) Change { return Change{Revision: a.Revision, ExternalAuth: a} })
+		queueChanges(batch, "break_glass_credentials", credentialColumns, after, limit, &changes, scanCredential, func(c *fleet.Credential) Change { return Change{Revision: c.Revision, Credential: c} })
+		queueChanges(batch, "break_glass_revocations", revocationColumns, after, limit, &changes, scanRevocation, func(v *fleet.Revocation) Change { return Change{Revision: v.Revision, Revocation: v} })
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
-		changes = merge(clusters, pools, limit)
+		slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
+		changes = changes[:min(limit, len(changes))]
 		return nil
 	})
 	if err != nil {
@@ -145,18 +169,16 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	return changes, clock, nil
 }
 
-func merge(clusters []*fleet.Cluster, pools []*fleet.NodePool, limit int) []Change {
-	changes := make([]Change, 0, min(limit, len(clusters)+len(pools)))
-	for len(changes) < limit && (len(clusters) > 0 || len(pools) > 0) {
-		if len(pools) == 0 || len(clusters) > 0 && clusters[0].Revision < pools[0].Revision {
-			changes = append(changes, Change{Revision: clusters[0].Revision, Cluster: clusters[0]})
-			clusters = clusters[1:]
-			continue
+// queueChanges reads the changed rows of one table. The first rows of all tables together are among the first of each.
+func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, limit int, changes *[]Change, scan pgx.RowToFunc[*T], change func(*T) Change) {
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE revision > $1 ORDER BY revision LIMIT $2", columns, table)
+	batch.Queue(query, after, limit).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scan)
+		for _, row := range found {
+			*changes = append(*changes, change(row))
 		}
-		changes = append(changes, Change{Revision: pools[0].Revision, NodePool: pools[0]})
-		pools = pools[1:]
-	}
-	return changes
+		return err
+	})
 }
 
 // Clock reads the state of the revisions.
@@ -241,7 +263,7 @@ func workRefs(rows pgx.Rows) (map[string]WorkRef, error) {
 // learn of them.
 func (s *Store) Purge(ctx context.Context, before time.Time) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		for _, table := range []string{"node_pools", "clusters"} {
+		for _, table := range []string{"break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
 			if _, err := tx.Exec(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %s WHERE gone_time < $1 RETURNING revision)
 				UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT 1 FROM removed)`, table), before); err != nil {
 				return err

@@ -192,8 +192,11 @@ func violates(err error, index string) bool {
 
 // IsResourceIDTaken says that another uid holds the resource id of a row that was to be written.
 func IsResourceIDTaken(err error) bool {
-	return violates(err, "clusters_resource_key") || violates(err, "node_pools_resource_key")
+	return violates(err, "clusters_resource_key") || violates(err, "node_pools_resource_key") || violates(err, "external_auths_resource_key")
 }
+
+// IsExternalAuthTaken says that the cluster has another external auth that is wanted.
+func IsExternalAuthTaken(err error) bool { return violates(err, "external_auths_wanted") }
 
 // IsPrefixTaken says that another cluster has the base domain prefix.
 func IsPrefixTaken(err error) bool { return violates(err, "clusters_prefix") }

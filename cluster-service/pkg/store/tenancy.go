@@ -21,14 +21,23 @@ import (
 )
 
 const (
-	clusterColumns = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time"
-	poolColumns    = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
-	workColumns    = "id::text, cluster_uid::text, coalesce(node_pool_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused"
+	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time"
+	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
+	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
+	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
+	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time"
+	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused"
 
 	lockTenancy   = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
 	selectPools   = "SELECT " + poolColumns + " FROM node_pools WHERE cluster_uid = $1 ORDER BY uid"
-	selectWorks   = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
+	selectAuths   = "SELECT " + authColumns + " FROM external_auths WHERE cluster_uid = $1 ORDER BY uid"
+	// Records are kept for days, and there may be many. A request that found nothing of a uid before it took the tenancy's
+	// lock must find what came to its end meanwhile, so those of the last hour belong to the tenancy.
+	recent            = " WHERE cluster_uid = $1 AND (gone_time IS NULL OR gone_time > $2) ORDER BY uid"
+	selectCredentials = "SELECT " + credentialColumns + " FROM break_glass_credentials" + recent
+	selectRevocations = "SELECT " + revocationColumns + " FROM break_glass_revocations" + recent
+	selectWorks       = "SELECT " + workColumns + " FROM works WHERE cluster_uid = $1 ORDER BY kind, name"
 )
 
 // Tx is a transaction over locked tenancies.
@@ -119,7 +128,7 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	for _, uid := range uids {
 		tenancy := &fleet.Tenancy{}
 		t.Tenancies[uid] = tenancy
-		queueTenancy(batch, uid, tenancy)
+		queueTenancy(batch, uid, tenancy, t.store.Now())
 	}
 	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("reading tenancies: %w", err)
@@ -130,7 +139,7 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	return nil
 }
 
-func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy) {
+func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time.Time) {
 	batch.Queue(selectCluster, uid).Query(func(rows pgx.Rows) error {
 		clusters, err := pgx.CollectRows(rows, scanCluster)
 		if len(clusters) == 1 {
@@ -140,6 +149,19 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy) {
 	})
 	batch.Queue(selectPools, uid).Query(func(rows pgx.Rows) (err error) {
 		tenancy.Pools, err = pgx.CollectRows(rows, scanPool)
+		return err
+	})
+	batch.Queue(selectAuths, uid).Query(func(rows pgx.Rows) (err error) {
+		tenancy.ExternalAuths, err = pgx.CollectRows(rows, scanAuth)
+		return err
+	})
+	since := now.Add(-time.Hour)
+	batch.Queue(selectCredentials, uid, since).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Credentials, err = pgx.CollectRows(rows, scanCredential)
+		return err
+	})
+	batch.Queue(selectRevocations, uid, since).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Revocations, err = pgx.CollectRows(rows, scanRevocation)
 		return err
 	})
 	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
@@ -152,7 +174,7 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy) {
 func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, error) {
 	tenancy := &fleet.Tenancy{}
 	batch := &pgx.Batch{}
-	queueTenancy(batch, clusterUID, tenancy)
+	queueTenancy(batch, clusterUID, tenancy, s.Now())
 	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("reading a tenancy: %w", err)
 	}
@@ -164,7 +186,9 @@ func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, er
 func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	result, now := &Result{}, t.store.Now()
 	var clusters []*fleet.Cluster
-	var pools []*fleet.NodePool
+	// changed queues the write of each row that changed and is not a cluster's; behind is how far its revision is from the
+	// newest one.
+	var changed []func(batch *pgx.Batch, behind int64)
 	rows := &pgx.Batch{}
 	given := map[string]int32{}
 	for _, uid := range uids {
@@ -177,9 +201,10 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 		}
 		for _, p := range tenancy.Pools {
 			if poolChanged(old.Pool(p.UID), p) {
-				pools = append(pools, p)
+				changed = append(changed, func(batch *pgx.Batch, behind int64) { queuePool(batch, p, behind) })
 			}
 		}
+		changed = append(changed, accessChanges(old, tenancy)...)
 		if t.queueWorks(rows, now, old, tenancy) {
 			result.Due = append(result.Due, uid)
 		}
@@ -189,7 +214,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	for _, shard := range slices.Sorted(maps.Keys(given)) {
 		batch.Queue("UPDATE provision_shards SET clusters = clusters - $2 WHERE name = $1", shard, given[shard])
 	}
-	n := int64(len(clusters) + len(pools))
+	n := int64(len(clusters) + len(changed))
 	if n > 0 {
 		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Revision) })
 	}
@@ -199,9 +224,9 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 		behind--
 		queueCluster(batch, c, behind)
 	}
-	for _, p := range pools {
+	for _, queue := range changed {
 		behind--
-		queuePool(batch, p, behind)
+		queue(batch, behind)
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, rows.QueuedQueries...)
 	if n > 0 {
@@ -261,12 +286,12 @@ func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
 
 func queueWork(batch *pgx.Batch, w *fleet.Work) {
 	observed, _ := json.Marshal(&w.Observed) // a struct of strings and numbers
-	batch.Queue(`INSERT INTO works (id, cluster_uid, node_pool_uid, kind, name, shard, desired, published, digest, generation, delete_time,
+	batch.Queue(`INSERT INTO works (id, cluster_uid, owner_uid, kind, name, shard, desired, published, digest, generation, delete_time,
 			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ON CONFLICT (id) DO UPDATE SET desired = $7, published = $8, digest = $9, generation = $10, delete_time = $11, delete_published = $12,
 			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20`,
-		w.ID, w.ClusterUID, null(w.NodePoolUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
+		w.ID, w.ClusterUID, null(w.OwnerUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
 		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused)
 }
 
@@ -373,7 +398,7 @@ func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
 	w := &fleet.Work{}
 	var deleted, due *time.Time
 	var observed []byte
-	if err := row.Scan(&w.ID, &w.ClusterUID, &w.NodePoolUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
+	if err := row.Scan(&w.ID, &w.ClusterUID, &w.OwnerUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
 		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused); err != nil {
 		return nil, err
 	}

@@ -208,21 +208,14 @@ func (h *Hub) cut(after int64) Batch {
 	}
 	newest := make(map[string]int64, len(changes))
 	for _, c := range changes {
-		newest[uid(c)] = c.Revision
+		newest[c.UID()] = c.Revision
 	}
 	for _, c := range changes {
-		if newest[uid(c)] == c.Revision {
+		if newest[c.UID()] == c.Revision {
 			batch.Changes = append(batch.Changes, c)
 		}
 	}
 	return batch
-}
-
-func uid(c store.Change) string {
-	if c.Cluster != nil {
-		return c.Cluster.UID
-	}
-	return c.NodePool.UID
 }
 
 // read takes changes from the database, for a watcher that is behind the ring.

@@ -41,6 +41,7 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		"subscription":       subscription,
 		"other-subscription": uuid.NewString(),
 		"location":           target.Location,
+		"LOCATION":           strings.ToUpper(target.Location),
 		"api-version":        target.APIVersion,
 		"provider":           "/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift",
 		"clusters":           "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",

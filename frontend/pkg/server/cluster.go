@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -50,15 +52,22 @@ func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.Clu
 	return document, nil
 }
 
-func (clusterType) complete(s *Server, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
+func (clusterType) complete(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
 	cluster.Location = s.Rules.Location(cluster.Location)
+	if version := &cluster.Properties.Version; version.ID == "" && rq.version.ChoosesVersion {
+		version.ID = s.Offer.NewestClusterVersion(version.ChannelGroup)
+	}
 	if cluster.Properties.DNS.BaseDomainPrefix == "" {
 		cluster.Properties.DNS.BaseDomainPrefix = domainPrefix(uid)
 	}
 	if cluster.Properties.Platform.ManagedResourceGroup == "" {
-		name := cluster.Name[:min(len(cluster.Name), 45)]
-		cluster.Properties.Platform.ManagedResourceGroup = "arohcp-" + name + "-" + uid
+		cluster.Properties.Platform.ManagedResourceGroup = managedGroup(cluster.Name, uid)
 	}
+}
+
+// managedGroup is the managed resource group of a cluster whose customer names none.
+func managedGroup(name, uid string) string {
+	return "arohcp-" + name[:min(len(name), 45)] + "-" + uid
 }
 
 // domainPrefix makes a name of 15 characters of a uid: a letter and 70 bits of its hash, so that two never meet.
@@ -73,6 +82,30 @@ func (clusterType) validate(s *Server, rq *request, now *hub.Cluster, stored *da
 		change.Old, change.ActiveVersions = &stored.Cluster, stored.Status.ActiveVersions
 	}
 	return s.Rules.Cluster(change)
+}
+
+// neighbours: a managed resource group is deleted with its cluster, so no other cluster may be in it. Nothing is reserved
+// for this: of two clusters that are created at the same moment, one in the group that the other one names, Azure refuses
+// the second when it makes its managed group.
+func (clusterType) neighbours(s *Server, ctx context.Context, rq *request, cluster *hub.Cluster, uid string) ([]apierror.Violation, error) {
+	subscriptionID, own := rq.param(subscriptionParam), rq.param(resourceGroupParam)
+	reserved, err := s.Database.Reservations().Find(ctx, database.ReservationKey(subscriptionID, database.ManagedResourceGroupReservation, own))
+	if err != nil {
+		return nil, err
+	}
+	if live(reserved) != nil {
+		return nil, apierror.New(apierror.Conflict, "The resource group %s is the managed resource group of another cluster.", own)
+	}
+	group := cluster.Properties.Platform.ManagedResourceGroup
+	if group == managedGroup(cluster.Name, uid) || strings.EqualFold(group, own) || !armid.IsResourceGroupName(group) {
+		return nil, nil
+	}
+	within, _, err := s.Database.Clusters().List(ctx, subscriptionID, "/subscriptions/"+subscriptionID+"/resourceGroups/"+group+"/providers/", "", 1)
+	if err != nil || len(within) == 0 {
+		return nil, err
+	}
+	return []apierror.Violation{{Field: "properties.platform.managedResourceGroup",
+		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.Show(group))}}, nil
 }
 
 func (clusterType) retain(now, stored *hub.Cluster) {

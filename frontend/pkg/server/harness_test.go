@@ -2,31 +2,26 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
@@ -35,23 +30,30 @@ const location = "westus3"
 
 // harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
 type harness struct {
+	// read is how many bytes the store has sent.
+	read           *atomic.Int64
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
-	server         *server.Server
+	rpc            *clusterservice.Client
+	server         http.Handler
 	url            string
 	client         *http.Client
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := httptest.NewServer(cosmos)
+	read := &atomic.Int64{}
+	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cosmos.ServeHTTP(counted{w, read}, r)
+	}))
 	t.Cleanup(func() {
 		account.Close()
 		if err := cosmos.Close(); err != nil {
@@ -75,18 +77,36 @@ func newHarness(t testing.TB) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{faults: cosmos.Faults(), db: db, clusterService: &fleet{generations: map[string]int64{}, deleted: map[string]bool{}}, metrics: prometheus.NewRegistry()}
+	h := &harness{read: read, faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
-	dispatcher := dispatch.New(clusterservice.NewClient(h.clusterService.serve(t)), log, h.metrics)
+	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
+	dispatcher := dispatch.New(h.rpc, log, h.metrics)
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
-		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+	recorder, err := traffic.FromEnvironment("frontend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := recorder.Close(); err != nil {
+			t.Error(err)
+		}
 	})
+	config := server.Config{
+		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
+		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
+		Location:      location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = recorder.Handler(server.New(config))
+	if _, measuring := t.(*testing.B); !measuring {
+		h.server = h.watch(t, h.server)
+	}
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
@@ -94,157 +114,34 @@ func newHarness(t testing.TB) *harness {
 	return h
 }
 
-// fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.
-type fleet struct {
-	clusterservicev1.UnimplementedClusterServiceServer
-
-	mu          sync.Mutex
-	generations map[string]int64
-	deleted     map[string]bool
+// counted counts the bytes of answers.
+type counted struct {
+	http.ResponseWriter
+	total *atomic.Int64
 }
 
-func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
+func (c counted) Write(content []byte) (int, error) {
+	c.total.Add(int64(len(content)))
+	return c.ResponseWriter.Write(content)
+}
+
+// watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
+// it is over, because departures are found in the server's goroutines and in fuzz targets.
+func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	grpcServer := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = grpcServer.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var mu sync.Mutex
+	departures := map[string]bool{}
+	watched := check.Watch(handler, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		departures[err.Error()] = true
+	})
 	t.Cleanup(func() {
-		_ = connection.Close()
-		grpcServer.Stop()
-		wg.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for departure := range departures {
+			t.Error(departure)
+		}
 	})
-	return connection
-}
-
-func (f *fleet) apply(uid string, generation int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.deleted[uid] {
-		return status.Error(codes.FailedPrecondition, "the uid was deleted")
-	}
-	f.generations[uid] = max(f.generations[uid], generation)
-	return nil
-}
-
-func (f *fleet) remove(uid string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.deleted[uid] = true
-}
-
-// generation is what is stored of a uid; 0 when it is unknown.
-func (f *fleet) generation(uid string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.generations[uid]
-}
-
-func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyClusterRequest) (*clusterservicev1.Cluster, error) {
-	return &clusterservicev1.Cluster{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClusterRequest) (*clusterservicev1.Cluster, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.Cluster{Uid: r.GetUid()}, nil
-}
-
-func (f *fleet) ApplyNodePool(_ context.Context, r *clusterservicev1.ApplyNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	if f.generation(r.GetClusterUid()) == 0 {
-		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
-	}
-	return &clusterservicev1.NodePool{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
-}
-
-// settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
-// batch, and removes what was to be deleted together with everything that belonged to it.
-func (h *harness) settle(ctx context.Context) error {
-	return h.settleSubscription(ctx, "")
-}
-
-// settleSubscription is settle for one subscription; empty means all.
-func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
-	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
-		if subscription != "" && found.Key.SubscriptionID != subscription {
-			return nil
-		}
-		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return nil
-	})
-}
-
-func (h *harness) finish(ctx context.Context, key database.Key) error {
-	operation, err := h.db.Operations().Find(ctx, key)
-	if err != nil || operation == nil || operation.Value.Status.Terminal() {
-		return err
-	}
-	return h.finishOperation(ctx, operation)
-}
-
-func (h *harness) finishOperation(ctx context.Context, operation *database.Item[database.OperationDocument]) error {
-	resource, err := database.ResourceKey(operation.Value.ResourceID)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	operation.Value.Status, operation.Value.EndTime, operation.Value.LastTransitionTime = hub.Succeeded, &now, now
-	batch := h.db.NewBatch(resource.SubscriptionID)
-	database.Replace(batch, operation)
-	if operation.Value.ResourceType == hub.NodePoolResourceType {
-		pool, err := h.db.NodePools().Get(ctx, resource)
-		if err != nil {
-			return err
-		}
-		if operation.Value.Request == database.DeleteRequest {
-			database.Remove(batch, pool)
-			return batch.Commit(ctx)
-		}
-		pool.Value.ProvisioningState, pool.Value.ActiveOperationID = hub.Succeeded, ""
-		database.Replace(batch, pool)
-		return batch.Commit(ctx)
-	}
-	cluster, err := h.db.Clusters().Get(ctx, resource)
-	if err != nil {
-		return err
-	}
-	if operation.Value.Request != database.DeleteRequest {
-		cluster.Value.ProvisioningState, cluster.Value.ActiveOperationID = hub.Succeeded, ""
-		cluster.Value.Status.APIURL = "https://api." + cluster.Value.Cluster.Properties.DNS.BaseDomainPrefix + ".example:443"
-		cluster.Value.Status.BaseDomain = "example"
-		cluster.Value.Status.ActiveVersions = []string{cluster.Value.Cluster.Properties.Version.ID + ".8"}
-		database.Replace(batch, cluster)
-		return batch.Commit(ctx)
-	}
-	database.Remove(batch, cluster)
-	for reserved := range database.ClusterReservations(resource, &cluster.Value) {
-		reservation, err := h.db.Reservations().Get(ctx, reserved)
-		if err != nil {
-			return err
-		}
-		database.Remove(batch, reservation)
-	}
-	err = h.db.NodePools().All(ctx, resource.SubscriptionID, resource.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
-		database.Remove(batch, pool)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return batch.Commit(ctx)
+	return watched
 }

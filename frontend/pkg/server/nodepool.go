@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -39,7 +40,7 @@ func (nodePoolType) begin(_ *request, parent *database.ClusterDocument) (databas
 }
 
 // complete fills in what a pool takes from its cluster.
-func (nodePoolType) complete(s *Server, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
+func (nodePoolType) complete(s *Server, _ *request, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
 	pool.Location = s.Rules.Location(pool.Location)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = parent.Cluster.Properties.Platform.SubnetID
@@ -58,6 +59,10 @@ func (nodePoolType) validate(s *Server, rq *request, now *hub.NodePool, stored *
 		change.Old = &stored.NodePool
 	}
 	return s.Rules.NodePool(change)
+}
+
+func (nodePoolType) neighbours(*Server, context.Context, *request, *hub.NodePool, string) ([]apierror.Violation, error) {
+	return nil, nil
 }
 
 func (nodePoolType) retain(now, stored *hub.NodePool) {

@@ -287,7 +287,9 @@ func judgement[D, R any](t resourceType[D, R]) judge {
 				return err
 			}
 		} else {
-			resource, violations = fresh(s, rq, t, proposed, t.parts(&document).resource, now)
+			if resource, violations, err = fresh(s, ctx, rq, t, proposed, t.parts(&document).resource, now); err != nil {
+				return err
+			}
 			*t.parts(&document).uid = proposed.uid
 		}
 		*t.parts(&document).resource = *resource

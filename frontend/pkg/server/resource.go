@@ -31,9 +31,11 @@ type resourceType[D, R any] interface {
 	// begin makes the document of a resource that the request creates, with the fields that only this type has.
 	begin(rq *request, parent *database.ClusterDocument) (D, error)
 	// complete fills in what the service decides of a new resource where the customer did not.
-	complete(s *Server, resource *R, uid string, parent *database.ClusterDocument)
+	complete(s *Server, rq *request, resource *R, uid string, parent *database.ClusterDocument)
 	// validate judges a resource that becomes now; stored is nil when it is new.
 	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
+	// neighbours judges a new resource beside those that the store holds, as far as reservations do not.
+	neighbours(s *Server, ctx context.Context, rq *request, resource *R, uid string) ([]apierror.Violation, error)
 	// retain keeps the stored form of what cannot be changed, where another form of it is as good: the casing of ids.
 	retain(now, stored *R)
 	// reservations are what only one resource may have, each with its key; they are committed with a new resource.
@@ -188,14 +190,18 @@ func decide[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 
 // fresh is what a proposal makes of a resource that there is none of yet, with everything that is wrong with it. What base
 // has of its own stays.
-func fresh[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation) {
+func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal, base *R, now time.Time) (*R, []apierror.Violation, error) {
 	*t.common(base) = hub.Resource{ID: rq.resourceID, Name: rq.name(), Type: t.name()}
 	body := wire.NewBody(p.fields)
 	resource := t.decode(rq.version, body, base, true)
 	common := t.common(resource)
 	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, resource, p.uid, p.cluster())
-	return resource, combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()))
+	t.complete(s, rq, resource, p.uid, p.cluster())
+	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
+	if err != nil {
+		return nil, nil, err
+	}
+	return resource, combine(body.Problems(), checkNames(body, common), rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
 }
 
 // changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
@@ -209,7 +215,7 @@ func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	return resource, combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, document, p.cluster())), nil
+	return resource, combine(body.Problems(), checkNames(body, stored), rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
@@ -219,7 +225,10 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	now := s.Now().UTC()
 	to := t.parts(&document)
-	resource, violations := fresh(s, rq, t, p, to.resource, now)
+	resource, violations, err := fresh(s, ctx, rq, t, p, to.resource, now)
+	if err != nil {
+		return nil, err
+	}
 	if err := apierror.InvalidFields(violations); err != nil {
 		return nil, err
 	}
@@ -285,10 +294,14 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	t.retain(resource, to.resource)
 
+	batch := s.Database.NewBatch(item.Key.SubscriptionID)
+	// One that awaits the customer's secret may be changed with its operation under way.
+	if err := s.Database.Supersede(ctx, batch, *to.operationID, "The operation was superseded by another change of the resource.", now); err != nil {
+		return err
+	}
 	*to.resource = *resource
 	*to.generation++
 	*to.state, *to.operationID = firstState(database.UpdateRequest), p.operationID
-	batch := s.Database.NewBatch(item.Key.SubscriptionID)
 	database.Replace(batch, item)
 	s.start(batch, rq, database.UpdateRequest, t.common(to.resource), p.operationID, *to.uid, *to.generation, now)
 	return batch.Commit(ctx)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -35,7 +36,12 @@ func (w *response) Write(content []byte) (int, error) {
 
 // json answers with a value.
 func (w *response) json(status int, value any) error {
-	content, err := json.Marshal(value)
+	marshal := func() ([]byte, error) { return json.Marshal(value) }
+	if resource, ok := value.(json.Marshaler); ok {
+		// Its own JSON is sent as it is, rather than read once more by json.Marshal.
+		marshal = resource.MarshalJSON
+	}
+	content, err := marshal()
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,9 @@ func (s *Server) fail(rq *request, err error) {
 	status := e.Kind.HTTPStatus()
 	header := rq.w.Header()
 	header.Set(headerErrorCode, detail.Code)
+	if challenge := authn.Challenge(err); challenge != "" {
+		header.Set("WWW-Authenticate", challenge)
+	}
 	retryAfter := e.RetryAfter
 	if retryAfter == 0 && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
 		retryAfter = time.Second

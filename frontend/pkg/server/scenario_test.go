@@ -119,6 +119,8 @@ func (y *tenancy) ready(name string) {
 type documents struct {
 	clusters     []*database.Item[database.ClusterDocument]
 	nodePools    []*database.Item[database.NodePoolDocument]
+	externals    []*database.Item[database.ExternalAuthDocument]
+	credentials  []*database.Item[database.CredentialDocument]
 	operations   []*database.Item[database.OperationDocument]
 	reservations []*database.Item[database.ReservationDocument]
 }
@@ -126,7 +128,7 @@ type documents struct {
 func (y *tenancy) documents() documents {
 	y.t.Helper()
 	return documents{
-		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()),
+		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()), externals: all(y, y.db.ExternalAuths()), credentials: all(y, y.db.Credentials()),
 		operations: all(y, y.db.Operations()), reservations: all(y, y.db.Reservations()),
 	}
 }
@@ -144,29 +146,60 @@ func all[T any](y *tenancy, collection *database.Collection[T]) []*database.Item
 	return found
 }
 
-// check is what must hold of a store at any time: every cluster has its three reservations and no others exist, and what
+// check is what must hold of a store at any time: every cluster has its three reservations and every external
+// auth its one, and no others exist, and what
 // moves has the active operation that moves it.
 func (d documents) check(t testing.TB) {
 	t.Helper()
 	uids := map[string]bool{}
 	active := map[string]string{}
+	running := map[string]database.OperationRequest{}
 	for _, operation := range d.operations {
-		if !operation.Value.Status.Terminal() {
+		if operation.Value.Status.Terminal() {
+			continue
+		}
+		running[operation.Value.OperationID] = operation.Value.Request
+		switch operation.Value.Request {
+		case database.CreateRequest, database.UpdateRequest, database.DeleteRequest:
 			if other := active[operation.Value.UID]; other != "" {
 				t.Errorf("%s has two active operations: %s and %s", operation.Value.ResourceID, other, operation.Value.OperationID)
 			}
 			active[operation.Value.UID] = operation.Value.OperationID
 		}
 	}
+	for _, credential := range d.credentials {
+		pending := credential.Value.State == database.CredentialPending
+		if pending != (running[credential.Value.UID] == database.RequestCredentialRequest) {
+			t.Errorf("%s is %s, and its operation runs: %v", credential.Key.ResourceID, credential.Value.State, !pending)
+		}
+		if !pending && credential.Value.State != database.CredentialIssued && len(credential.Value.SealedPrivateKey) > 0 {
+			t.Errorf("%s is %s and still has a key", credential.Key.ResourceID, credential.Value.State)
+		}
+	}
 	for _, cluster := range d.clusters {
 		uids[cluster.Value.UID] = true
+		if id := cluster.Value.RevocationOperationID; id != "" && running[id] != database.RevokeCredentialsRequest {
+			t.Errorf("%s waits for a revocation that does not run", cluster.Key.ResourceID)
+		}
 		if active[cluster.Value.UID] != cluster.Value.ActiveOperationID || (cluster.Value.ActiveOperationID == "") != cluster.Value.ProvisioningState.Terminal() {
 			t.Errorf("%s is %s with the operation %q, and active is %q", cluster.Key.ResourceID, cluster.Value.ProvisioningState,
 				cluster.Value.ActiveOperationID, active[cluster.Value.UID])
 		}
 	}
-	if len(d.reservations) != 3*len(d.clusters) {
-		t.Errorf("%d reservations for %d clusters", len(d.reservations), len(d.clusters))
+	ofClusters := map[string]int{}
+	for _, external := range d.externals {
+		uids[external.Value.UID] = true
+		ofClusters[external.Value.ClusterUID]++
+		if active[external.Value.UID] != external.Value.ActiveOperationID {
+			t.Errorf("%s is %s with the operation %q, and active is %q", external.Key.ResourceID, external.Value.ProvisioningState,
+				external.Value.ActiveOperationID, active[external.Value.UID])
+		}
+		if !uids[external.Value.ClusterUID] || ofClusters[external.Value.ClusterUID] > 1 {
+			t.Errorf("%s is not the only one of its cluster, or that is gone", external.Key.ResourceID)
+		}
+	}
+	if want := 3*len(d.clusters) + len(d.externals); len(d.reservations) != want {
+		t.Errorf("%d reservations for %d clusters and %d external auths", len(d.reservations), len(d.clusters), len(d.externals))
 	}
 	for _, reservation := range d.reservations {
 		if !uids[reservation.Value.OwnerUID] {

@@ -155,7 +155,7 @@ func platform(report *report, cluster *hub.Cluster) {
 
 // operatorIdentities: every assigned identity is used exactly once, by a control plane operator or by the service; those
 // of the data plane are federated with the customer's cluster and must not be assigned.
-func operatorIdentities(report *report, cluster *hub.Cluster) {
+func operatorIdentities(found *report, cluster *hub.Cluster) {
 	const prefix = "properties.platform.operatorsAuthentication.userAssignedIdentities."
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
 	ids := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
@@ -165,42 +165,47 @@ func operatorIdentities(report *report, cluster *hub.Cluster) {
 		count    int
 	}
 	uses := map[string]*use{}
-	if cluster.Identity != nil {
+	if cluster.Identity != nil && len(cluster.Identity.UserAssigned) <= maxIdentities {
 		for id := range cluster.Identity.UserAssigned {
 			uses[hub.Key(id)] = &use{assigned: id}
 		}
 	}
 	used := func(field, id string) {
-		if _, ok := resourceRef(report, field, id, identityType, cluster.ID, managedGroup); !ok {
+		if _, ok := resourceRef(found, field, id, identityType, cluster.ID, managedGroup); !ok {
 			return
 		}
 		at, assigned := uses[hub.Key(id)]
 		if !assigned {
-			report.invalid(field, id, "identity is not assigned to this resource")
+			found.invalid(field, id, "identity is not assigned to this resource")
 			return
 		}
 		if at.count++; at.count > 1 {
-			report.invalid(field, id, "identity is used more than once")
+			found.invalid(field, id, "identity is used more than once")
 		}
 	}
-	for _, operator := range operators(report, prefix+"controlPlaneOperators", ids.ControlPlaneOperators) {
+	for _, operator := range operators(found, prefix+"controlPlaneOperators", ids.ControlPlaneOperators) {
 		used(prefix+"controlPlaneOperators["+operator+"]", ids.ControlPlaneOperators[operator])
 	}
 	used(prefix+"serviceManagedIdentity", ids.ServiceManagedIdentity)
 
-	for _, operator := range operators(report, prefix+"dataPlaneOperators", ids.DataPlaneOperators) {
+	for _, operator := range operators(found, prefix+"dataPlaneOperators", ids.DataPlaneOperators) {
 		field, id := prefix+"dataPlaneOperators["+operator+"]", ids.DataPlaneOperators[operator]
-		if _, ok := resourceRef(report, field, id, identityType, cluster.ID, managedGroup); !ok {
+		if _, ok := resourceRef(found, field, id, identityType, cluster.ID, managedGroup); !ok {
 			continue
 		}
 		if at, assigned := uses[hub.Key(id)]; assigned {
-			report.invalid(field, id, "must not be an identity that is assigned to this resource")
+			found.invalid(field, id, "must not be an identity that is assigned to this resource")
 			at.count++
 		}
 	}
 	for _, key := range sortedKeys(uses) {
-		if at := uses[key]; at.count == 0 {
-			report.invalid("identity.userAssignedIdentities["+at.assigned+"]", at.assigned,
+		at := uses[key]
+		if at.count > 0 {
+			continue
+		}
+		// One that is no identity at all has been reported for that.
+		if _, isIdentity := resourceRef(&report{}, "", at.assigned, identityType, cluster.ID, ""); isIdentity {
+			found.invalid("identity.userAssignedIdentities["+at.assigned+"]", at.assigned,
 				"identity is assigned to this resource but not used by a control plane operator or the service")
 		}
 	}

@@ -280,6 +280,7 @@ func TestClusterRules(t *testing.T) {
 				tc.subscription = &hub.Subscription{State: hub.Registered}
 			}
 			got := rules(t).Cluster(validation.ClusterChange{New: cluster, Subscription: tc.subscription})
+			documented(t, book(t), got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -404,6 +405,7 @@ func TestClusterUpdates(t *testing.T) {
 				tc.subscription = &hub.Subscription{State: hub.Registered}
 			}
 			got := rules(t).Cluster(validation.ClusterChange{New: cluster, Old: old, Subscription: tc.subscription})
+			documented(t, book(t), got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

@@ -45,10 +45,6 @@ const maxNodes = 200
 
 func (r *Rules) nodePool(report *report, pool *hub.NodePool, change NodePoolChange) {
 	r.resource(report, &pool.Resource, nodePoolExperiments, change.Subscription)
-	if pool.Location != "" && normalLocation(pool.Location) != normalLocation(change.Cluster.Location) &&
-		normalLocation(pool.Location) == normalLocation(r.location) {
-		report.invalid("location", pool.Location, "must be the location of the cluster: %s", change.Cluster.Location)
-	}
 	p := &pool.Properties
 	nodePoolVersion(report, &p.Version, change)
 	channelGroup(report, "properties.version.channelGroup", p.Version.ChannelGroup, change.Subscription)

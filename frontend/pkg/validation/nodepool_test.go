@@ -155,6 +155,7 @@ func TestNodePoolRules(t *testing.T) {
 				tc.active = []string{"4.21.4"}
 			}
 			got := rules(t).NodePool(validation.NodePoolChange{New: pool, Cluster: cluster, ActiveVersions: tc.active, Subscription: &hub.Subscription{}})
+			documented(t, book(t), got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -194,6 +195,7 @@ func TestNodePoolUpdates(t *testing.T) {
 			got := rules(t).NodePool(validation.NodePoolChange{
 				New: pool, Old: validNodePool(), Cluster: validCluster(), ActiveVersions: []string{"5.0.0"}, Subscription: &hub.Subscription{},
 			})
+			documented(t, book(t), got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	workv1 "open-cluster-management.io/api/work/v1"
@@ -17,8 +16,8 @@ import (
 // Object is a Kubernetes object.
 type Object = map[string]any
 
-// Behaviour plays what runs on a management cluster: it is called with a copy of the main object of a bundle as it was
-// applied, and sets its status. Calls counts how often for this bundle; returning true has it called again.
+// Behaviour plays what runs on a management cluster: it is called with a copy of each object of a bundle that feedback is
+// wanted of, as it was applied, and sets its status. Calls counts how often for this bundle; returning true has it called again.
 type Behaviour func(object Object, calls int) (again bool)
 
 // Play applies bundles and reports their status as agents do, until ctx is over. A deletion is confirmed when nothing
@@ -91,18 +90,18 @@ func (s *Server) needed(r *Resource) bool {
 }
 
 func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool) {
-	var main Object
 	var values []workv1.FeedbackValue
 	for i, text := range r.Manifests {
 		if len(r.Configs[i].FeedbackRules) == 0 {
 			continue
 		}
-		if err := json.Unmarshal(text, &main); err != nil {
+		object := Object{}
+		if err := json.Unmarshal(text, &object); err != nil {
 			panic(err)
 		}
-		again = behaviour(main, calls)
+		again = behaviour(object, calls) || again
 		for _, path := range r.Configs[i].FeedbackRules[0].JsonPaths {
-			if value := evaluate(main, path); value != nil {
+			if value := evaluate(object, path); value != nil {
 				values = append(values, *value)
 			}
 		}
@@ -144,45 +143,4 @@ func evaluate(object Object, path workv1.JsonPath) *workv1.FeedbackValue {
 		value.Value = workv1.FieldValue{Type: workv1.JsonRaw, JsonRaw: &text}
 	}
 	return value
-}
-
-// HyperShift is a behaviour that brings HostedClusters and NodePools up in a few steps, at the version that the image's
-// entry in versions says.
-func HyperShift(versions map[string]string) Behaviour {
-	return func(object Object, calls int) bool {
-		spec := object["spec"].(Object)
-		image := spec["release"].(Object)["image"].(string)
-		conditions := func(pairs ...string) []any {
-			var list []any
-			for pair := range slices.Chunk(pairs, 3) {
-				list = append(list, Object{"type": pair[0], "status": pair[1], "reason": pair[2], "message": pair[2]})
-			}
-			return list
-		}
-		if object["kind"] == "NodePool" {
-			replicas, fixed := spec["replicas"].(float64)
-			if !fixed {
-				replicas = spec["autoScaling"].(Object)["min"].(float64)
-			}
-			if calls == 0 {
-				object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
-				return true
-			}
-			object["status"] = Object{"replicas": replicas, "version": versions[image],
-				"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
-			return false
-		}
-		if calls < 2 {
-			object["status"] = Object{"conditions": conditions("Available", "False", []string{"WaitingForAvailable", "KubeconfigWaitingForCreate"}[calls]),
-				"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": versions[image]}}}}
-			return true
-		}
-		object["status"] = Object{
-			"conditions":           conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected"),
-			"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
-			"kubeconfig":           Object{"name": "admin-kubeconfig"},
-			"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": versions[image]}}},
-		}
-		return false
-	}
 }

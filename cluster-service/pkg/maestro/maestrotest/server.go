@@ -123,6 +123,19 @@ func (s *Server) History() []string {
 	return append([]string(nil), s.history...)
 }
 
+// Touch has every bundle looked at again, for what changed on its management cluster by itself.
+func (s *Server) Touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.resources {
+		s.changed = append(s.changed, id)
+	}
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
 // Lose forgets a resource, as a restored database does.
 func (s *Server) Lose(id string) {
 	s.mu.Lock()

@@ -1,0 +1,473 @@
+package app_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+func authRequest(cluster *csv1.ApplyClusterRequest, name string, generation int64) *csv1.ApplyExternalAuthRequest {
+	return &csv1.ApplyExternalAuthRequest{Uid: uuid.NewSHA1(uuid.NameSpaceOID, []byte(cluster.Uid+name)).String(), ClusterUid: cluster.Uid, Generation: generation,
+		ResourceId: cluster.ResourceId + "/externalAuths/" + name,
+		Spec: &csv1.ExternalAuthSpec{Name: name, Issuer: &csv1.TokenIssuer{Url: "https://login.example.com/tenant", Audiences: []string{"console-id", "cli-id"}},
+			Clients: []*csv1.OidcClient{
+				{ComponentName: "console", ComponentNamespace: "openshift-console", ClientId: "console-id", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL},
+				{ComponentName: "cli", ComponentNamespace: "openshift-console", ClientId: "cli-id", Type: csv1.OidcClientType_OIDC_CLIENT_TYPE_PUBLIC}},
+			ClaimMappings: &csv1.ClaimMappings{Username: &csv1.UsernameMapping{Claim: "email", PrefixPolicy: csv1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_NO_PREFIX},
+				Groups: &csv1.GroupsMapping{Claim: "groups"}}}}
+}
+
+// signingRequest makes a key and a request for a certificate for it.
+func signingRequest(t *testing.T, subject pkix.Name) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+const (
+	customer = csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER
+	sre      = csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+)
+
+func credentialRequest(t *testing.T, cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) *csv1.ApplyBreakGlassCredentialRequest {
+	t.Helper()
+	name := "system:customer-break-glass:system-admin"
+	if class == sre {
+		name = "system:sre-break-glass:ada"
+	}
+	return &csv1.ApplyBreakGlassCredentialRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Spec: &csv1.BreakGlassCredentialSpec{Class: class,
+		CertificateSigningRequest: signingRequest(t, pkix.Name{CommonName: name, Organization: []string{"system:masters"}}), Requester: "ada@example.com", Reason: "incident 1"}}
+}
+
+func revokeRequest(cluster *csv1.ApplyClusterRequest, class csv1.BreakGlassClass) *csv1.RevokeBreakGlassCredentialsRequest {
+	return &csv1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Class: class, Requester: "ada@example.com", Reason: "incident 1"}
+}
+
+func (i *instance) awaitAuth(t *testing.T, uid string, phase csv1.ExternalAuthPhase, generation int64) *csv1.ExternalAuth {
+	t.Helper()
+	var last *csv1.ExternalAuth
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if a := r.GetExternalAuth(); a.GetUid() == uid {
+			last = a
+			return a.GetStatus().GetPhase() == phase && a.GetStatus().GetObservedGeneration() == generation
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func (i *instance) awaitCredential(t *testing.T, uid string, state csv1.BreakGlassCredentialState) *csv1.BreakGlassCredential {
+	t.Helper()
+	var last *csv1.BreakGlassCredential
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if c := r.GetBreakGlassCredential(); c.GetUid() == uid {
+			last = c
+			return c.GetStatus().GetState() == state
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func (i *instance) awaitRevocation(t *testing.T, uid string, state csv1.BreakGlassRevocationState) *csv1.BreakGlassRevocation {
+	t.Helper()
+	var last *csv1.BreakGlassRevocation
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if v := r.GetBreakGlassRevocation(); v.GetUid() == uid {
+			last = v
+			return v.GetStatus().GetState() == state
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func (i *instance) createReady(t *testing.T, name string) (*csv1.ApplyClusterRequest, *csv1.Cluster) {
+	t.Helper()
+	request := applyRequest(name, 1)
+	if _, err := i.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return request, i.awaitCluster(t, request.Uid, clusterReady(1))
+}
+
+// onlyWorks expects that Maestro holds the works of one cluster with these ends of their names, and none besides.
+func (r *region) onlyWorks(id string, suffixes ...string) {
+	r.t.Helper()
+	until := time.Now().Add(deadline)
+	for {
+		var names []string
+		for _, held := range r.maestro.Resources() {
+			names = append(names, strings.TrimPrefix(held.Name, id))
+		}
+		slices.Sort(names)
+		slices.Sort(suffixes)
+		if slices.Equal(names, suffixes) {
+			return
+		}
+		if time.Now().After(until) {
+			r.t.Fatalf("Maestro holds works %q, want %q", names, suffixes)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func TestExternalAuthLife(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, ready := service.createReady(t, "c")
+
+	request := authRequest(cluster, "Entra", 1)
+	created, err := service.ApplyExternalAuth(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := created.GetStatus().GetPhase(); got != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING {
+		t.Errorf("a new external auth is %v, want it installing", got)
+	}
+	awaiting := service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1)
+	if secrets := awaiting.GetStatus().GetAwaitedSecrets(); len(secrets) != 1 || secrets[0].GetName() != "entra-console-openshift-console" ||
+		secrets[0].GetNamespace() != "openshift-config" || secrets[0].GetKey() != "clientSecret" {
+		t.Errorf("awaited secrets %v", secrets)
+	}
+	r.hypershift.ProvideSecrets(true)
+	r.maestro.Touch()
+	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1)
+
+	if _, err := service.ApplyExternalAuth(ctx, authRequest(cluster, "Other", 1)); reasonOf(err) != "EXTERNAL_AUTH_EXISTS" {
+		t.Errorf("a second external auth of a cluster: %v", err)
+	}
+	request.Generation, request.Spec.Clients = 2, nil
+	if _, err := service.ApplyExternalAuth(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2)
+	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
+		t.Errorf("the cluster is %v, %v; its external auth is no business of its own", c.GetStatus().GetPhase(), err)
+	}
+
+	if _, err := service.DeleteExternalAuth(ctx, &csv1.DeleteExternalAuthRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitAuth(t, request.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 2)
+	for _, held := range r.maestro.Resources() {
+		for _, manifest := range held.Manifests {
+			if strings.Contains(string(manifest), "oidcProviders") {
+				t.Errorf("%s still has an OIDC provider", held.Name)
+			}
+		}
+	}
+	if _, err := service.ApplyExternalAuth(ctx, request); reasonOf(err) != "UID_DELETED" {
+		t.Errorf("a late apply: %v", err)
+	}
+
+	// One that is wanted goes with its cluster.
+	again := authRequest(cluster, "Other", 1)
+	if _, err := service.ApplyExternalAuth(ctx, again); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	a, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: again.Uid})
+	if err != nil || a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED {
+		t.Errorf("after its cluster an external auth is %v, %v", a.GetStatus(), err)
+	}
+	r.onlyWorks(ready.GetStatus().GetClusterId())
+}
+
+func TestBreakGlassLife(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+
+	first, engineer := credentialRequest(t, cluster, customer), credentialRequest(t, cluster, sre)
+	for _, request := range []*csv1.ApplyBreakGlassCredentialRequest{first, engineer, first} {
+		if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	issued := service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
+	if issued.GetApiUrl() != ready.GetStatus().GetApiUrl() || !strings.Contains(issued.GetServingCertificateAuthority(), "BEGIN CERTIFICATE") {
+		t.Errorf("issued with URL %q and serving CA %q", issued.GetApiUrl(), issued.GetServingCertificateAuthority())
+	}
+	if left := time.Until(issued.GetExpirationTime().AsTime()); left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("the certificate lives for %s, want a day", left)
+	}
+	service.awaitCredential(t, engineer.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	// What was needed to have it signed is gone once it is.
+	r.onlyWorks(id, "", "-00-namespaces")
+
+	// One that is pending when the revocation begins is cancelled, and its request gone before the signer is replaced.
+	r.hypershift.Hold(true)
+	pending := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(ctx, pending); err != nil {
+		t.Fatal(err)
+	}
+	r.onlyWorks(id, "", "-00-namespaces", "-credential-"+pending.Uid)
+	revoke := revokeRequest(cluster, customer)
+	for range 2 {
+		if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service.awaitCredential(t, pending.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED)
+	service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION)
+	service.awaitRevocation(t, revoke.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING)
+	r.onlyWorks(id, "", "-00-namespaces", "-revocation-"+revoke.Uid)
+	history := r.maestro.History()
+	if slices.Index(history, "gone "+id+"-credential-"+pending.Uid) > slices.Index(history, "create "+id+"-revocation-"+revoke.Uid) {
+		t.Errorf("the revocation began before the cancelled request was gone: %v", history)
+	}
+	if _, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, customer)); reasonOf(err) != "REVOCATION_IN_PROGRESS" ||
+		apierror.As(apierror.FromGRPC(err)).RetryAfter == 0 {
+		t.Errorf("a request during a revocation: %v", err)
+	}
+	if _, err := service.RevokeBreakGlassCredentials(ctx, revokeRequest(cluster, customer)); reasonOf(err) != "REVOCATION_IN_PROGRESS" {
+		t.Errorf("a second revocation: %v", err)
+	}
+	if known, err := service.ApplyBreakGlassCredential(ctx, first); err != nil || known.GetUid() != first.Uid {
+		t.Errorf("a uid that is known: %v", err)
+	}
+	r.hypershift.Hold(false)
+	r.maestro.Touch()
+	done := service.awaitRevocation(t, revoke.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+	if done.GetStatus().GetCompletionTime() == nil || len(done.GetStatus().GetConditions()) != 6 {
+		t.Errorf("the revocation ended as %v", done.GetStatus())
+	}
+	service.awaitCredential(t, first.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	other, err := service.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: engineer.Uid})
+	if err != nil || other.GetStatus().GetState() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
+		t.Errorf("the other class's credential is %v, %v", other.GetStatus().GetState(), err)
+	}
+	r.onlyWorks(id, "", "-00-namespaces")
+
+	after := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(ctx, after); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+
+	// With the cluster all of it goes: what is issued is of no use, what is pending is given up, what runs is cancelled.
+	r.hypershift.Hold(true)
+	late, running := credentialRequest(t, cluster, customer), revokeRequest(cluster, sre)
+	if _, err := service.ApplyBreakGlassCredential(ctx, late); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.RevokeBreakGlassCredentials(ctx, running); err != nil {
+		t.Fatal(err)
+	}
+	r.onlyWorks(id, "", "-00-namespaces", "-credential-"+late.Uid, "-revocation-"+running.Uid)
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	r.onlyWorks(id)
+	service.awaitCredential(t, late.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED)
+	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	service.awaitCredential(t, engineer.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	service.awaitRevocation(t, running.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	if _, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, customer)); reasonOf(err) != "CLUSTER_DELETING" {
+		t.Errorf("a request for a deleted cluster: %v", err)
+	}
+	list, err := service.ListBreakGlassCredentials(ctx, &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
+	if err != nil || len(list.GetCredentials()) != 5 {
+		t.Errorf("listed %d credentials, %v; want all 5", len(list.GetCredentials()), err)
+	}
+	revocations, err := service.ListBreakGlassRevocations(ctx, &csv1.ListBreakGlassRevocationsRequest{ClusterUid: cluster.Uid,
+		States: []csv1.BreakGlassRevocationState{csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED}})
+	if err != nil || len(revocations.GetRevocations()) != 1 {
+		t.Errorf("listed %d revocations that succeeded, %v; want 1", len(revocations.GetRevocations()), err)
+	}
+}
+
+// TestCredentialWaitsForItsCluster asks before there is a control plane that could sign.
+func TestCredentialWaitsForItsCluster(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	cluster := applyRequest("c", 1)
+	if _, err := service.ApplyCluster(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	request := credentialRequest(t, cluster, customer)
+	c, err := service.ApplyBreakGlassCredential(t.Context(), request)
+	if err != nil || c.GetStatus().GetProgress()[0].GetState() != "WaitingForControlPlane" {
+		t.Fatalf("%v, %v; want it to wait", c.GetStatus(), err)
+	}
+	auth := authRequest(cluster, "ea", 1)
+	if _, err := service.ApplyExternalAuth(t.Context(), auth); err != nil {
+		t.Fatal(err)
+	}
+	r.play()
+	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	service.awaitAuth(t, auth.Uid, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1)
+}
+
+func TestCredentialIsRefused(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, _ := service.createReady(t, "c")
+	request := credentialRequest(t, cluster, customer)
+	request.Spec.CertificateSigningRequest = signingRequest(t, pkix.Name{CommonName: "system:customer-break-glass:system-admin",
+		Organization: []string{"system:masters"}, OrganizationalUnit: []string{"refused"}})
+	if _, err := service.ApplyBreakGlassCredential(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	failed := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED)
+	last := failed.GetStatus().GetConditions()[len(failed.GetStatus().GetConditions())-1]
+	if last.GetType() != "Issued" || last.GetStatus() != "False" || last.GetReason() != "SignerValidationFailure" {
+		t.Errorf("conditions %v", failed.GetStatus().GetConditions())
+	}
+}
+
+// TestAccessErrors goes through what is refused of external auths and credentials.
+func TestAccessErrors(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := applyRequest("c", 1)
+	if _, err := service.ApplyCluster(ctx, cluster); err != nil {
+		t.Fatal(err)
+	}
+	auth := func(change func(*csv1.ApplyExternalAuthRequest)) func() error {
+		return func() error {
+			request := authRequest(cluster, "ea", 1)
+			change(request)
+			_, err := service.ApplyExternalAuth(ctx, request)
+			return err
+		}
+	}
+	known := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(ctx, known); err != nil {
+		t.Fatal(err)
+	}
+	credential := func(change func(*csv1.ApplyBreakGlassCredentialRequest)) func() error {
+		return func() error {
+			request := credentialRequest(t, cluster, customer)
+			change(request)
+			_, err := service.ApplyBreakGlassCredential(ctx, request)
+			return err
+		}
+	}
+	csr := func(subject pkix.Name) func() error {
+		return credential(func(r *csv1.ApplyBreakGlassCredentialRequest) {
+			r.Spec.CertificateSigningRequest = signingRequest(t, subject)
+		})
+	}
+	const request = "spec.certificate_signing_request"
+	tests := map[string]struct {
+		reason string
+		call   func() error
+		code   codes.Code
+		detail string
+	}{
+		"Auth, several fields": {"all wrong fields are named at once", auth(func(r *csv1.ApplyExternalAuthRequest) {
+			r.Spec.Issuer.Url, r.Spec.Issuer.CertificateAuthority, r.Spec.ClaimMappings.Username.Prefix = "http://x", "no PEM", "p"
+		}), codes.InvalidArgument, "spec.issuer.url spec.issuer.certificate_authority spec.claim_mappings.username.prefix"},
+		"Auth, private key as CA": {"nothing but certificates goes to a management cluster", auth(func(r *csv1.ApplyExternalAuthRequest) {
+			r.Spec.Issuer.CertificateAuthority = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+		}), codes.InvalidArgument, "spec.issuer.certificate_authority"},
+		"Auth, foreign client": {"tokens for it would be refused", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Clients[0].ClientId = "other" }),
+			codes.InvalidArgument, "spec.clients[0].client_id"},
+		"Auth, client twice":    {"HyperShift keeps one per component", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Clients[1].ComponentName = "console" }), codes.InvalidArgument, "spec.clients[1]"},
+		"Auth, no audiences":    {"a token must be for somebody", auth(func(r *csv1.ApplyExternalAuthRequest) { r.Spec.Issuer.Audiences, r.Spec.Clients = nil, nil }), codes.InvalidArgument, "spec.issuer.audiences"},
+		"Auth, unknown cluster": {"its cluster was not applied yet", auth(func(r *csv1.ApplyExternalAuthRequest) { r.ClusterUid = uuid.NewString() }), codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
+		"Auth, unknown": {"nothing is known of it", func() error {
+			_, err := service.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "EXTERNAL_AUTH_UNKNOWN"},
+		"Credential, another user":  {"a customer is one user", csr(pkix.Name{CommonName: "system:admin", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
+		"Credential, class of SREs": {"the name is of the other class", csr(pkix.Name{CommonName: "system:sre-break-glass:x", Organization: []string{"system:masters"}}), codes.InvalidArgument, request},
+		"Credential, another group": {"the signer does not look at groups", csr(pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters", "x"}}), codes.InvalidArgument, request},
+		"Credential, no request":    {"there is no key to certify", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.CertificateSigningRequest = "x" }), codes.InvalidArgument, request},
+		"Credential, too long":      {"it lives a day at most", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Lifetime = durationpb.New(25 * time.Hour) }), codes.InvalidArgument, "spec.lifetime"},
+		"Credential, nobody":        {"who asked is recorded", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Spec.Requester = "" }), codes.InvalidArgument, "spec.requester"},
+		"Credential, another again": {"a uid is one credential", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.Uid = known.Uid }), codes.InvalidArgument, "spec"},
+		"Credential, unknown cluster": {"its cluster was not applied yet", credential(func(r *csv1.ApplyBreakGlassCredentialRequest) { r.ClusterUid = uuid.NewString() }),
+			codes.FailedPrecondition, "CLUSTER_UNKNOWN"},
+		"Credential, unknown": {"nothing is known of it", func() error {
+			_, err := service.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "BREAK_GLASS_CREDENTIAL_UNKNOWN"},
+		"Revocation, SRE without reason": {"why is recorded", func() error {
+			r := revokeRequest(cluster, sre)
+			r.Reason = ""
+			_, err := service.RevokeBreakGlassCredentials(ctx, r)
+			return err
+		}, codes.InvalidArgument, "reason"},
+		"Revocation, no class": {"all of them are never meant", func() error {
+			r := revokeRequest(cluster, customer)
+			r.Class = 0
+			_, err := service.RevokeBreakGlassCredentials(ctx, r)
+			return err
+		}, codes.InvalidArgument, "class"},
+		"Revocation, unknown": {"nothing is known of it", func() error {
+			_, err := service.GetBreakGlassRevocation(ctx, &csv1.GetBreakGlassRevocationRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "BREAK_GLASS_REVOCATION_UNKNOWN"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := tc.call()
+			if status.Code(err) != tc.code {
+				t.Fatalf("%v, want code %s: %s", err, tc.code, tc.reason)
+			}
+			if got := reasonOf(err); got != tc.detail {
+				t.Errorf("detail %q, want %q: %s", got, tc.detail, tc.reason)
+			}
+		})
+	}
+	// The 50th waits, the 51st is too many.
+	for i := range 50 {
+		_, err := service.ApplyBreakGlassCredential(ctx, credentialRequest(t, cluster, sre))
+		if (i < 49) != (err == nil) || err != nil && reasonOf(err) != "TOO_MANY_CREDENTIALS" {
+			t.Fatalf("credential %d: %v", i+2, err)
+		}
+	}
+}
+
+// reasonOf is the ErrorInfo's reason, or the violations' fields.
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	e := apierror.As(apierror.FromGRPC(err))
+	var details []string
+	for _, v := range e.Violations {
+		details = append(details, v.Field)
+	}
+	if e.Reason != "" {
+		details = append(details, e.Reason)
+	}
+	return strings.Join(details, " ")
+}

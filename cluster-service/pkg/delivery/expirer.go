@@ -1,0 +1,64 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+const (
+	// expireInterval is how often issued credentials are looked at when none ends sooner. None that is issued meanwhile can:
+	// the shortest lifetime is ten times as long.
+	expireInterval = time.Minute
+	expireLimit    = 100
+)
+
+// Expirer says of issued credentials that they have expired when their time has come.
+type Expirer struct {
+	Store  *store.Store
+	Region fleet.Region
+	// Publish is told of works that became due.
+	Publish func(clusterUIDs []string)
+}
+
+// Run expires until ctx is over.
+func (e *Expirer) Run(ctx context.Context) {
+	for {
+		wait, err := e.expire(ctx)
+		if err != nil && ctx.Err() == nil {
+			slog.Warn("expiring credentials failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// expire settles the clusters whose credentials have ended, and returns how long there is nothing to do.
+func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
+	uids, next, err := e.Store.Expired(ctx, expireLimit)
+	if err != nil {
+		return expireInterval, err
+	}
+	for _, uid := range uids {
+		result, err := e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+			return e.Region.Settle(e.Store.Now(), tx.Tenancies[uid], nil)
+		})
+		if err != nil {
+			return expireInterval, err
+		}
+		e.Publish(result.Due)
+	}
+	switch {
+	case len(uids) == expireLimit:
+		return 0, nil
+	case next.IsZero():
+		return expireInterval, nil
+	}
+	return max(0, min(next.Sub(e.Store.Now()), expireInterval)), nil
+}

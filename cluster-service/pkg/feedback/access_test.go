@@ -1,0 +1,69 @@
+package feedback_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+)
+
+func decode(t *testing.T, values ...any) *feedback.Observed {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"resourceStatus": []any{map[string]any{"statusFeedback": map[string]any{"values": values}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed, err := feedback.Decode(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return observed
+}
+
+func TestOIDCClients(t *testing.T) {
+	conditions := func(available, degraded, reason string) string {
+		return `{"componentName":"console","componentNamespace":"openshift-console","conditions":[{"type":"Available","status":"` + available +
+			`","reason":"x"},{"type":"Degraded","status":"` + degraded + `","reason":"` + reason + `"}]}`
+	}
+	tests := map[string]struct {
+		reason string
+		raw    string
+		want   bool
+	}{
+		"Available":      {"it signs users in", "[" + conditions("True", "False", "OIDCConfigAvailable") + "]", true},
+		"OnlyEntry":      {"agents give the only entry of a list bare", conditions("True", "False", "OIDCConfigAvailable"), true},
+		"NoSecret":       {"its operator cannot read the secret", "[" + conditions("Unknown", "True", "OIDCClientSecretGet") + "]", false},
+		"RollingOut":     {"it has read the secret and is on its way", "[" + conditions("Unknown", "False", "DeploymentOIDCConfig") + "]", true},
+		"Unknown":        {"nothing was found out yet", "[" + conditions("Unknown", "Unknown", "Unknown") + "]", false},
+		"NotYetToldOf":   {"its operator knows of no client yet", "[" + conditions("False", "False", "OIDCClientConfig") + "]", false},
+		"OtherComponent": {"nothing is known of this one", strings.ReplaceAll("["+conditions("True", "False", "x")+"]", `"console"`, `"other"`), false},
+		"Garbage":        {"what cannot be read is absent", `"x"`, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			observed := decode(t, map[string]any{"name": "oidcClients", "fieldValue": map[string]any{"type": "JsonRaw", "jsonRaw": tc.raw}})
+			if got := observed.OIDCClientHasSecret("console", "openshift-console"); got != tc.want {
+				t.Errorf("has its secret: %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// TestOnlyCertificatesComeUp has an agent report more than it was asked for.
+func TestOnlyCertificatesComeUp(t *testing.T) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	const key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+	value := func(text string) map[string]any {
+		return map[string]any{"name": "servingCA", "fieldValue": map[string]any{"type": "String", "string": text}}
+	}
+	if got := decode(t, value(base64.StdEncoding.EncodeToString([]byte(key+certificate+key)))).ServingCA; got != certificate {
+		t.Errorf("read %q", got)
+	}
+	for _, text := range []string{"%%%", base64.StdEncoding.EncodeToString([]byte("x")), strings.Repeat("A", 1<<20)} {
+		if got := decode(t, value(text)).ServingCA; got != "" {
+			t.Errorf("read %q", got)
+		}
+	}
+}

@@ -1,0 +1,390 @@
+package fleet
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+)
+
+// Credential is a break-glass credential's row. It is asked for once: it has no generations.
+type Credential struct {
+	UID        string
+	ClusterUID string
+	Spec       *csv1.BreakGlassCredentialSpec
+	Status     *csv1.BreakGlassCredentialStatus
+	Revision   int64
+	CreateTime time.Time
+	// GoneTime is when it had come to its end and nothing of it was left below; from then on the row is a record.
+	GoneTime time.Time
+}
+
+// Proto is the credential as the API shows it.
+func (c *Credential) Proto() *csv1.BreakGlassCredential {
+	return &csv1.BreakGlassCredential{Uid: c.UID, ClusterUid: c.ClusterUID, Spec: c.Spec, Status: c.Status, Revision: c.Revision,
+		CreateTime: timestamp(c.CreateTime)}
+}
+
+// State is how it stands.
+func (c *Credential) State() csv1.BreakGlassCredentialState { return c.Status.GetState() }
+
+// Pending says that it is not signed yet and still may be.
+func (c *Credential) Pending() bool {
+	return c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING
+}
+
+// Gone says that only the record is left.
+func (c *Credential) Gone() bool { return !c.GoneTime.IsZero() }
+
+// ExpireTime is when an issued certificate ends; zero in any other state.
+func (c *Credential) ExpireTime() time.Time {
+	if c.State() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED {
+		return time.Time{}
+	}
+	return c.Status.GetExpirationTime().AsTime()
+}
+
+func (c *Credential) ended() bool {
+	switch c.State() {
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED,
+		csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
+		return true
+	}
+	return false
+}
+
+// Revocation is a row for the revocation of a class of credentials.
+type Revocation struct {
+	UID        string
+	ClusterUID string
+	Class      csv1.BreakGlassClass
+	Requester  string
+	Reason     string
+	Status     *csv1.BreakGlassRevocationStatus
+	Revision   int64
+	CreateTime time.Time
+	GoneTime   time.Time
+}
+
+// Proto is the revocation as the API shows it.
+func (v *Revocation) Proto() *csv1.BreakGlassRevocation {
+	return &csv1.BreakGlassRevocation{Uid: v.UID, ClusterUid: v.ClusterUID, Class: v.Class, Requester: v.Requester, Reason: v.Reason,
+		Status: v.Status, Revision: v.Revision, CreateTime: timestamp(v.CreateTime)}
+}
+
+// Active says that it has not come to its end: credentials of the class are refused.
+func (v *Revocation) Active() bool {
+	switch v.Status.GetState() {
+	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:
+		return true
+	}
+	return false
+}
+
+// Gone says that only the record is left.
+func (v *Revocation) Gone() bool { return !v.GoneTime.IsZero() }
+
+// SignerClass is HyperShift's name of a class.
+func SignerClass(class csv1.BreakGlassClass) string {
+	if class == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		return "sre-break-glass"
+	}
+	return "customer-break-glass"
+}
+
+// Credential finds a credential; nil when unknown, or long ended.
+func (t *Tenancy) Credential(uid string) *Credential {
+	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return t.Credentials[i]
+}
+
+// Revocation finds a revocation; nil when unknown, or long ended.
+func (t *Tenancy) Revocation(uid string) *Revocation {
+	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return t.Revocations[i]
+}
+
+// Revoking finds the active revocation of a class; nil when there is none.
+func (t *Tenancy) Revoking(class csv1.BreakGlassClass) *Revocation {
+	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.Class == class && v.Active() })
+	if i < 0 {
+		return nil
+	}
+	return t.Revocations[i]
+}
+
+// advanceBreakGlass moves credentials and revocations to the state that follows from what is observed and wanted.
+func advanceBreakGlass(now time.Time, t *Tenancy) {
+	for _, v := range t.Revocations {
+		if v.Active() {
+			advanceRevocation(now, t, v)
+		}
+	}
+	for _, c := range t.Credentials {
+		if !c.ended() {
+			advanceCredential(now, t, c)
+		}
+	}
+}
+
+func advanceRevocation(now time.Time, t *Tenancy, v *Revocation) {
+	s, work := v.Status, t.Work(RevocationWork, v.UID)
+	end := func(state csv1.BreakGlassRevocationState) { s.State, s.CompletionTime = state, timestamp(now) }
+	switch {
+	case t.Cluster == nil || t.Cluster.Deleting():
+		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	case work == nil:
+		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING
+	case work.Refused, work.Observed.Condition(feedback.SignerClassValid).Status == "False":
+		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED)
+	case work.Observed.Condition(feedback.PreviousCertificatesRevoked).Status == "True":
+		end(csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+		for _, c := range t.Credentials {
+			if c.Spec.GetClass() == v.Class && c.State() == csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION {
+				c.Status.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+			}
+		}
+	default:
+		s.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
+	}
+	if work != nil {
+		conditions := []condition{appliedCondition(work)}
+		for _, name := range feedback.RevocationConditions {
+			conditions = append(conditions, observedCondition(name, &work.Observed))
+		}
+		s.Conditions = setConditions(s.Conditions, now, 0, conditions...)
+	}
+}
+
+func advanceCredential(now time.Time, t *Tenancy, c *Credential) {
+	s := c.Status
+	clusterGone := t.Cluster == nil || t.Cluster.Gone()
+	clusterGoes := clusterGone || t.Cluster.Deleting()
+	revoking := t.Revoking(c.Spec.GetClass()) != nil
+	switch c.State() {
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+		if clusterGoes || revoking {
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED
+			return
+		}
+		advancePending(now, t, c)
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+		switch {
+		case !now.Before(s.GetExpirationTime().AsTime()):
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED
+		case clusterGone:
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		case revoking:
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION
+		}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
+		switch {
+		case clusterGone:
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		case !revoking && !clusterGoes:
+			// The revocation failed.
+			s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
+		}
+	}
+}
+
+// advancePending takes the control plane's answer.
+func advancePending(now time.Time, t *Tenancy, c *Credential) {
+	s, work := c.Status, t.Work(CredentialWork, c.UID)
+	if work == nil {
+		return
+	}
+	seen := &work.Observed
+	issued := condition{"Issued", "False", "Pending", "Waiting for the control plane to sign the certificate."}
+	fail := func(reason, message string) {
+		s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED
+		issued = condition{"Issued", "False", reason, message}
+	}
+	failed, denied := seen.Condition(feedback.CertificateFailed), seen.Condition(feedback.CertificateDenied)
+	switch {
+	case work.Refused:
+		fail("Refused", work.Error)
+	case failed.Status == "True":
+		fail(failed.Reason, failed.Message)
+	case denied.Status == "True":
+		fail(denied.Reason, denied.Message)
+	case seen.Certificate != "" && seen.ServingCA != "" && t.Cluster.Status.GetApiUrl() != "":
+		notAfter, err := certifies(seen.Certificate, c.Spec.GetCertificateSigningRequest())
+		if err != nil {
+			fail("WrongCertificate", err.Error())
+			break
+		}
+		s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
+		s.Certificate, s.ServingCertificateAuthority, s.ApiUrl = seen.Certificate, seen.ServingCA, t.Cluster.Status.GetApiUrl()
+		s.ExpirationTime = timestamp(notAfter)
+		issued = condition{"Issued", "True", "Signed", "The control plane signed the certificate."}
+	case seen.Certificate != "":
+		issued.message = "Waiting for the API server's serving certificate authority and URL."
+	}
+	s.Conditions = setConditions(s.Conditions, now, 0, appliedCondition(work), issued)
+}
+
+// certifies checks that a certificate is for the key of a request, and returns its end.
+func certifies(certificate, request string) (time.Time, error) {
+	block, _ := pem.Decode([]byte(certificate))
+	if block == nil {
+		return time.Time{}, errors.New("the certificate is not PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading the certificate: %w", err)
+	}
+	requested, err := ParseRequest(request)
+	if err != nil {
+		return time.Time{}, err
+	}
+	key, ok := requested.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !key.Equal(cert.PublicKey) {
+		return time.Time{}, errors.New("the certificate is for another key than the request's")
+	}
+	return cert.NotAfter, nil
+}
+
+// ParseRequest reads a certificate signing request: exactly one PEM block, with a signature that is right.
+func ParseRequest(text string) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("must be one PEM block of type CERTIFICATE REQUEST")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, errors.New("must be a PKCS #10 certificate signing request")
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, errors.New("must be signed with its own key")
+	}
+	return request, nil
+}
+
+// planBreakGlass adds the works that are wanted. Their contents never change, so there is nothing to render for it. A
+// revocation begins when nothing of the credentials that it cancelled is left, which could otherwise be signed by the
+// new signer; both wait for a control plane that was up once.
+func planBreakGlass(t *Tenancy) {
+	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" || t.Cluster.Status.GetObservedGeneration() == 0 {
+		return
+	}
+	for _, c := range t.Credentials {
+		if c.Pending() && t.Work(CredentialWork, c.UID) == nil {
+			t.Works = append(t.Works, newWork(t, CredentialWork, c.UID, c.UID))
+		}
+	}
+	for _, v := range t.Revocations {
+		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) {
+			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
+			v.Status.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
+		}
+	}
+}
+
+// immutable stands for the digest of a content that never changes.
+const immutable = "immutable"
+
+func newWork(t *Tenancy, kind WorkKind, owner, name string) *Work {
+	full := WorkName(kind, t.Cluster.ID(), name)
+	return &Work{ID: WorkID(t.Cluster.Shard, full, owner), ClusterUID: t.Cluster.UID, OwnerUID: owner, Kind: kind, Name: full,
+		Shard: t.Cluster.Shard, Desired: 1, Digest: immutable}
+}
+
+// requested says whether a request of a class is, or may still be, on the management cluster.
+func (t *Tenancy) requested(class csv1.BreakGlassClass) bool {
+	return slices.ContainsFunc(t.Works, func(w *Work) bool {
+		if w.Kind != CredentialWork {
+			return false
+		}
+		c := t.Credential(w.OwnerUID)
+		return c == nil || c.Spec.GetClass() == class
+	})
+}
+
+// reportBreakGlass writes the progress, and finds out what has come to its end with nothing left below.
+func reportBreakGlass(now time.Time, t *Tenancy) {
+	for _, c := range t.Credentials {
+		if c.Gone() {
+			continue
+		}
+		work := t.Work(CredentialWork, c.UID)
+		c.Status.Progress = setProgress(c.Status.Progress, now, credentialLayers(c, work)...)
+		if c.ended() && work == nil {
+			c.GoneTime = now
+		}
+	}
+	for _, v := range t.Revocations {
+		if v.Gone() {
+			continue
+		}
+		work := t.Work(RevocationWork, v.UID)
+		v.Status.Progress = setProgress(v.Status.Progress, now, revocationLayers(t, v, work)...)
+		if !v.Active() && work == nil {
+			v.GoneTime = now
+		}
+	}
+}
+
+func credentialLayers(c *Credential, work *Work) []layer {
+	switch c.State() {
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+		return []layer{{LayerControlPlane, "Issued", "The control plane signed the certificate."}}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
+		return []layer{{LayerControlPlane, "AwaitingRevocation", "Waiting for the revocation of its class."}}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:
+		return []layer{{LayerControlPlane, "Failed", "The control plane refused to sign the certificate; see the conditions."}}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
+		return []layer{{LayerControlPlane, "Canceled", "Given up before it was signed."}}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
+		return []layer{{LayerControlPlane, "Revoked", "The signer of the certificate is not trusted any more."}}
+	case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
+		return []layer{{LayerControlPlane, "Expired", "The certificate is past its end."}}
+	}
+	if work == nil {
+		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the cluster's control plane to be up for the first time."}}
+	}
+	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, "Signing", "Waiting for the control plane to sign the certificate."}}
+}
+
+func revocationLayers(t *Tenancy, v *Revocation, work *Work) []layer {
+	switch v.Status.GetState() {
+	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED:
+		return []layer{{LayerControlPlane, "Revoked", "The API server refuses the previous signer."}}
+	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED:
+		return []layer{{LayerControlPlane, "Canceled", "The cluster is being deleted."}}
+	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED:
+		return []layer{{LayerControlPlane, "Failed", "The control plane refuses the revocation; see the conditions."}}
+	}
+	switch {
+	case work == nil && t.requested(v.Class):
+		return []layer{{LayerManagementCluster, "RemovingRequests", "Waiting for the requests of cancelled credentials to be gone."}}
+	case work == nil:
+		return []layer{{LayerControlPlane, "WaitingForControlPlane", "Waiting for the cluster's control plane to be up for the first time."}}
+	}
+	step := layer{LayerControlPlane, "Waiting", "Waiting for the control plane to begin."}
+	for _, name := range feedback.RevocationConditions {
+		c := work.Observed.Condition(name)
+		if c.Status == "True" {
+			continue
+		}
+		if c.Status != "" {
+			step = layer{LayerControlPlane, "Awaiting" + name, c.Message}
+		}
+		break
+	}
+	return []layer{maestroLayer(work), managementClusterLayer(work), step}
+}

@@ -1,0 +1,197 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+)
+
+// ExternalAuth is an external auth's row. It has no work of its own: it is a part of its cluster's HostedCluster.
+type ExternalAuth struct {
+	UID        string
+	ClusterUID string
+	ResourceID string
+	Generation int64
+	Spec       *csv1.ExternalAuthSpec
+	Status     *csv1.ExternalAuthStatus
+	Revision   int64
+	CreateTime time.Time
+	DeleteTime time.Time
+	GoneTime   time.Time
+}
+
+// Deleting says that deletion was asked for.
+func (a *ExternalAuth) Deleting() bool { return !a.DeleteTime.IsZero() }
+
+// Gone says that only the tombstone is left.
+func (a *ExternalAuth) Gone() bool { return !a.GoneTime.IsZero() }
+
+// Proto is the external auth as the API shows it.
+func (a *ExternalAuth) Proto() *csv1.ExternalAuth {
+	return &csv1.ExternalAuth{Uid: a.UID, ClusterUid: a.ClusterUID, ResourceId: a.ResourceID, Generation: a.Generation, Spec: a.Spec,
+		Status: a.Status, Revision: a.Revision, CreateTime: timestamp(a.CreateTime), DeleteTime: timestamp(a.DeleteTime)}
+}
+
+// ProviderName is the name of the OIDC provider in the cluster.
+func (a *ExternalAuth) ProviderName() string { return strings.ToLower(a.Spec.GetName()) }
+
+// The secret of a confidential client, in the cluster.
+const (
+	// ClientSecretNamespace is where the customer puts it.
+	ClientSecretNamespace = "openshift-config"
+	// ClientSecretKey is the key in it.
+	ClientSecretKey = "clientSecret"
+)
+
+// ClientSecretName is the name of a confidential client's secret.
+func ClientSecretName(spec *csv1.ExternalAuthSpec, client *csv1.OidcClient) string {
+	return strings.ToLower(spec.GetName() + "-" + client.GetComponentName() + "-" + client.GetComponentNamespace())
+}
+
+// ExternalAuth finds the external auth that is wanted; nil when there is none.
+func (t *Tenancy) ExternalAuth() *ExternalAuth {
+	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return !a.Deleting() })
+	if i < 0 {
+		return nil
+	}
+	return t.ExternalAuths[i]
+}
+
+// ExternalAuthByUID finds an external auth; nil when unknown.
+func (t *Tenancy) ExternalAuthByUID(uid string) *ExternalAuth {
+	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return a.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return t.ExternalAuths[i]
+}
+
+func decideExternalAuth(now time.Time, t *Tenancy, a *ExternalAuth) {
+	if a.Status == nil {
+		a.Status = &csv1.ExternalAuthStatus{}
+	}
+	s, work := a.Status, t.Work(HostedCluster, "")
+	s.AwaitedSecrets = nil
+	switch {
+	case a.Gone():
+		return
+	case a.Deleting():
+		decideExternalAuthDeletion(now, t, a, work)
+		return
+	case work == nil:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING
+		s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "WaitingForCluster", "Waiting for the cluster to be placed."})
+		return
+	}
+	seen := &work.Observed
+	// The digest covers the whole HostedCluster: read back, it says that this generation is on the management cluster.
+	carried := work.Carried()
+	invalid := invalidConfiguration(seen)
+	took := carried && invalid.Status != "" && seen.ConfigurationGeneration >= seen.Generation
+	if took && invalid.Status == "True" {
+		s.ObservedGeneration = a.Generation
+	}
+	switch {
+	case took && invalid.Status == "False", work.Refused:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED
+	case s.ObservedGeneration == a.Generation && carried:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY
+		if s.AwaitedSecrets = awaitedSecrets(a.Spec, seen); len(s.AwaitedSecrets) > 0 {
+			s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET
+		}
+	case s.ObservedGeneration == a.Generation:
+		// Something else of the cluster is on its way: nothing changes for this.
+	case s.ObservedGeneration > 0:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING
+	default:
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING
+	}
+	s.Conditions = setConditions(s.Conditions, now, a.Generation, appliedCondition(work), validCondition(took, invalid), secretsCondition(s))
+	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid))
+}
+
+// invalidConfiguration is HyperShift's word on the configuration of a HostedCluster: the operator's, and then the control
+// plane's.
+func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
+	if c := seen.Condition(feedback.ValidConfiguration); c.Status == "False" {
+		return c
+	}
+	return seen.Condition(feedback.ValidControlPlaneConfiguration)
+}
+
+func validCondition(took bool, valid feedback.Condition) condition {
+	switch {
+	case !took:
+		return condition{"Valid", "Unknown", "Pending", "The control plane has not reported on it yet."}
+	case valid.Status == "False":
+		return condition{"Valid", "False", valid.Reason, valid.Message}
+	}
+	return condition{"Valid", "True", valid.Reason, valid.Message}
+}
+
+func secretsCondition(s *csv1.ExternalAuthStatus) condition {
+	switch s.Phase {
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
+		return condition{"SecretsPresent", "False", "AwaitingSecret", awaitedMessage(s)}
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY:
+		return condition{"SecretsPresent", "True", "AsExpected", "Every confidential client has its secret."}
+	}
+	return condition{name: "SecretsPresent"}
+}
+
+func awaitedMessage(s *csv1.ExternalAuthStatus) string {
+	var names []string
+	for _, secret := range s.GetAwaitedSecrets() {
+		names = append(names, secret.GetNamespace()+"/"+secret.GetName())
+	}
+	return fmt.Sprintf("Waiting for the customer to create, in the cluster, with key %s: Secret %s.", ClientSecretKey, strings.Join(names, ", "))
+}
+
+func externalAuthLayer(s *csv1.ExternalAuthStatus, valid feedback.Condition) layer {
+	switch s.GetPhase() {
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY:
+		return layer{LayerControlPlane, "Configured", "The control plane takes tokens of the issuer."}
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
+		return layer{LayerControlPlane, "AwaitingSecret", awaitedMessage(s)}
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
+		return layer{LayerControlPlane, "Invalid", valid.Message}
+	}
+	return layer{LayerControlPlane, "Waiting", "Waiting for the control plane to take the configuration."}
+}
+
+// awaitedSecrets are the secrets that the cluster misses of confidential clients. A client of which nothing is reported
+// yet has not been seen to have its secret.
+func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv1.AwaitedSecret {
+	var list []*csv1.AwaitedSecret
+	for _, c := range spec.GetClients() {
+		if c.GetType() != csv1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL || seen.OIDCClientHasSecret(c.GetComponentName(), c.GetComponentNamespace()) {
+			continue
+		}
+		list = append(list, &csv1.AwaitedSecret{ComponentName: c.GetComponentName(), ComponentNamespace: c.GetComponentNamespace(),
+			Namespace: ClientSecretNamespace, Name: ClientSecretName(spec, c), Key: ClientSecretKey})
+	}
+	return list
+}
+
+// decideExternalAuthDeletion ends when the management cluster carries the cluster without it, or nothing of the cluster.
+func decideExternalAuthDeletion(now time.Time, t *Tenancy, a *ExternalAuth, work *Work) {
+	s := a.Status
+	clusterGoes := t.Cluster == nil || t.Cluster.Deleting()
+	if work == nil || !clusterGoes && work.Carried() {
+		a.GoneTime = now
+		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED
+		s.Progress = setProgress(s.Progress, now, layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."})
+		return
+	}
+	s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING
+	message := "Waiting for the management cluster to carry the HostedCluster without it."
+	if clusterGoes {
+		message = "Waiting for the deletion of its cluster."
+	}
+	s.Progress = setProgress(s.Progress, now, maestroLayer(work), layer{LayerManagementCluster, "Removing", message})
+}

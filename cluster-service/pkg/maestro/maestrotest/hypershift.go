@@ -1,0 +1,220 @@
+package maestrotest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"sync"
+	"time"
+)
+
+// HyperShift plays the operator of management clusters: it brings HostedClusters and NodePools up in a few steps, signs
+// certificates, and replaces signers.
+type HyperShift struct {
+	// versions are those of the release images.
+	versions map[string]string
+
+	mu      sync.Mutex
+	secrets bool
+	holds   bool
+	signers map[string]*signer
+}
+
+// NewHyperShift makes one that knows the versions of release images.
+func NewHyperShift(versions map[string]string) *HyperShift {
+	return &HyperShift{versions: versions, signers: map[string]*signer{}}
+}
+
+// ProvideSecrets puts the secrets of confidential clients into the clusters, or takes them out; Server.Touch has it reported.
+func (h *HyperShift) ProvideSecrets(provided bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.secrets = provided
+}
+
+// Hold has certificate requests and revocations wait, until it is called with false and Server.Touch after that.
+func (h *HyperShift) Hold(holds bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds = holds
+}
+
+// Trusts says whether a certificate is of the signer of a control plane's class as it is now.
+func (h *HyperShift) Trusts(controlPlane, class string, certificate []byte) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return false
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	return err == nil && leaf.CheckSignatureFrom(h.signer(controlPlane+"."+class).certificate) == nil
+}
+
+// Behave is a Behaviour.
+func (h *HyperShift) Behave(object Object, calls int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch object["kind"] {
+	case "NodePool":
+		return h.nodePool(object, calls)
+	case "HostedCluster":
+		return h.hostedCluster(object, calls)
+	case "CertificateSigningRequest":
+		h.sign(object)
+	case "CertificateRevocationRequest":
+		return h.revoke(object)
+	case "Secret":
+		object["data"] = Object{"ca.crt": base64.StdEncoding.EncodeToString(h.signer("root").pem), "ca.key": "never"}
+	}
+	return false
+}
+
+func conditions(triples ...string) []any {
+	var list []any
+	for triple := range slices.Chunk(triples, 3) {
+		list = append(list, Object{"type": triple[0], "status": triple[1], "reason": triple[2], "message": triple[2], "observedGeneration": float64(1)})
+	}
+	return list
+}
+
+func (h *HyperShift) nodePool(object Object, calls int) bool {
+	spec := object["spec"].(Object)
+	replicas, fixed := spec["replicas"].(float64)
+	if !fixed {
+		replicas = spec["autoScaling"].(Object)["min"].(float64)
+	}
+	if calls == 0 {
+		object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
+		return true
+	}
+	object["status"] = Object{"replicas": replicas, "version": h.versions[spec["release"].(Object)["image"].(string)],
+		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
+	return false
+}
+
+func (h *HyperShift) hostedCluster(object Object, calls int) bool {
+	spec := object["spec"].(Object)
+	image := spec["release"].(Object)["image"].(string)
+	object["metadata"].(Object)["generation"] = float64(1)
+	if calls < 2 {
+		object["status"] = Object{"conditions": conditions("Available", "False", []string{"WaitingForAvailable", "KubeconfigWaitingForCreate"}[calls]),
+			"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": h.versions[image]}}}}
+		return true
+	}
+	status := Object{
+		"conditions": conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
+			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected"),
+		"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
+		"kubeconfig":           Object{"name": "admin-kubeconfig"},
+		"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": h.versions[image]}}},
+	}
+	if configuration, ok := spec["configuration"].(Object); ok && configuration["authentication"] != nil {
+		status["configuration"] = Object{"authentication": Object{"oidcClients": h.oidcClients(configuration["authentication"].(Object))}}
+	}
+	object["status"] = status
+	return false
+}
+
+func (h *HyperShift) oidcClients(authentication Object) []any {
+	var list []any
+	clients, _ := authentication["oidcProviders"].([]any)[0].(Object)["oidcClients"].([]any)
+	for _, c := range clients {
+		client := c.(Object)
+		if client["clientSecret"] == nil {
+			continue
+		}
+		reported := conditions("Available", "True", "OIDCConfigAvailable", "Degraded", "False", "OIDCConfigAvailable")
+		if !h.secrets {
+			reported = conditions("Available", "Unknown", "Unknown", "Degraded", "True", "OIDCClientSecretGet")
+		}
+		list = append(list, Object{"componentName": client["componentName"], "componentNamespace": client["componentNamespace"], "conditions": reported})
+	}
+	return list
+}
+
+// sign answers a certificate request; the cluster's own agent would have the approval in the same bundle.
+func (h *HyperShift) sign(object Object) {
+	if h.holds {
+		return
+	}
+	spec := object["spec"].(Object)
+	text, err := base64.StdEncoding.DecodeString(spec["request"].(string))
+	if err != nil {
+		panic(err)
+	}
+	block, _ := pem.Decode(text)
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		panic(err)
+	}
+	if slices.Contains(request.Subject.OrganizationalUnit, "refused") {
+		object["status"] = Object{"conditions": conditions("Approved", "True", "ApprovalPresent", "Failed", "True", "SignerValidationFailure")}
+		return
+	}
+	name := spec["signerName"].(string)
+	lifetime := time.Duration(spec["expirationSeconds"].(float64)) * time.Second
+	// An answer is not given twice.
+	certificate := h.signer(name[len("hypershift.openshift.io/"):]).sign(request, lifetime)
+	object["status"] = Object{"conditions": conditions("Approved", "True", "ApprovalPresent"), "certificate": base64.StdEncoding.EncodeToString(certificate)}
+}
+
+// revoke replaces a signer.
+func (h *HyperShift) revoke(object Object) bool {
+	if h.holds {
+		object["status"] = Object{"conditions": conditions("SignerClassValid", "True", "AsExpected", "RootCertificatesRegenerated", "False", "RootCertificatesStale")}
+		return false
+	}
+	controlPlane := object["metadata"].(Object)["namespace"].(string)
+	delete(h.signers, controlPlane+"."+object["spec"].(Object)["signerClass"].(string))
+	object["status"] = Object{"conditions": conditions("SignerClassValid", "True", "AsExpected", "RootCertificatesRegenerated", "True", "AsExpected",
+		"NewCertificatesTrusted", "True", "AsExpected", "LeafCertificatesRegenerated", "True", "AsExpected", "PreviousCertificatesRevoked", "True", "AsExpected")}
+	return false
+}
+
+// signer is a certificate authority.
+type signer struct {
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+	pem         []byte
+}
+
+// signer finds or makes a signer; the lock is held.
+func (h *HyperShift) signer(name string) *signer {
+	if s := h.signers[name]; s != nil {
+		return s
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Minute),
+		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	s := &signer{key: key, certificate: certificate, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	h.signers[name] = s
+	return s
+}
+
+func (s *signer) sign(request *x509.CertificateRequest, lifetime time.Duration) []byte {
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: request.Subject, NotBefore: time.Now().Add(-time.Minute),
+		NotAfter: time.Now().Add(lifetime), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, s.certificate, request.PublicKey, s.key)
+	if err != nil {
+		panic(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}

@@ -1,0 +1,296 @@
+package service
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+const (
+	// maxPending and maxLive bound the credentials of one cluster: those that wait to be signed, and those that have not
+	// come to their end.
+	maxPending = 50
+	maxLive    = 500
+	// revocationRetry is when to ask again for a credential that was refused because of a revocation: a revocation takes
+	// seconds where API servers follow their files, and a minute or two on a real management cluster.
+	revocationRetry = 5 * time.Second
+	credentialRetry = 10 * time.Second
+
+	minLifetime  = 10 * time.Minute
+	maxRequester = 256
+	maxReason    = 1024
+	maxRequest   = 16 << 10
+	minRSA       = 2048
+
+	customerName = "system:customer-break-glass:system-admin"
+	srePrefix    = "system:sre-break-glass:"
+	masters      = "system:masters"
+)
+
+// ApplyBreakGlassCredential asks for a credential, once for each uid.
+func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
+	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), validateCredentialSpec(r.GetSpec())...)); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
+	known, err := s.o.Store.Credential(ctx, uid)
+	switch {
+	case err == nil:
+		if err := sameCredential(known, clusterUID, r.GetSpec()); err != nil {
+			return nil, answer(ctx, err)
+		}
+		return known.Proto(), nil
+	case !errors.Is(err, store.ErrUnknown):
+		return nil, answer(ctx, err)
+	}
+	var credential *fleet.Credential
+	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+		credential, err = s.newCredential(ctx, tx.Tenancies[clusterUID], uid, r)
+		return err
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Publish(result.Due)
+	return credential.Proto(), nil
+}
+
+func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.BreakGlassCredentialSpec) error {
+	var c check
+	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
+	c.immutable("spec", proto.Equal(known.Spec, spec))
+	return apierror.InvalidFields(c.violations)
+}
+
+func (s *Service) newCredential(ctx context.Context, t *fleet.Tenancy, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
+	now, spec := s.o.Store.Now(), r.GetSpec()
+	if c := t.Credential(uid); c != nil {
+		return c, sameCredential(c, c.ClusterUID, spec)
+	}
+	if err := wantedCluster(t); err != nil {
+		return nil, err
+	}
+	if t.Revoking(spec.GetClass()) != nil {
+		return nil, revocationInProgress()
+	}
+	pending, live := 0, 0
+	for _, c := range t.Credentials {
+		if c.Pending() {
+			pending++
+		}
+		if !c.Gone() {
+			live++
+		}
+	}
+	if pending >= maxPending || live >= maxLive {
+		return nil, apierror.New(apierror.Throttled, "The cluster has %d credentials that are not at their end, %d of them not signed yet; at most %d and %d are possible.",
+			live, pending, maxLive, maxPending).WithReason(ReasonTooManyCredentials).WithRetryAfter(credentialRetry)
+	}
+	c := &fleet.Credential{UID: uid, ClusterUID: t.Cluster.UID, Spec: spec, CreateTime: now,
+		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}
+	t.Credentials = append(t.Credentials, c)
+	slog.InfoContext(ctx, "a break-glass credential is asked for", "credential_uid", uid, "cluster_uid", t.Cluster.UID, "resource_id", t.Cluster.ResourceID,
+		"class", fleet.SignerClass(spec.GetClass()), "requester", spec.GetRequester(), "reason", spec.GetReason())
+	return c, s.settle(now, t)
+}
+
+func wantedCluster(t *fleet.Tenancy) error {
+	switch {
+	case t.Cluster == nil:
+		return failedPrecondition(ReasonClusterUnknown, "The cluster is not known yet.")
+	case t.Cluster.Deleting():
+		return failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted.")
+	}
+	return nil
+}
+
+func revocationInProgress() error {
+	return apierror.New(apierror.FailedPrecondition, "The credentials of this class are being revoked.").WithReason(ReasonRevocationInProgress).WithRetryAfter(revocationRetry)
+}
+
+// GetBreakGlassCredential reads a credential.
+func (s *Service) GetBreakGlassCredential(ctx context.Context, r *csv1.GetBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	c, err := s.o.Store.Credential(ctx, r.GetUid())
+	if errors.Is(err, store.ErrUnknown) {
+		err = unknown(ReasonCredentialUnknown, "break-glass credential", r.GetUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return c.Proto(), nil
+}
+
+// RevokeBreakGlassCredentials revokes a class of credentials, once for each uid.
+func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.RevokeBreakGlassCredentialsRequest) (*csv1.BreakGlassRevocation, error) {
+	c := check{violations: validateOnce(r.GetUid(), r.GetClusterUid())}
+	c.whoAndWhy("", r.GetClass(), r.GetRequester(), r.GetReason())
+	if err := apierror.InvalidFields(c.violations); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
+	known, err := s.o.Store.Revocation(ctx, uid)
+	switch {
+	case err == nil:
+		if err := sameRevocation(known, clusterUID, r); err != nil {
+			return nil, answer(ctx, err)
+		}
+		return known.Proto(), nil
+	case !errors.Is(err, store.ErrUnknown):
+		return nil, answer(ctx, err)
+	}
+	var revocation *fleet.Revocation
+	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+		revocation, err = s.newRevocation(ctx, tx.Tenancies[clusterUID], uid, r)
+		return err
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	s.o.Publish(result.Due)
+	return revocation.Proto(), nil
+}
+
+func sameRevocation(known *fleet.Revocation, clusterUID string, r *csv1.RevokeBreakGlassCredentialsRequest) error {
+	var c check
+	c.immutable("cluster_uid", known.ClusterUID == clusterUID)
+	c.immutable("class", known.Class == r.GetClass())
+	return apierror.InvalidFields(c.violations)
+}
+
+func (s *Service) newRevocation(ctx context.Context, t *fleet.Tenancy, uid string, r *csv1.RevokeBreakGlassCredentialsRequest) (*fleet.Revocation, error) {
+	now := s.o.Store.Now()
+	if v := t.Revocation(uid); v != nil {
+		return v, sameRevocation(v, v.ClusterUID, r)
+	}
+	if err := wantedCluster(t); err != nil {
+		return nil, err
+	}
+	if t.Revoking(r.GetClass()) != nil {
+		return nil, revocationInProgress()
+	}
+	v := &fleet.Revocation{UID: uid, ClusterUID: t.Cluster.UID, Class: r.GetClass(), Requester: r.GetRequester(), Reason: r.GetReason(), CreateTime: now,
+		Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
+	t.Revocations = append(t.Revocations, v)
+	slog.InfoContext(ctx, "break-glass credentials are revoked", "revocation_uid", uid, "cluster_uid", t.Cluster.UID, "resource_id", t.Cluster.ResourceID,
+		"class", fleet.SignerClass(r.GetClass()), "requester", r.GetRequester(), "reason", r.GetReason())
+	return v, s.settle(now, t)
+}
+
+// GetBreakGlassRevocation reads a revocation.
+func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakGlassRevocationRequest) (*csv1.BreakGlassRevocation, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	v, err := s.o.Store.Revocation(ctx, r.GetUid())
+	if errors.Is(err, store.ErrUnknown) {
+		err = unknown(ReasonRevocationUnknown, "break-glass revocation", r.GetUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return v.Proto(), nil
+}
+
+func validateOnce(uid, clusterUID string) []apierror.Violation {
+	var c check
+	if _, err := uuid.Parse(uid); err != nil {
+		c.fail("uid", "Invalid value: must be a UUID")
+	}
+	if _, err := uuid.Parse(clusterUID); err != nil {
+		c.fail("cluster_uid", "Invalid value: must be a UUID")
+	}
+	return c.violations
+}
+
+// whoAndWhy checks the class, and what is recorded of the caller.
+func (c *check) whoAndWhy(prefix string, class csv1.BreakGlassClass, requester, reason string) {
+	isSRE := class == csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+	if !isSRE && class != csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER {
+		c.fail(prefix+"class", "Required value")
+	}
+	if c.required(prefix+"requester", requester) && len(requester) > maxRequester {
+		c.fail(prefix+"requester", "Too long: may not be longer than %d bytes", maxRequester)
+	}
+	if isSRE {
+		c.required(prefix+"reason", reason)
+	}
+	if len(reason) > maxReason {
+		c.fail(prefix+"reason", "Too long: may not be longer than %d bytes", maxReason)
+	}
+}
+
+func validateCredentialSpec(spec *csv1.BreakGlassCredentialSpec) []apierror.Violation {
+	var c check
+	if spec == nil {
+		c.fail("spec", "Required value")
+		return c.violations
+	}
+	c.whoAndWhy("spec.", spec.GetClass(), spec.GetRequester(), spec.GetReason())
+	if lifetime := spec.GetLifetime(); lifetime != nil && (lifetime.AsDuration() < minLifetime || lifetime.AsDuration() > render.DefaultLifetime) {
+		c.fail("spec.lifetime", "Invalid value: %s: must be between %s and %s", lifetime.AsDuration(), minLifetime, render.DefaultLifetime)
+	}
+	c.certificateRequest("spec.certificate_signing_request", spec)
+	return c.violations
+}
+
+// certificateRequest checks what the signer would check, so that a mistake is answered and not discovered, and the
+// organization, which the signer does not check.
+func (c *check) certificateRequest(field string, spec *csv1.BreakGlassCredentialSpec) {
+	text := spec.GetCertificateSigningRequest()
+	if !c.required(field, text) {
+		return
+	}
+	if len(text) > maxRequest {
+		c.fail(field, "Too long: may not be longer than %d bytes", maxRequest)
+		return
+	}
+	request, err := fleet.ParseRequest(text)
+	if err != nil {
+		c.fail(field, "Invalid value: %s", err)
+		return
+	}
+	name := request.Subject.CommonName
+	switch spec.GetClass() {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER:
+		if name != customerName {
+			c.fail(field, "Invalid value: common name %q: must be %s", name, customerName)
+		}
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		if len(name) <= len(srePrefix) || !strings.HasPrefix(name, srePrefix) {
+			c.fail(field, "Invalid value: common name %q: must begin with %s", name, srePrefix)
+		}
+	}
+	if !slices.Equal(request.Subject.Organization, []string{masters}) {
+		c.fail(field, "Invalid value: organizations %q: must be exactly %s", request.Subject.Organization, masters)
+	}
+	if len(request.DNSNames)+len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
+		c.fail(field, "Invalid value: must not have alternative names")
+	}
+	switch key := request.PublicKey.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() < minRSA {
+			c.fail(field, "Invalid value: an RSA key must have at least %d bits", minRSA)
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		c.fail(field, "Invalid value: the key must be RSA, ECDSA or Ed25519")
+	}
+}
