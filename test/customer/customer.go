@@ -53,7 +53,7 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	client.Transport = recorder.Through(client.Transport)
 	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client, traffic: recorder}
 
-	credential, err := newCredential(endpoints, c.http)
+	credential, err := newCredential(endpoints, endpoints.CredentialsFile, c.http)
 	if err != nil {
 		return nil, err
 	}

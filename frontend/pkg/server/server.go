@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -38,7 +39,9 @@ type Dispatcher interface {
 type Config struct {
 	Database   *database.DB
 	Dispatcher Dispatcher
-	Rules      *validation.Rules
+	// Credentials reads issued credentials; nothing else of Cluster Service is asked for an answer.
+	Credentials CredentialReader
+	Rules       *validation.Rules
 	// Offer is what Rules judge by, and what customers may list.
 	Offer      *config.Config
 	SkipTokens *skiptoken.Sealer
@@ -48,6 +51,8 @@ type Config struct {
 	Authenticator authn.Authenticator
 	// Tracing makes the spans of requests; nil makes none.
 	Tracing *tracing.Tracing
+	// Notifications says where callers may have the ends of their operations told.
+	Notifications asyncoperation.Policy
 	// Location is the Azure region that the provider serves.
 	Location string
 	// Health serves /healthz and /readyz.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -35,8 +36,14 @@ type Options struct {
 	Frontend    string
 	FrontendTLS *tls.Config
 	Tokens      *token.Issuer
-	Directory   *directory.Directory
-	Log         *slog.Logger
+	// Own is the client that the door is at the resource provider, which asks for tokens for ProviderAudience; nil sends
+	// the provider no token.
+	Own              *token.Client
+	ProviderAudience string
+	Directory        *directory.Directory
+	// Limits are of what a subscription may ask for; nil takes the default.
+	Limits throttle.Limits
+	Log    *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
@@ -47,6 +54,9 @@ type Door struct {
 	frontend *http.Transport
 	proxy    *httputil.ReverseProxy
 	requests *prometheus.CounterVec
+
+	own     ownToken
+	buckets *throttle.Buckets
 
 	closing chan struct{}
 	once    sync.Once
@@ -59,7 +69,11 @@ func New(options Options) (*Door, error) {
 		return nil, fmt.Errorf("the public URL %q is not an https URL", options.PublicURL)
 	}
 	options.PublicURL = strings.TrimSuffix(options.PublicURL, "/")
+	if options.Limits == nil {
+		options.Limits = throttle.Default()
+	}
 	d := &Door{
+		buckets: throttle.New(options.Limits, time.Now),
 		options: options,
 		frontend: &http.Transport{
 			TLSClientConfig: options.FrontendTLS, ForceAttemptHTTP2: true,
@@ -103,7 +117,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if caller, refused := d.authenticate(r); refused != nil {
 		refused.write(recorder)
 	} else {
-		request := &request{Request: r, caller: caller, correlation: correlationID(r)}
+		request := &request{Request: r, answered: recorder.Header(), caller: caller, correlation: correlationID(r)}
 		recorder.Header().Set("x-ms-correlation-request-id", request.correlation)
 		own := d.answer(request)
 		if own != nil {
@@ -140,6 +154,8 @@ type request struct {
 	caller      token.Caller
 	correlation string
 	path        path
+	// answered is the header of the answer.
+	answered http.Header
 }
 
 // knownMethod bounds the metric's label.
@@ -264,8 +280,8 @@ func (d *Door) authenticate(r *http.Request) (token.Caller, *answer) {
 }
 
 func (d *Door) tenantHint() string {
-	if tenants := d.options.Tokens.Tenants(); len(tenants) > 0 {
-		return tenants[0]
+	if home := d.options.Tokens.Home(); home != "" {
+		return home
 	}
 	return "common"
 }
