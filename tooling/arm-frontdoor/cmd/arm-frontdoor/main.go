@@ -52,7 +52,7 @@ func main() {
 	flags.StringVar(&o.ownFile, "own-client-file", "", "JSON `file` with the one client that the door itself is at the resource provider; empty sends the provider no token")
 	flags.StringVar(&o.audience, "provider-audience", "", "`audience` of the resource provider's tokens; required with --own-client-file")
 	flags.StringVar(&o.location, "location", "westus3", "Azure `location` that the region plays")
-	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
+	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
 	process.Parse(flags, os.Args[1:], func() error {
 		if o.ownFile != "" && o.audience == "" {
 			return errors.New("--provider-audience is required with --own-client-file")
