@@ -126,6 +126,10 @@ func FuzzPath(f *testing.F) {
 	f.Add("PUT", "/subscriptions/"+y.subscription, "api-version=2.0")
 	f.Add("DELETE", y.cluster("cluster")+"/nodePools/%2e%2e", "api-version=2026-09-01-preview")
 	f.Add("GET", "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/locations/westus3/hcpOperationStatuses/1", "api-version=2026-09-01-preview")
+	f.Add("PUT", y.cluster("cluster")+"/externalAuths/a%00b", "api-version=2026-09-01-preview")
+	f.Add("POST", y.cluster("cluster")+"/requestAdminCredential", "api-version=2025-12-23-preview")
+	f.Add("POST", y.cluster("cluster")+"/revokeCredentials/", "api-version=2026-09-01-preview&API-VERSION=2025-12-23-preview")
+	f.Add("GET", y.cluster("cluster")+"/externalAuths", "api-version=2026-09-01-preview&$skiptoken=AAAA&$filter=x")
 	f.Add("GET", "//%2f", "%zz")
 	f.Fuzz(func(t *testing.T, method, path, query string) {
 		switch method {
