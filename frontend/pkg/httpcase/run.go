@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,9 +27,13 @@ type Target struct {
 	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend: it does
 	// what a backend would for a subscription. May be nil.
 	Settle func(ctx context.Context, subscription string) error
+	// Patience is how long an `eventually` step is repeated; the usual when 0.
+	Patience time.Duration
+	// Abandon sets a case's subscription to Deleted after it, so that what it has made is deleted.
+	Abandon bool
 }
 
-// patience is how long an `eventually` step is repeated, and pause how long between.
+// patience is how long an `eventually` step is usually repeated, and pause how long between.
 const (
 	patience = 20 * time.Second
 	pause    = 20 * time.Millisecond
@@ -58,7 +63,17 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		Body:   `{"state":"Registered","registrationDate":"Mon, 02 Mar 2026 10:00:00 GMT","properties":{"tenantId":"{{tenant}}"}}`,
 		Status: "200",
 	}
-	for _, step := range append([]Step{register}, c.Steps...) {
+	abandon := register
+	abandon.Name, abandon.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
+	err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables)
+	if target.Abandon {
+		err = errors.Join(err, s.runSteps(ctx, target, []Step{abandon}, variables))
+	}
+	return err
+}
+
+func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
+	for _, step := range steps {
 		if err := s.runStep(ctx, target, step, variables); err != nil {
 			return fmt.Errorf("%s: %w", step.Name, err)
 		}
@@ -71,7 +86,11 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(patience)
+	limit := target.Patience
+	if limit == 0 {
+		limit = patience
+	}
+	deadline := time.Now().Add(limit)
 	for {
 		if step.Eventually && target.Settle != nil {
 			if err := target.Settle(ctx, variables["subscription"]); err != nil {

@@ -1,0 +1,90 @@
+// Package contract runs the frontend's artifact cases against a whole region: the real frontend, backend, Cluster Service,
+// Maestro and Cosmos DB's emulator, with control planes that are none, so that hundreds of clusters come and go. What holds
+// against the frontend's own fakes must hold here too.
+package contract
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// patience is how long the region has for what it does after it has answered, on a machine that is busy with other things.
+const patience = 2 * time.Minute
+
+// TestCases runs every case in a subscription of its own, which is deleted with all its clusters afterwards.
+func TestCases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the whole region; run without -short")
+	}
+	region := start(t)
+	endpoints := region.Endpoints()
+	identity, err := mesh.LoadIdentity(endpoints.Identities["arm-frontdoor"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite := httpcase.Suite{Dir: "../../frontend/testdata"}
+	cases, err := suite.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := httpcase.Target{
+		BaseURL:    "https://" + endpoints.Frontend,
+		Client:     &http.Client{Transport: &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 16}},
+		Location:   endpoints.Location,
+		APIVersion: v20260901preview.Version,
+		Patience:   patience,
+		Abandon:    true,
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := suite.Run(t.Context(), target, c); err != nil {
+				t.Errorf("%s: %v", c.Reason, err)
+			}
+		})
+	}
+}
+
+// start runs a region until the test has ended.
+func start(t *testing.T) *local.Region {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hcpmesh-contract-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// PostgreSQL's user must be able to pass through.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	quick, freePorts := 0.0, 0
+	region, err := local.Start(ctx, local.Config{
+		StateDir: dir, BasePort: &freePorts, TimeScale: &quick, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
+		OnNote: func(note string) { fmt.Fprintln(os.Stderr, note) },
+	})
+	if err != nil {
+		t.Fatalf("starting the region: %v\nits logs are in %s", err, filepath.Join(dir, "logs"))
+	}
+	t.Cleanup(func() {
+		region.Close()
+		if t.Failed() {
+			t.Logf("the region's logs are in %s", filepath.Join(dir, "logs"))
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return region
+}
