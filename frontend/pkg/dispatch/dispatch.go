@@ -25,6 +25,8 @@ type ClusterService interface {
 	DeleteCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error)
 	ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
 	DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
+	ApplyExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (*clusterservicev1.ExternalAuth, error)
+	DeleteExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (*clusterservicev1.ExternalAuth, error)
 }
 
 // The bounds: how many changes wait, how many are sent at a time, and how long one may take.
@@ -110,24 +112,29 @@ func (d *Dispatcher) enqueue(c change) {
 
 // Cluster sends a cluster's change: its deletion when it is being deleted. The document is the dispatcher's from now on.
 func (d *Dispatcher) Cluster(document *database.ClusterDocument, deleting bool, correlationID string) {
-	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID, func(ctx context.Context) error {
-		if deleting {
-			_, err := d.clusterService.DeleteCluster(ctx, document)
-			return err
-		}
-		_, err := d.clusterService.ApplyCluster(ctx, document)
-		return err
-	}})
+	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID,
+		call(document, deleting, d.clusterService.ApplyCluster, d.clusterService.DeleteCluster)})
 }
 
 // NodePool sends a node pool's change.
 func (d *Dispatcher) NodePool(document *database.NodePoolDocument, deleting bool, correlationID string) {
-	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID, func(ctx context.Context) error {
-		if deleting {
-			_, err := d.clusterService.DeleteNodePool(ctx, document)
-			return err
-		}
-		_, err := d.clusterService.ApplyNodePool(ctx, document)
+	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID,
+		call(document, deleting, d.clusterService.ApplyNodePool, d.clusterService.DeleteNodePool)})
+}
+
+// ExternalAuth sends an external auth's change.
+func (d *Dispatcher) ExternalAuth(document *database.ExternalAuthDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.ExternalAuth.ID, document.ActiveOperationID, correlationID,
+		call(document, deleting, d.clusterService.ApplyExternalAuth, d.clusterService.DeleteExternalAuth)})
+}
+
+// call is the one of two calls that brings Cluster Service to a document; its report is for the backend.
+func call[D, R any](document *D, deleting bool, apply, remove func(context.Context, *D) (R, error)) func(context.Context) error {
+	if deleting {
+		apply = remove
+	}
+	return func(ctx context.Context) error {
+		_, err := apply(ctx, document)
 		return err
-	}})
+	}
 }

@@ -68,9 +68,10 @@ func combine(problems []wire.Problem, violations ...[]apierror.Violation) []apie
 	return slices.Compact(all)
 }
 
-// busy refuses a change of a resource that is moving.
+// busy refuses a change of a resource that is moving. One that awaits a secret does not move, but waits for its customer,
+// who may as well change it.
 func busy(state hub.ProvisioningState) error {
-	if state.Terminal() {
+	if state.Terminal() || state == hub.AwaitingSecret {
 		return nil
 	}
 	return apierror.New(apierror.Conflict, "Cannot update resource while resource is %s.", strings.ToLower(string(state))).WithRetryAfter(leastPollAfter)

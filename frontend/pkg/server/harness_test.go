@@ -2,14 +2,12 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -18,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
@@ -169,82 +166,14 @@ func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNode
 	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
 }
 
-// settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
-// batch, and removes what was to be deleted together with everything that belonged to it.
-func (h *harness) settle(ctx context.Context) error {
-	return h.settleSubscription(ctx, "")
+func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	if f.generation(r.GetClusterUid()) == 0 {
+		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
+	}
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
 }
 
-// settleSubscription is settle for one subscription; empty means all.
-func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
-	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
-		if subscription != "" && found.Key.SubscriptionID != subscription {
-			return nil
-		}
-		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		return nil
-	})
-}
-
-func (h *harness) finish(ctx context.Context, key database.Key) error {
-	operation, err := h.db.Operations().Find(ctx, key)
-	if err != nil || operation == nil || operation.Value.Status.Terminal() {
-		return err
-	}
-	return h.finishOperation(ctx, operation)
-}
-
-func (h *harness) finishOperation(ctx context.Context, operation *database.Item[database.OperationDocument]) error {
-	resource, err := database.ResourceKey(operation.Value.ResourceID)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	operation.Value.Status, operation.Value.EndTime, operation.Value.LastTransitionTime = hub.Succeeded, &now, now
-	batch := h.db.NewBatch(resource.SubscriptionID)
-	database.Replace(batch, operation)
-	if operation.Value.ResourceType == hub.NodePoolResourceType {
-		pool, err := h.db.NodePools().Get(ctx, resource)
-		if err != nil {
-			return err
-		}
-		if operation.Value.Request == database.DeleteRequest {
-			database.Remove(batch, pool)
-			return batch.Commit(ctx)
-		}
-		pool.Value.ProvisioningState, pool.Value.ActiveOperationID = hub.Succeeded, ""
-		database.Replace(batch, pool)
-		return batch.Commit(ctx)
-	}
-	cluster, err := h.db.Clusters().Get(ctx, resource)
-	if err != nil {
-		return err
-	}
-	if operation.Value.Request != database.DeleteRequest {
-		cluster.Value.ProvisioningState, cluster.Value.ActiveOperationID = hub.Succeeded, ""
-		cluster.Value.Status.APIURL = "https://api." + cluster.Value.Cluster.Properties.DNS.BaseDomainPrefix + ".example:443"
-		cluster.Value.Status.BaseDomain = "example"
-		cluster.Value.Status.ActiveVersions = []string{cluster.Value.Cluster.Properties.Version.ID + ".8"}
-		database.Replace(batch, cluster)
-		return batch.Commit(ctx)
-	}
-	database.Remove(batch, cluster)
-	for reserved := range database.ClusterReservations(resource, &cluster.Value) {
-		reservation, err := h.db.Reservations().Get(ctx, reserved)
-		if err != nil {
-			return err
-		}
-		database.Remove(batch, reservation)
-	}
-	err = h.db.NodePools().All(ctx, resource.SubscriptionID, resource.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
-		database.Remove(batch, pool)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return batch.Commit(ctx)
+func (f *fleet) DeleteExternalAuth(_ context.Context, r *clusterservicev1.DeleteExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	f.remove(r.GetUid())
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid()}, nil
 }

@@ -175,8 +175,9 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 // results are, by resource type, what an operation that has succeeded is answered with.
 func results() map[string]answer {
 	return map[string]answer{
-		hub.ClusterResourceType:  result(clusterType{}),
-		hub.NodePoolResourceType: result(nodePoolType{}),
+		hub.ClusterResourceType:      result(clusterType{}),
+		hub.NodePoolResourceType:     result(nodePoolType{}),
+		hub.ExternalAuthResourceType: result(externalAuthType{}),
 	}
 }
 

@@ -294,10 +294,14 @@ func update[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	}
 	t.retain(resource, to.resource)
 
+	batch := s.Database.NewBatch(item.Key.SubscriptionID)
+	// One that awaits the customer's secret may be changed with its operation under way.
+	if err := s.Database.Supersede(ctx, batch, *to.operationID, "The operation was superseded by another change of the resource.", now); err != nil {
+		return err
+	}
 	*to.resource = *resource
 	*to.generation++
 	*to.state, *to.operationID = firstState(database.UpdateRequest), p.operationID
-	batch := s.Database.NewBatch(item.Key.SubscriptionID)
 	database.Replace(batch, item)
 	s.start(batch, rq, database.UpdateRequest, t.common(to.resource), p.operationID, *to.uid, *to.generation, now)
 	return batch.Commit(ctx)

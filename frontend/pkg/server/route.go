@@ -92,11 +92,7 @@ func routes() []*route {
 
 		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).notServed},
 		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: cluster + "/externalAuths", handle: (*Server).notServed},
-		{method: http.MethodGet, pattern: externalAuth, handle: (*Server).notServed},
-		{method: http.MethodPut, pattern: externalAuth, handle: (*Server).notServed},
-		{method: http.MethodPatch, pattern: externalAuth, handle: (*Server).notServed},
-		{method: http.MethodDelete, pattern: externalAuth, handle: (*Server).notServed},
+		{method: http.MethodGet, pattern: cluster + "/externalAuths", handle: list(externalAuthType{})},
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).listOpenShiftVersions},
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},
 		{method: http.MethodGet, pattern: locations + "/hcpOperatorIdentityRoleSets", handle: (*Server).listOperatorIdentityRoleSets},
@@ -104,7 +100,7 @@ func routes() []*route {
 		{method: http.MethodPost, pattern: subscription + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
 		{method: http.MethodPost, pattern: resourceGroup + provider + "/deployments/{deployment}/preflight", versioning: deploymentVersion, handle: (*Server).preflight},
 	}
-	all = slices.Concat(routesOf(cluster, clusterType{}), routesOf(nodePool, nodePoolType{}), all)
+	all = slices.Concat(routesOf(cluster, clusterType{}), routesOf(nodePool, nodePoolType{}), routesOf(externalAuth, externalAuthType{}), all)
 	for _, r := range all {
 		r.parts = strings.Split(r.pattern[1:], "/")
 		for _, part := range r.parts {

@@ -119,6 +119,7 @@ func (y *tenancy) ready(name string) {
 type documents struct {
 	clusters     []*database.Item[database.ClusterDocument]
 	nodePools    []*database.Item[database.NodePoolDocument]
+	externals    []*database.Item[database.ExternalAuthDocument]
 	operations   []*database.Item[database.OperationDocument]
 	reservations []*database.Item[database.ReservationDocument]
 }
@@ -126,7 +127,7 @@ type documents struct {
 func (y *tenancy) documents() documents {
 	y.t.Helper()
 	return documents{
-		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()),
+		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()), externals: all(y, y.db.ExternalAuths()),
 		operations: all(y, y.db.Operations()), reservations: all(y, y.db.Reservations()),
 	}
 }
@@ -144,7 +145,8 @@ func all[T any](y *tenancy, collection *database.Collection[T]) []*database.Item
 	return found
 }
 
-// check is what must hold of a store at any time: every cluster has its three reservations and no others exist, and what
+// check is what must hold of a store at any time: every cluster has its three reservations and every external
+// auth its one, and no others exist, and what
 // moves has the active operation that moves it.
 func (d documents) check(t testing.TB) {
 	t.Helper()
@@ -165,8 +167,20 @@ func (d documents) check(t testing.TB) {
 				cluster.Value.ActiveOperationID, active[cluster.Value.UID])
 		}
 	}
-	if len(d.reservations) != 3*len(d.clusters) {
-		t.Errorf("%d reservations for %d clusters", len(d.reservations), len(d.clusters))
+	ofClusters := map[string]int{}
+	for _, external := range d.externals {
+		uids[external.Value.UID] = true
+		ofClusters[external.Value.ClusterUID]++
+		if active[external.Value.UID] != external.Value.ActiveOperationID {
+			t.Errorf("%s is %s with the operation %q, and active is %q", external.Key.ResourceID, external.Value.ProvisioningState,
+				external.Value.ActiveOperationID, active[external.Value.UID])
+		}
+		if !uids[external.Value.ClusterUID] || ofClusters[external.Value.ClusterUID] > 1 {
+			t.Errorf("%s is not the only one of its cluster, or that is gone", external.Key.ResourceID)
+		}
+	}
+	if want := 3*len(d.clusters) + len(d.externals); len(d.reservations) != want {
+		t.Errorf("%d reservations for %d clusters and %d external auths", len(d.reservations), len(d.clusters), len(d.externals))
 	}
 	for _, reservation := range d.reservations {
 		if !uids[reservation.Value.OwnerUID] {

@@ -29,6 +29,7 @@ import (
 type Dispatcher interface {
 	Cluster(document *database.ClusterDocument, deleting bool, correlationID string)
 	NodePool(document *database.NodePoolDocument, deleting bool, correlationID string)
+	ExternalAuth(document *database.ExternalAuthDocument, deleting bool, correlationID string)
 }
 
 // Config is what a Server needs.

@@ -1,0 +1,139 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// settle does for every active operation what the backend would: it makes the operation and its resource terminal in one
+// batch, and removes what was to be deleted together with everything that belonged to it.
+func (h *harness) settle(ctx context.Context) error {
+	return h.settleSubscription(ctx, "")
+}
+
+// settleSubscription is settle for one subscription; empty means all.
+func (h *harness) settleSubscription(ctx context.Context, subscription string) error {
+	return h.db.ActiveOperations(ctx, func(found *database.Item[database.OperationDocument]) error {
+		if subscription != "" && found.Key.SubscriptionID != subscription {
+			return nil
+		}
+		err := database.Retry(ctx, func(ctx context.Context) error { return h.finish(ctx, found.Key) })
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+}
+
+func (h *harness) finish(ctx context.Context, key database.Key) error {
+	operation, err := h.db.Operations().Find(ctx, key)
+	if err != nil || operation == nil || operation.Value.Status.Terminal() {
+		return err
+	}
+	return h.finishOperation(ctx, operation)
+}
+
+func (h *harness) finishOperation(ctx context.Context, operation *database.Item[database.OperationDocument]) error {
+	resource, err := database.ResourceKey(operation.Value.ResourceID)
+	if err != nil {
+		return err
+	}
+	operation.Value.End(hub.Succeeded, nil, time.Now().UTC())
+	batch := h.db.NewBatch(resource.SubscriptionID)
+	database.Replace(batch, operation)
+	deletion := operation.Value.Request == database.DeleteRequest
+	switch operation.Value.ResourceType {
+	case hub.ClusterResourceType:
+		err = h.finishCluster(ctx, batch, resource, deletion)
+	case hub.NodePoolResourceType:
+		err = finishChild(ctx, batch, h.db.NodePools(), resource, deletion, func(d *database.NodePoolDocument) {
+			d.ProvisioningState, d.ActiveOperationID = hub.Succeeded, ""
+		})
+	case hub.ExternalAuthResourceType:
+		err = h.finishExternalAuth(ctx, batch, resource, deletion)
+	default:
+		err = fmt.Errorf("an operation of the type %s", operation.Value.ResourceType)
+	}
+	if err != nil {
+		return err
+	}
+	return batch.Commit(ctx)
+}
+
+func finishChild[D any](ctx context.Context, batch *database.Batch, in *database.Collection[D], key database.Key, deletion bool, succeed func(*D)) error {
+	item, err := in.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if deletion {
+		database.Remove(batch, item)
+		return nil
+	}
+	succeed(&item.Value)
+	database.Replace(batch, item)
+	return nil
+}
+
+// finishExternalAuth leaves one with a confidential client waiting for its secret.
+func (h *harness) finishExternalAuth(ctx context.Context, batch *database.Batch, key database.Key, deletion bool) error {
+	if deletion {
+		if err := h.release(ctx, batch, database.ExternalAuthReservations(key, "")); err != nil {
+			return err
+		}
+	}
+	return finishChild(ctx, batch, h.db.ExternalAuths(), key, deletion, func(d *database.ExternalAuthDocument) {
+		d.ProvisioningState, d.ActiveOperationID = hub.Succeeded, ""
+		for _, client := range d.ExternalAuth.Properties.Clients {
+			if client.Type == "Confidential" {
+				d.ProvisioningState = hub.AwaitingSecret
+			}
+		}
+	})
+}
+
+func (h *harness) finishCluster(ctx context.Context, batch *database.Batch, key database.Key, deletion bool) error {
+	cluster, err := h.db.Clusters().Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if !deletion {
+		cluster.Value.ProvisioningState, cluster.Value.ActiveOperationID = hub.Succeeded, ""
+		cluster.Value.Status.APIURL = "https://api." + cluster.Value.Cluster.Properties.DNS.BaseDomainPrefix + ".example:443"
+		cluster.Value.Status.BaseDomain = "example"
+		cluster.Value.Status.ActiveVersions = []string{cluster.Value.Cluster.Properties.Version.ID + ".8"}
+		database.Replace(batch, cluster)
+		return nil
+	}
+	database.Remove(batch, cluster)
+	if err := h.release(ctx, batch, database.ClusterReservations(key, &cluster.Value)); err != nil {
+		return err
+	}
+	err = h.db.NodePools().All(ctx, key.SubscriptionID, key.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
+		database.Remove(batch, pool)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return h.db.ExternalAuths().All(ctx, key.SubscriptionID, key.ResourceID+"/", func(auth *database.Item[database.ExternalAuthDocument]) error {
+		database.Remove(batch, auth)
+		return h.release(ctx, batch, database.ExternalAuthReservations(auth.Key, auth.Value.UID))
+	})
+}
+
+// release removes reservations.
+func (h *harness) release(ctx context.Context, batch *database.Batch, reservations map[database.Key]database.ReservationDocument) error {
+	for reserved := range reservations {
+		reservation, err := h.db.Reservations().Get(ctx, reserved)
+		if err != nil {
+			return err
+		}
+		database.Remove(batch, reservation)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package validation
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// ExternalAuthChange is an external auth as it is to be.
+type ExternalAuthChange struct {
+	New *hub.ExternalAuth
+	// Old is the stored one; nil when the external auth is to be created.
+	Old *hub.ExternalAuth
+	// Cluster is the one that it belongs to.
+	Cluster      *hub.Cluster
+	Subscription *hub.Subscription
+}
+
+// ExternalAuth finds what is wrong with a change. Everything that a customer can write of an external auth may be changed.
+func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
+	found := &report{}
+	externalAuth(found, change.New)
+	if change.Old != nil && len(found.findings) > 0 {
+		stored := &report{}
+		externalAuth(stored, change.Old)
+		found.ratchet(stored)
+	}
+	return found.violations()
+}
+
+// The limits of an external auth.
+const (
+	maxAudiences       = 10
+	maxClients         = 20
+	maxScopes          = 20
+	maxValidationRules = 20
+	maxIssuerURL       = 2048
+	maxIssuerCA        = 64 << 10
+	maxClaimName       = 256
+	maxNamespace       = 63
+)
+
+func externalAuth(report *report, auth *hub.ExternalAuth) {
+	p := &auth.Properties
+	tokenIssuer(report, &p.Issuer)
+	oidcClients(report, p.Clients, p.Issuer.Audiences)
+	claims(report, &p.Claim)
+}
+
+func tokenIssuer(report *report, issuer *hub.TokenIssuer) {
+	const field = "properties.issuer."
+	issuerURL(report, field+"url", issuer.URL)
+	switch {
+	case len(issuer.Audiences) == 0:
+		report.required(field + "audiences")
+	case len(issuer.Audiences) > maxAudiences:
+		report.tooMany(field+"audiences", len(issuer.Audiences), maxAudiences)
+		return
+	}
+	seen := map[string]bool{}
+	for i, audience := range issuer.Audiences {
+		item := fmt.Sprintf("%saudiences[%d]", field, i)
+		report.within(item, audience, maxShort)
+		if audience != "" && seen[audience] {
+			report.duplicate(item, audience)
+		}
+		seen[audience] = true
+	}
+	certificates(report, field+"ca", issuer.CA)
+}
+
+// issuerURL: it is compared with the tokens' `iss`, and discovery happens below it (OpenID Connect Discovery 1.0, section 4).
+func issuerURL(report *report, field, text string) {
+	if text == "" {
+		report.required(field)
+		return
+	}
+	if len(text) > maxIssuerURL {
+		report.tooLong(field, text, maxIssuerURL)
+		return
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || !u.IsAbs() || u.Hostname() == "":
+		report.invalid(field, text, "must be an absolute URL")
+	case u.Scheme != "https":
+		report.invalid(field, text, "must be an https URL")
+	case u.User != nil:
+		report.invalid(field, text, "must not contain a user")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
+		report.invalid(field, text, "must not contain a query or a fragment")
+	}
+}
+
+// certificates judges PEM certificates; empty is none.
+func certificates(report *report, field, text string) {
+	if text == "" {
+		return
+	}
+	if len(text) > maxIssuerCA {
+		report.tooLong(field, text, maxIssuerCA)
+		return
+	}
+	// What is no certificate is not shown: it may be a secret.
+	refuse := func(message string) { report.add(field, text, "Invalid value: "+message) }
+	count := 0
+	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; count++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
+			refuse("must be PEM of type CERTIFICATE")
+			return
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			refuse("must be X.509 certificates: " + err.Error())
+			return
+		}
+		rest = []byte(strings.TrimSpace(string(rest)))
+	}
+	if count == 0 {
+		refuse("must be PEM of type CERTIFICATE")
+	}
+}
+
+// consoleComponent is the only component that keeps a secret.
+var consoleComponent = hub.ExternalAuthComponent{Name: "console", AuthClientNamespace: "openshift-console"}
+
+func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []string) {
+	const field = "properties.clients"
+	if len(clients) > maxClients {
+		report.tooMany(field, len(clients), maxClients)
+		return
+	}
+	seen := map[hub.ExternalAuthComponent]bool{}
+	for i, client := range clients {
+		in := func(name string) string { return fmt.Sprintf("%s[%d].%s", field, i, name) }
+		report.within(in("component.name"), client.Component.Name, maxShort)
+		report.within(in("component.authClientNamespace"), client.Component.AuthClientNamespace, maxNamespace)
+		if seen[client.Component] && client.Component != (hub.ExternalAuthComponent{}) {
+			report.duplicate(in("component"), client.Component.AuthClientNamespace+"/"+client.Component.Name)
+		}
+		seen[client.Component] = true
+		report.within(in("clientId"), client.ClientID, maxShort)
+		if client.ClientID != "" && !slices.Contains(audiences, client.ClientID) {
+			report.invalid(in("clientId"), client.ClientID, "must be one of the issuer's audiences")
+		}
+		oidcClientType(report, in("type"), client)
+		if len(client.ExtraScopes) > maxScopes {
+			report.tooMany(in("extraScopes"), len(client.ExtraScopes), maxScopes)
+			continue
+		}
+		for j, scope := range client.ExtraScopes {
+			report.within(fmt.Sprintf("%s[%d]", in("extraScopes"), j), scope, maxShort)
+		}
+	}
+}
+
+func oidcClientType(report *report, field string, client hub.ExternalAuthClient) {
+	console := client.Component == consoleComponent
+	switch {
+	case client.Type == "":
+		report.required(field)
+	case console && client.Type != "Confidential":
+		report.invalid(field, client.Type, "must be Confidential for the component console in openshift-console")
+	case !console && client.Type == "Confidential":
+		report.invalid(field, client.Type, "must be Public for all components but console in openshift-console")
+	}
+}
+
+func claims(report *report, claim *hub.ExternalAuthClaim) {
+	const mappings = "properties.claim.mappings."
+	username := &claim.Mappings.Username
+	report.within(mappings+"username.claim", username.Claim, maxClaimName)
+	switch {
+	case username.PrefixPolicy == "Prefix" && username.Prefix == "":
+		report.required(mappings + "username.prefix")
+	case username.PrefixPolicy != "Prefix" && username.Prefix != "":
+		report.forbidden(mappings+"username.prefix", username.Prefix, "must not be given unless prefixPolicy is Prefix")
+	}
+	report.text(mappings+"username.prefix", username.Prefix, maxShort)
+	if groups := claim.Mappings.Groups; groups != nil {
+		report.within(mappings+"groups.claim", groups.Claim, maxClaimName)
+		report.text(mappings+"groups.prefix", groups.Prefix, maxShort)
+	}
+	const rules = "properties.claim.validationRules"
+	if len(claim.ValidationRules) > maxValidationRules {
+		report.tooMany(rules, len(claim.ValidationRules), maxValidationRules)
+		return
+	}
+	for i, rule := range claim.ValidationRules {
+		field := fmt.Sprintf("%s[%d].", rules, i)
+		requiredText(report, field+"type", rule.Type)
+		if rule.RequiredClaim == nil {
+			report.required(field + "requiredClaim")
+			continue
+		}
+		report.within(field+"requiredClaim.claim", rule.RequiredClaim.Claim, maxClaimName)
+		report.within(field+"requiredClaim.requiredValue", rule.RequiredClaim.RequiredValue, maxShort)
+	}
+}
