@@ -5,10 +5,12 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +23,8 @@ import (
 // patience is how long the region has for what it does after it has answered, on a machine that is busy with other things.
 const patience = 2 * time.Minute
 
-// TestCases runs every case in a subscription of its own, which is deleted with all its clusters afterwards.
+// TestCases runs every case in a subscription of its own. What a case has made must come to an end, and is deleted then; and
+// nothing that the frontend has accepted may be refused by a management cluster.
 func TestCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
@@ -43,8 +46,10 @@ func TestCases(t *testing.T) {
 		Location:   endpoints.Location,
 		APIVersion: v20260901preview.Version,
 		Patience:   patience,
-		Abandon:    true,
+		Conclude:   true,
 	}
+	// Before the region is stopped, and after the last case.
+	t.Cleanup(func() { nothingRefused(t, region) })
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -52,6 +57,33 @@ func TestCases(t *testing.T) {
 				t.Errorf("%s: %v", c.Reason, err)
 			}
 		})
+	}
+}
+
+// nothingRefused: an agent that cannot apply a manifest tries for ever, and its cluster never comes up. The rules of the
+// frontend must not let through what HyperShift's do not.
+func nothingRefused(t *testing.T, region *local.Region) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(region.LogDir(), "*-maestro-agent.log"))
+	if err != nil || len(logs) == 0 {
+		t.Errorf("there are no logs of agents: %v", err)
+	}
+	for _, path := range logs {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		seen := map[string]bool{}
+		for line := range strings.SplitSeq(string(content), "\n") {
+			var entry struct{ Error string }
+			if json.Unmarshal([]byte(line), &entry) != nil || seen[entry.Error] {
+				continue
+			}
+			seen[entry.Error] = true
+			if strings.Contains(entry.Error, " is invalid: ") || strings.Contains(entry.Error, "failed to create typed patch object") {
+				t.Errorf("%s: what was accepted is refused: %s", filepath.Base(path), entry.Error)
+			}
+		}
 	}
 }
 

@@ -29,8 +29,9 @@ type Target struct {
 	Settle func(ctx context.Context, subscription string) error
 	// Patience is how long an `eventually` step is repeated; the usual when 0.
 	Patience time.Duration
-	// Abandon sets a case's subscription to Deleted after it, so that what it has made is deleted.
-	Abandon bool
+	// Conclude waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
+	// and then sets the subscription to Deleted, so that what the case has made is deleted.
+	Conclude bool
 }
 
 // patience is how long an `eventually` step is usually repeated, and pause how long between.
@@ -63,13 +64,11 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		Body:   `{"state":"Registered","registrationDate":"Mon, 02 Mar 2026 10:00:00 GMT","properties":{"tenantId":"{{tenant}}"}}`,
 		Status: "200",
 	}
-	abandon := register
-	abandon.Name, abandon.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
-	err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables)
-	if target.Abandon {
-		err = errors.Join(err, s.runSteps(ctx, target, []Step{abandon}, variables))
+	if err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables); err != nil || !target.Conclude {
+		return err
 	}
-	return err
+	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
+	return errors.Join(target.settled(ctx, variables), s.runSteps(ctx, target, []Step{register}, variables))
 }
 
 func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
@@ -86,11 +85,7 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	if err != nil {
 		return err
 	}
-	limit := target.Patience
-	if limit == 0 {
-		limit = patience
-	}
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(target.patience())
 	for {
 		if step.Eventually && target.Settle != nil {
 			if err := target.Settle(ctx, variables["subscription"]); err != nil {

@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -199,7 +200,7 @@ func TestClusterRules(t *testing.T) {
 		"managed group name": {
 			reason: "a resource group's name", change: func(c *hub.Cluster) { c.Properties.Platform.ManagedResourceGroup = "ends." },
 			want: []apierror.Violation{violation("properties.platform.managedResourceGroup",
-				id("ends.")+"must be a valid resource group name of at most 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")},
+				id("ends.")+"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")},
 		},
 		"identity used twice": {
 			reason: "an identity has one use", change: func(c *hub.Cluster) {
@@ -428,8 +429,8 @@ func TestNames(t *testing.T) {
 
 func BenchmarkCluster(b *testing.B) {
 	r, cluster, subscription := rules(b), validCluster(), &hub.Subscription{State: hub.Registered}
-	for range 40 {
-		cluster.Properties.API.AuthorizedCIDRs = append(cluster.Properties.API.AuthorizedCIDRs, "203.0.113.0/24")
+	for i := range 40 {
+		cluster.Properties.API.AuthorizedCIDRs = append(cluster.Properties.API.AuthorizedCIDRs, fmt.Sprintf("203.0.%d.0/24", i))
 		cluster.Properties.ImageDigestMirrors = append(cluster.Properties.ImageDigestMirrors,
 			hub.ImageDigestMirror{Source: "quay.io/openshift/release", Mirrors: []string{"mirror.example:5000/openshift/release"}})
 	}
