@@ -160,6 +160,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--location="+r.config.Location,
+		"--authentication=off",
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
 	)...)

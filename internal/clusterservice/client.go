@@ -35,9 +35,9 @@ const (
 
 // Dial prepares a connection to the Cluster Service at address (host:port) under the process's identity. It does not
 // wait for an answer: calls fail fast with kind Unavailable while nobody answers, and the connection comes back within
-// about a second of the server.
-func Dial(_ context.Context, address string, identity *mesh.Identity) (*grpc.ClientConn, error) {
-	connection, err := grpc.NewClient("passthrough:///"+address,
+// about a second of the server. Further options, as those of tracing, are taken as they are.
+func Dial(_ context.Context, address string, identity *mesh.Identity, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	connection, err := grpc.NewClient("passthrough:///"+address, append(options,
 		grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
@@ -45,7 +45,7 @@ func Dial(_ context.Context, address string, identity *mesh.Identity) (*grpc.Cli
 		}),
 		// A watch is silent for long stretches; pings find out that its server is gone.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection to Cluster Service at %s: %w", address, err)
 	}

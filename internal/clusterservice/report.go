@@ -19,11 +19,26 @@ const (
 	PhaseDeleting   = "Deleting"
 	PhaseDeleted    = "Deleted"
 	PhaseFailed     = "Failed"
+	// PhaseAwaitingSecret is an external auth's that has taken effect but for a confidential client without its secret.
+	PhaseAwaitingSecret = "AwaitingSecret"
 )
 
-// Report is what Cluster Service says of one incarnation of a cluster or node pool, in the form that both share.
+// The states of credentials and revocations, which a report has as its Phase; besides PhasePending and PhaseFailed.
+const (
+	StateIssued             = "Issued"
+	StateAwaitingRevocation = "AwaitingRevocation"
+	StateRevoked            = "Revoked"
+	StateExpired            = "Expired"
+	StateRevoking           = "Revoking"
+	StateSucceeded          = "Succeeded"
+	StateCanceled           = "Canceled"
+)
+
+// Report is what Cluster Service says of one incarnation of a cluster, node pool or external auth, or of a credential or a
+// revocation, in the form that all share.
 type Report struct {
-	UID        string
+	UID string
+	// ResourceID is empty for credentials and revocations, which Cluster Service knows by their uids only.
 	ResourceID string
 	// Revision orders reports; Generation is the newest that Cluster Service has stored, Observed the newest in effect.
 	Revision   int64
@@ -34,9 +49,12 @@ type Report struct {
 	// Deleting is set once deletion was asked for.
 	Deleting   bool
 	Conditions []hub.Condition
-	// Cluster or NodePool is set.
-	Cluster  *hub.ClusterStatus
-	NodePool *hub.NodePoolStatus
+	// Cluster, NodePool or ExternalAuth is set for one of these.
+	Cluster      *hub.ClusterStatus
+	NodePool     *hub.NodePoolStatus
+	ExternalAuth *hub.ExternalAuthStatus
+	// Expiration is when an issued credential's certificate ends.
+	Expiration *time.Time
 }
 
 // ClusterReport reads a cluster's report.
@@ -84,9 +102,58 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 	}
 }
 
+// ExternalAuthReport reads an external auth's report.
+func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
+	s := e.GetStatus()
+	return Report{
+		UID:        e.GetUid(),
+		ResourceID: e.GetResourceId(),
+		Revision:   e.GetRevision(),
+		Generation: e.GetGeneration(),
+		Observed:   s.GetObservedGeneration(),
+		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
+		Deleting:   e.GetDeleteTime() != nil,
+		Conditions: conditions(s.GetConditions()),
+		ExternalAuth: &hub.ExternalAuthStatus{
+			Conditions: conditions(s.GetConditions()),
+			Progress:   progress(s.GetProgress()),
+		},
+	}
+}
+
+// CredentialReport reads a credential's report, without the certificate.
+func CredentialReport(c *clusterservicev1.BreakGlassCredential) Report {
+	s := c.GetStatus()
+	report := Report{
+		UID:        c.GetUid(),
+		Revision:   c.GetRevision(),
+		Phase:      phase(s.GetState().String(), "BREAK_GLASS_CREDENTIAL_STATE_"),
+		Conditions: conditions(s.GetConditions()),
+	}
+	if s.GetExpirationTime() != nil {
+		expiration := when(s.GetExpirationTime())
+		report.Expiration = &expiration
+	}
+	return report
+}
+
+// RevocationReport reads a revocation's report.
+func RevocationReport(r *clusterservicev1.BreakGlassRevocation) Report {
+	s := r.GetStatus()
+	return Report{
+		UID:        r.GetUid(),
+		Revision:   r.GetRevision(),
+		Phase:      phase(s.GetState().String(), "BREAK_GLASS_REVOCATION_STATE_"),
+		Conditions: conditions(s.GetConditions()),
+	}
+}
+
 func phase(name, prefix string) string {
-	word := strings.ToLower(strings.TrimPrefix(name, prefix))
-	for _, known := range []string{PhasePending, PhaseInstalling, PhaseReady, PhaseUpdating, PhaseDeleting, PhaseDeleted, PhaseFailed} {
+	word := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, prefix), "_", ""))
+	for _, known := range []string{
+		PhasePending, PhaseInstalling, PhaseReady, PhaseUpdating, PhaseDeleting, PhaseDeleted, PhaseFailed, PhaseAwaitingSecret,
+		StateIssued, StateAwaitingRevocation, StateRevoked, StateExpired, StateRevoking, StateSucceeded, StateCanceled,
+	} {
 		if strings.ToLower(known) == word {
 			return known
 		}

@@ -40,6 +40,15 @@ func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) err
 		case *clusterservicev1.WatchResponse_NodePool:
 			report := NodePoolReport(event.NodePool)
 			change.Report = &report
+		case *clusterservicev1.WatchResponse_ExternalAuth:
+			report := ExternalAuthReport(event.ExternalAuth)
+			change.Report = &report
+		case *clusterservicev1.WatchResponse_BreakGlassCredential:
+			report := CredentialReport(event.BreakGlassCredential)
+			change.Report = &report
+		case *clusterservicev1.WatchResponse_BreakGlassRevocation:
+			report := RevocationReport(event.BreakGlassRevocation)
+			change.Report = &report
 		}
 		if err := handle(change); err != nil {
 			return err
@@ -47,55 +56,71 @@ func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) err
 	}
 }
 
-// List calls handle for every cluster and node pool that Cluster Service knows, tombstones included, and returns a
-// revision from which a watch sees everything that the list may have missed.
-func (c *Client) List(ctx context.Context, handle func(Report) error) (int64, error) {
-	revision, err := c.listClusters(ctx, handle)
-	if err != nil {
-		return 0, err
+// List calls handle for everything that Cluster Service knows, tombstones included, and returns a revision from which a
+// watch sees everything that the list may have missed.
+func (c *Client) List(ctx context.Context, handle func(Report) error) (revision int64, err error) {
+	lists := []func(ctx context.Context, token string) (page, error){
+		func(ctx context.Context, token string) (page, error) {
+			request := &clusterservicev1.ListClustersRequest{PageSize: listPage, PageToken: token, Phases: phases[clusterservicev1.ClusterPhase](clusterservicev1.ClusterPhase_name)}
+			response, err := c.rpc.ListClusters(ctx, request)
+			return pageOf(response, response.GetClusters(), ClusterReport), err
+		},
+		func(ctx context.Context, token string) (page, error) {
+			request := &clusterservicev1.ListNodePoolsRequest{PageSize: listPage, PageToken: token, Phases: phases[clusterservicev1.NodePoolPhase](clusterservicev1.NodePoolPhase_name)}
+			response, err := c.rpc.ListNodePools(ctx, request)
+			return pageOf(response, response.GetNodePools(), NodePoolReport), err
+		},
+		func(ctx context.Context, token string) (page, error) {
+			request := &clusterservicev1.ListExternalAuthsRequest{PageSize: listPage, PageToken: token, Phases: phases[clusterservicev1.ExternalAuthPhase](clusterservicev1.ExternalAuthPhase_name)}
+			response, err := c.rpc.ListExternalAuths(ctx, request)
+			return pageOf(response, response.GetExternalAuths(), ExternalAuthReport), err
+		},
+		func(ctx context.Context, token string) (page, error) {
+			response, err := c.rpc.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{PageSize: listPage, PageToken: token})
+			return pageOf(response, response.GetCredentials(), CredentialReport), err
+		},
+		func(ctx context.Context, token string) (page, error) {
+			response, err := c.rpc.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{PageSize: listPage, PageToken: token})
+			return pageOf(response, response.GetRevocations(), RevocationReport), err
+		},
 	}
-	return revision, c.listNodePools(ctx, handle)
+	for i, list := range lists {
+		for token, first := "", true; first || token != ""; first = false {
+			page, err := list(ctx, token)
+			if err != nil {
+				return 0, apierror.FromGRPC(err)
+			}
+			// The first page of the first list is what the watch begins after: it is the oldest.
+			if i == 0 && first {
+				revision = page.revision
+			}
+			for _, report := range page.reports {
+				if err := handle(report); err != nil {
+					return 0, err
+				}
+			}
+			token = page.next
+		}
+	}
+	return revision, nil
 }
 
-func (c *Client) listClusters(ctx context.Context, handle func(Report) error) (revision int64, err error) {
-	request := &clusterservicev1.ListClustersRequest{PageSize: listPage, Phases: phases[clusterservicev1.ClusterPhase](clusterservicev1.ClusterPhase_name)}
-	for first := true; ; first = false {
-		page, err := c.rpc.ListClusters(ctx, request)
-		if err != nil {
-			return 0, apierror.FromGRPC(err)
-		}
-		if first {
-			revision = page.GetRevision()
-		}
-		for _, cluster := range page.GetClusters() {
-			if err := handle(ClusterReport(cluster)); err != nil {
-				return 0, err
-			}
-		}
-		if page.GetNextPageToken() == "" {
-			return revision, nil
-		}
-		request.PageToken = page.GetNextPageToken()
-	}
+// page is one answer of a list.
+type page struct {
+	reports  []Report
+	next     string
+	revision int64
 }
 
-func (c *Client) listNodePools(ctx context.Context, handle func(Report) error) error {
-	request := &clusterservicev1.ListNodePoolsRequest{PageSize: listPage, Phases: phases[clusterservicev1.NodePoolPhase](clusterservicev1.NodePoolPhase_name)}
-	for {
-		page, err := c.rpc.ListNodePools(ctx, request)
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
-		for _, pool := range page.GetNodePools() {
-			if err := handle(NodePoolReport(pool)); err != nil {
-				return err
-			}
-		}
-		if page.GetNextPageToken() == "" {
-			return nil
-		}
-		request.PageToken = page.GetNextPageToken()
+func pageOf[T any](response interface {
+	GetNextPageToken() string
+	GetRevision() int64
+}, resources []T, read func(T) Report) page {
+	p := page{next: response.GetNextPageToken(), revision: response.GetRevision()}
+	for _, resource := range resources {
+		p.reports = append(p.reports, read(resource))
 	}
+	return p
 }
 
 // phases are all that there are, which is how a list includes the deleted.

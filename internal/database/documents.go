@@ -100,8 +100,10 @@ type OperationDocument struct {
 	TenantID string `json:"tenantId,omitempty"`
 	ClientID string `json:"clientId,omitempty"`
 	// Requester names the caller for the record of what is done with credentials: 1 to 256 characters.
-	Requester       string `json:"requester,omitempty"`
-	CorrelationID   string `json:"correlationId,omitempty"`
+	Requester     string `json:"requester,omitempty"`
+	CorrelationID string `json:"correlationId,omitempty"`
+	// TraceParent is the W3C trace context of the request, for what works on the operation to link to.
+	TraceParent     string `json:"traceParent,omitempty"`
 	NotificationURI string `json:"notificationUri,omitempty"`
 	APIVersion      string `json:"apiVersion,omitempty"`
 }

@@ -138,23 +138,31 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	}
 	changes := make([]Change, 0, len(response.Items))
 	for _, document := range response.Items {
-		// Only what finds the document is decoded here: most handlers need few of them.
-		var e struct {
-			PartitionKey      string          `json:"partitionKey"`
-			Kind              Kind            `json:"kind"`
-			ResourceID        string          `json:"resourceId"`
-			DeletionTimestamp json.RawMessage `json:"deletionTimestamp"`
+		change, err := readChange(document)
+		if err != nil {
+			return nil, "", err
 		}
-		if err := json.Unmarshal(document, &e); err != nil {
-			return nil, "", fmt.Errorf("decoding a change: %w", err)
-		}
-		changes = append(changes, Change{
-			Kind: e.Kind, Key: Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID}, Removed: len(e.DeletionTimestamp) > 0, document: document,
-		})
+		changes = append(changes, change)
 	}
 	position := response.ContinuationToken
 	if position == "" {
 		position = f.position
 	}
 	return changes, position, nil
+}
+
+// readChange decodes only what finds the document: most who hear of changes need few of them.
+func readChange(document []byte) (Change, error) {
+	var e struct {
+		PartitionKey      string          `json:"partitionKey"`
+		Kind              Kind            `json:"kind"`
+		ResourceID        string          `json:"resourceId"`
+		DeletionTimestamp json.RawMessage `json:"deletionTimestamp"`
+	}
+	if err := json.Unmarshal(document, &e); err != nil {
+		return Change{}, fmt.Errorf("decoding a change: %w", err)
+	}
+	return Change{
+		Kind: e.Kind, Key: Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID}, Removed: len(e.DeletionTimestamp) > 0, document: document,
+	}, nil
 }

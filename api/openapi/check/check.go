@@ -26,6 +26,7 @@ import (
 type Contract struct {
 	version    string
 	operations map[string]operation
+	routes     []route
 }
 
 // operation is what the document says of one operation's bodies.
@@ -87,6 +88,7 @@ func New(version string) (*Contract, error) {
 				compiled.responses[status] = one
 			}
 			contract.operations[of.OperationID] = compiled
+			contract.routes = append(contract.routes, newRoute(method, template, of.OperationID))
 		}
 	}
 	return contract, nil

@@ -2,7 +2,9 @@ package check_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -113,6 +115,36 @@ func TestResponseDepartures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireVerdict(t, made.Response(one.OperationID, test.status, test.header, test.body), test.want, test.reason)
+		})
+	}
+}
+
+func TestWatchJudgesWhatTheContractHas(t *testing.T) {
+	const pool = "/subscriptions/6a4b9c1e-2f0d-4a57-9d3a-0c5e8b7f1d42/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c/nodePools/p"
+	for name, test := range map[string]struct {
+		reason string
+		method string
+		target string
+		status int
+		want   string
+	}{
+		"departure":        {reason: "a GET answers a resource", method: http.MethodGet, target: pool + "?api-version=" + version, status: 200, want: "NodePools_Get"},
+		"other case":       {reason: "ARM matches paths whatever their case", method: http.MethodGet, target: strings.ToLower(pool) + "?api-version=" + version, status: 200, want: "NodePools_Get"},
+		"other method":     {reason: "a PUT has answers of its own", method: http.MethodPut, target: pool + "?api-version=" + version, status: 204, want: "NodePools_CreateOrUpdate"},
+		"error":            {reason: "errors have a body of their own", method: http.MethodGet, target: pool + "?api-version=" + version, status: 404, want: "NodePools_Get"},
+		"empty answer":     {reason: "a DELETE of nothing has no body", method: http.MethodDelete, target: pool + "?api-version=" + version, status: 204},
+		"no such version":  {reason: "the contract does not have it", method: http.MethodGet, target: pool + "?api-version=2020-01-01", status: 200},
+		"path of our own":  {reason: "the contract does not have it", method: http.MethodGet, target: "/healthz?api-version=" + version, status: 200},
+		"path that begins": {reason: "what is below a path is another path", method: http.MethodGet, target: pool + "/upgrade?api-version=" + version, status: 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var departures []error
+			handler := check.Watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(`{"surprise":true}`))
+			}), func(err error) { departures = append(departures, err) })
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(test.method, test.target, nil))
+			requireVerdict(t, errors.Join(departures...), test.want, test.reason)
 		})
 	}
 }

@@ -137,7 +137,10 @@ func killedAtEveryStep(t *testing.T, after bool) {
 		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
 			r := newRegion(t)
 			key := clusterKey(subscription, "a")
-			operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createPool(key, "np2")}
+			r.fleet.secrets = true
+			operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createAuth(key, "entra")}
+			request, issued := r.requestCredential(key)
+			operations = append(operations, request)
 			allEnded := func(operations []database.Key) func() bool {
 				return func() bool {
 					for _, operation := range operations {
@@ -155,10 +158,18 @@ func killedAtEveryStep(t *testing.T, after bool) {
 				r.ends(operation, hub.Succeeded)
 			}
 			stop()
+			revocation := r.revoke(key)
+			died = r.runUntilDead(at, after, allEnded([]database.Key{revocation})) || died
+			stop = r.start("backend-0")
+			r.ends(revocation, hub.Succeeded)
+			r.credentialIs(issued, database.CredentialRevoked)
+			stop()
+			pending, _ := r.requestCredential(key)
 			operation := r.change(key, database.DeleteRequest)
 			died = r.runUntilDead(at, after, allEnded([]database.Key{operation})) || died
 			r.start("backend-0")
 			r.ends(operation, hub.Succeeded)
+			r.endsSomehow(pending)
 			r.nothingLeft(subscription)
 			r.fleet.mu.Lock()
 			defer r.fleet.mu.Unlock()
@@ -172,4 +183,16 @@ func killedAtEveryStep(t *testing.T, after bool) {
 			break
 		}
 	}
+}
+
+// endsSomehow waits until an operation has ended, as its race may be decided either way.
+func (r *region) endsSomehow(operation database.Key) {
+	r.t.Helper()
+	r.eventually("operation "+operation.ResourceID, func() string {
+		item, err := r.db.Operations().Get(r.t.Context(), operation)
+		if err != nil || !item.Value.Status.Terminal() {
+			return fmt.Sprint(item, err)
+		}
+		return ""
+	})
 }

@@ -32,6 +32,9 @@ type fleet struct {
 	compacted int64
 	clusters  map[string]*clusterservicev1.Cluster
 	pools     map[string]*clusterservicev1.NodePool
+	auths     map[string]*clusterservicev1.ExternalAuth
+	creds     map[string]*clusterservicev1.BreakGlassCredential
+	revokes   map[string]*clusterservicev1.BreakGlassRevocation
 	// moving are those that have not come to rest, by uid; log names what changed at each revision from 101 on.
 	moving map[string]bool
 	log    []string
@@ -39,6 +42,8 @@ type fleet struct {
 	frozen bool
 	broken map[string]bool
 	refuse error
+	// secrets says that the secrets of confidential clients are there.
+	secrets bool
 	// stuck makes the deletion of clusters be refused for good, by uid.
 	stuck map[string]bool
 	// calls counts Apply and Delete calls by uid, effects those that changed anything, deletions those that began one.
@@ -55,6 +60,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	t.Helper()
 	f := &fleet{
 		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
+		auths: map[string]*clusterservicev1.ExternalAuth{}, creds: map[string]*clusterservicev1.BreakGlassCredential{}, revokes: map[string]*clusterservicev1.BreakGlassRevocation{},
 		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
@@ -111,6 +117,7 @@ func (f *fleet) move() {
 				if p := f.pools[uid]; p != nil {
 					f.movePool(p)
 				}
+				f.moveOthers(uid)
 				if f.revision == before {
 					delete(f.moving, uid)
 				}
@@ -132,6 +139,7 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 				p.Revision = f.next(p.Uid)
 			}
 		}
+		f.deleteOthers(c)
 		s.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED
 	case s.ObservedGeneration == c.Generation || s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_FAILED:
 		return
@@ -145,6 +153,11 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		s.Phase, s.ObservedGeneration = clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, c.Generation
 		s.ApiUrl = "https://api." + c.Spec.Name
 		s.ActiveVersions = []string{c.Spec.GetVersion().GetId()}
+		for uid, credential := range f.creds {
+			if credential.ClusterUid == c.Uid {
+				f.moving[uid] = true
+			}
+		}
 	}
 	c.Revision = f.next(c.Uid)
 }
@@ -369,6 +382,7 @@ func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservic
 	var messages []*clusterservicev1.WatchResponse
 	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {
 		revision := firstRevision + int64(i) + 1
+		messages = append(messages, f.othersAt(f.log[i], revision)...)
 		// What has changed again since comes with its last change.
 		if c := f.clusters[f.log[i]]; c != nil && c.Revision == revision {
 			messages = append(messages, &clusterservicev1.WatchResponse{Revision: revision, Event: &clusterservicev1.WatchResponse_Cluster{Cluster: proto.Clone(c).(*clusterservicev1.Cluster)}})

@@ -79,8 +79,15 @@ func poolKey(cluster database.Key, name string) database.Key {
 }
 
 func resourceType(key database.Key) string {
-	if strings.Contains(key.ResourceID, "/nodePools/") {
+	switch {
+	case strings.Contains(key.ResourceID, "/nodePools/"):
 		return hub.NodePoolResourceType
+	case strings.Contains(key.ResourceID, "/externalAuths/"):
+		return hub.ExternalAuthResourceType
+	case strings.Contains(key.ResourceID, "/adminCredentials/"):
+		return database.CredentialResourceType
+	case strings.Contains(key.ResourceID, "/credentialRevocations/"):
+		return database.RevocationResourceType
 	}
 	return hub.ClusterResourceType
 }
@@ -259,6 +266,14 @@ func (r *region) nothingLeft(sub string) {
 	pools, _, err := r.db.NodePools().List(r.t.Context(), sub, "", "", 100)
 	if problem := count(len(pools), err); problem != "" {
 		r.t.Errorf("node pools: %s", problem)
+	}
+	auths, _, err := r.db.ExternalAuths().List(r.t.Context(), sub, "", "", 100)
+	if problem := count(len(auths), err); problem != "" {
+		r.t.Errorf("external auths: %s", problem)
+	}
+	credentials, _, err := r.db.Credentials().List(r.t.Context(), sub, "", "", 100)
+	if problem := count(len(credentials), err); problem != "" {
+		r.t.Errorf("credentials: %s", problem)
 	}
 	reservations, _, err := r.db.Reservations().List(r.t.Context(), sub, "", "", 100)
 	if problem := count(len(reservations), err); problem != "" {

@@ -62,8 +62,10 @@ type Controller struct {
 // progress is what is known of a subscription that is being emptied. Only its turn, of which there is never more than one
 // at once, uses the fields below the line.
 type progress struct {
-	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since.
+	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since that
+	// turn began. During a turn underway is not known.
 	underway, gone int
+	turning        bool
 
 	shut bool
 	// begun is when this process began the deletion of a cluster that is not known to be gone, by uid.
@@ -86,7 +88,7 @@ func New(db *database.DB, owns func(partition.Group) bool, most int, metrics pro
 	return c
 }
 
-// Changed notes a subscription that is Deleted, and a cluster that is gone from one.
+// Changed notes a subscription that is Deleted, and a cluster that is gone from one or whose deletion has failed.
 func (c *Controller) Changed(ctx context.Context, change database.Change) {
 	switch {
 	case change.Kind == database.SubscriptionKind && !change.Removed:
@@ -98,9 +100,23 @@ func (c *Controller) Changed(ctx context.Context, change database.Change) {
 		if due(item) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
-	case change.Kind == database.ClusterKind && change.Removed:
-		c.goneFrom(change.Key.SubscriptionID)
+	case change.Kind == database.ClusterKind && c.isEmptying(change.Key.SubscriptionID):
+		item, err := database.ItemOf(c.db.Clusters(), change)
+		if err != nil {
+			c.log.ErrorContext(ctx, "a cluster cannot be read", "key", change.Key.ResourceID, "error", err)
+			return
+		}
+		// One whose deletion has failed makes room for others, too.
+		if change.Removed || item.Value.ProvisioningState == hub.Failed {
+			c.goneFrom(change.Key.SubscriptionID)
+		}
 	}
+}
+
+func (c *Controller) isEmptying(subscription string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.emptying[subscription] != nil
 }
 
 // goneFrom gives a subscription its next turn when half of the deletions that were under way are done: often enough to
@@ -112,8 +128,15 @@ func (c *Controller) goneFrom(subscription string) {
 	if p == nil {
 		return
 	}
-	if p.gone++; 2*p.gone >= p.underway {
-		p.gone, p.underway = 0, p.underway-p.gone
+	p.gone++
+	if !p.turning {
+		c.nextIfHalfDone(subscription, p)
+	}
+}
+
+func (c *Controller) nextIfHalfDone(subscription string, p *progress) {
+	if 2*p.gone >= p.underway {
+		p.gone, p.underway = 0, max(0, p.underway-p.gone)
 		c.queue.Add(subscription)
 	}
 }
@@ -191,9 +214,15 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 		}
 		p.shut = true
 	}
+	c.mu.Lock()
+	p.gone, p.turning = 0, true
+	c.mu.Unlock()
 	underway, left, err := c.beginDeletions(ctx, subscription, p)
 	c.mu.Lock()
-	p.underway, p.gone = underway, 0
+	p.underway, p.turning = underway, false
+	if p.gone > 0 {
+		c.nextIfHalfDone(subscription, p)
+	}
 	c.mu.Unlock()
 	if err != nil {
 		return err

@@ -115,8 +115,8 @@ func (f *Follower) stream(ctx context.Context) error {
 			// Cluster Service is back: what waits to be sent there need not wait for its next try.
 			f.inbox.Wake()
 		}
-		if change.Report != nil && f.isJoined(inbox.ResourceOf(change.Report.ResourceID).Group()) {
-			f.inbox.Report(change.Report)
+		if change.Report != nil {
+			f.report(change.Report)
 		}
 		f.inbox.Sent(change.Revision)
 		return nil
@@ -128,6 +128,20 @@ func (f *Follower) stream(ctx context.Context) error {
 		return f.listAnew(ctx)
 	}
 	return err
+}
+
+// report puts a report of an owned group into the inbox.
+func (f *Follower) report(report *clusterservice.Report) {
+	if report.ResourceID == "" {
+		r, ok := f.inbox.Working(report.UID)
+		if !ok {
+			return
+		}
+		report.ResourceID = string(r)
+	}
+	if f.isJoined(inbox.ResourceOf(report.ResourceID).Group()) {
+		f.inbox.Report(report)
+	}
 }
 
 // setBroken returns what was so before.
@@ -188,9 +202,7 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 func (f *Follower) listAnew(ctx context.Context) error {
 	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are no longer kept")
 	revision, err := f.clusterService.List(ctx, func(report clusterservice.Report) error {
-		if f.isJoined(inbox.ResourceOf(report.ResourceID).Group()) {
-			f.inbox.Report(&report)
-		}
+		f.report(&report)
 		return nil
 	})
 	if err != nil {

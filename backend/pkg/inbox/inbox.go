@@ -20,20 +20,29 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Resource names a cluster or node pool, by its ARM id in lower case.
+// Resource names what an operation works on, by its ARM id in lower case.
 type Resource string
+
+// Revocation is the kind of a revocation of credentials, which has no document of its own.
+const Revocation database.Kind = "credentialRevocation"
+
+// beneath are the kinds of what stands beneath a cluster, by the word in its ARM id.
+var beneath = map[string]database.Kind{
+	"nodepools": database.NodePoolKind, "externalauths": database.ExternalAuthKind,
+	"admincredentials": database.CredentialKind, "credentialrevocations": Revocation,
+}
 
 // ResourceOf is the name of the resource with that ARM id.
 func ResourceOf(resourceID string) Resource { return Resource(strings.ToLower(resourceID)) }
 
-// Kind is the kind of the resource's document; empty for an id that is neither a cluster's nor a node pool's.
+// Kind is the kind of the resource; empty for an id of a type that this release does not know.
 func (r Resource) Kind() database.Kind {
 	parts := strings.Split(string(r), "/")
 	switch {
 	case len(parts) == 9 && parts[7] == "hcpopenshiftclusters":
 		return database.ClusterKind
-	case len(parts) == 11 && parts[7] == "hcpopenshiftclusters" && parts[9] == "nodepools":
-		return database.NodePoolKind
+	case len(parts) == 11 && parts[7] == "hcpopenshiftclusters":
+		return beneath[parts[9]]
 	}
 	return ""
 }
@@ -59,6 +68,8 @@ type Inbox struct {
 
 	mu      sync.Mutex
 	entries map[Resource]*entry
+	// working are the resources of the operations in entries, by the operation's id.
+	working map[string]Resource
 	// sent is the revision up to which Cluster Service has sent everything.
 	sent int64
 }
@@ -80,6 +91,7 @@ func New() *Inbox {
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[Resource](firstRetry, mostRetry)),
 		entries: map[Resource]*entry{},
+		working: map[string]Resource{},
 	}
 }
 
@@ -96,6 +108,7 @@ func (i *Inbox) at(r Resource) *entry {
 func (i *Inbox) Operation(r Resource, id string, key database.Key) {
 	i.mu.Lock()
 	i.at(r).operations[id] = key
+	i.working[id] = r
 	i.mu.Unlock()
 	i.queue.Add(r)
 }
@@ -183,6 +196,7 @@ func (i *Inbox) Finished(r Resource, id string) {
 	defer i.mu.Unlock()
 	if e := i.entries[r]; e != nil {
 		delete(e.operations, id)
+		delete(i.working, id)
 		i.forget(r, e)
 	}
 }
@@ -200,6 +214,17 @@ func (i *Inbox) Drop(group partition.Group) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	maps.DeleteFunc(i.entries, func(r Resource, _ *entry) bool { return r.Group() == group })
+	maps.DeleteFunc(i.working, func(_ string, r Resource) bool { return r.Group() == group })
+}
+
+// Working is the resource that an operation works on, if it is known to be under way. A report of a credential or of a
+// revocation names nothing but the operation. One that comes before the operation is found is not needed: what is asked of
+// Cluster Service then is answered with it.
+func (i *Inbox) Working(id string) (Resource, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r, ok := i.working[id]
+	return r, ok
 }
 
 // Sent notes up to which revision Cluster Service has sent everything.

@@ -35,12 +35,20 @@ type Controller struct {
 	log            *slog.Logger
 	metrics        *Metrics
 
-	clusters  *kind[database.ClusterDocument]
-	nodePools *kind[database.NodePoolDocument]
+	clusters      *kind[database.ClusterDocument]
+	nodePools     *kind[database.NodePoolDocument]
+	externalAuths *kind[database.ExternalAuthDocument]
+	// reconcilers give a resource of each kind its turn.
+	reconcilers map[database.Kind]reconciler
 
 	mu sync.Mutex
-	// doomed holds the clusters being deleted whose node pools have been told so.
+	// doomed holds the clusters being deleted whose children have been told so.
 	doomed map[inbox.Resource]doomed
+}
+
+// reconciler does what is next for a resource, until there is nothing but to wait.
+type reconciler interface {
+	reconcile(ctx context.Context, r inbox.Resource) error
 }
 
 // New makes a Controller of the resources whose groups are owned.
@@ -49,7 +57,11 @@ func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox
 		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics,
 		doomed: map[inbox.Resource]doomed{},
 	}
-	c.clusters, c.nodePools = clusterKind(c), nodePoolKind(c)
+	c.clusters, c.nodePools, c.externalAuths = clusterKind(c), nodePoolKind(c), externalAuthKind(c)
+	c.reconcilers = map[database.Kind]reconciler{
+		database.ClusterKind: c.clusters, database.NodePoolKind: c.nodePools, database.ExternalAuthKind: c.externalAuths,
+		database.CredentialKind: credentialErrand(c), inbox.Revocation: revocationErrand(c),
+	}
 	return c
 }
 
@@ -80,15 +92,11 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	started := time.Now()
-	var err error
-	switch r.Kind() {
-	case database.ClusterKind:
-		err = c.clusters.reconcile(ctx, r)
-	case database.NodePoolKind:
-		err = c.nodePools.reconcile(ctx, r)
-	default:
-		err = c.unknown(ctx, r)
+	reconcile := c.unknown
+	if known := c.reconcilers[r.Kind()]; known != nil {
+		reconcile = known.reconcile
 	}
+	err := reconcile(ctx, r)
 	c.metrics.turn(time.Since(started), err)
 	if err == nil {
 		c.inbox.Settled(r)
@@ -118,7 +126,7 @@ func (c *Controller) unknown(ctx context.Context, r inbox.Resource) error {
 	return nil
 }
 
-// view is what both kinds of documents have in common.
+// view is what the documents of all kinds have in common.
 type view struct {
 	uid        string
 	generation int64
@@ -127,7 +135,7 @@ type view struct {
 	fleet      *database.FleetState
 }
 
-// kind is what differs between clusters and node pools.
+// kind is a kind of resource that is brought to its desired state, and what differs between those.
 type kind[D any] struct {
 	*Controller
 	collection *database.Collection[D]
@@ -137,12 +145,14 @@ type kind[D any] struct {
 	apply   func(ctx context.Context, document *D) (clusterservice.Report, error)
 	remove  func(ctx context.Context, document *D) (clusterservice.Report, error)
 	get     func(ctx context.Context, uid string) (clusterservice.Report, error)
-	// doom tells what hangs on a resource that it is being deleted with it; it may be nil.
+	// The rest may be nil. reservations are what the resource holds.
+	reservations func(key database.Key, document *D) map[database.Key]database.ReservationDocument
+	// doom tells what stands beneath a resource that it is being deleted with it.
 	doom func(ctx context.Context, item *database.Item[D]) error
-	// usable is called before it is written that the resource can be used; it may be nil and may be called again.
+	// usable is called before it is written that the resource can be used; it may be called again.
 	usable func(ctx context.Context, item *database.Item[D]) error
-	// purge removes the resource with what hangs on it, and ends the operation, which may be nil, in the same transaction.
-	purge func(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument]) error
+	// along adds to the batch that removes the resource what goes with it; ended is called once that is committed.
+	along func(ctx context.Context, batch *database.Batch, item *database.Item[D]) (ended func(), err error)
 }
 
 // mostSteps bounds a turn: the answer of a request is news that is decided on at once.
@@ -292,10 +302,15 @@ func (c *Controller) settle(ctx context.Context, r inbox.Resource, id string, ke
 
 // activeOperation reads the operation that the resource is waiting for; nil when there is none.
 func (k *kind[D]) activeOperation(ctx context.Context, key database.Key, v view) (*database.Item[database.OperationDocument], error) {
-	if *v.operation == "" {
+	return k.underway(ctx, key.SubscriptionID, *v.operation)
+}
+
+// underway reads the operation of an id; nil when there is none, or it has ended.
+func (c *Controller) underway(ctx context.Context, subscriptionID, id string) (*database.Item[database.OperationDocument], error) {
+	if id == "" {
 		return nil, nil
 	}
-	operation, err := k.db.Operations().Find(ctx, database.OperationKey(key.SubscriptionID, "-", *v.operation))
+	operation, err := c.db.Operations().Find(ctx, database.OperationKey(subscriptionID, "-", id))
 	if err != nil {
 		return nil, err
 	}
@@ -365,6 +380,34 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	}
 	k.handled(r, letter)
 	return false, nil
+}
+
+// purge removes the resource with what hangs on it, and ends the operation, which may be nil, in the same transaction.
+func (k *kind[D]) purge(ctx context.Context, item *database.Item[D], operation *database.Item[database.OperationDocument]) error {
+	batch := k.db.NewBatch(item.Key.SubscriptionID)
+	ended := func() {}
+	if k.along != nil {
+		var err error
+		if ended, err = k.along(ctx, batch, item); err != nil {
+			return err
+		}
+	}
+	reserved, err := k.reserved(ctx, item)
+	if err != nil {
+		return err
+	}
+	for _, reservation := range reserved {
+		database.Remove(batch, reservation)
+	}
+	if operation != nil {
+		database.Replace(batch, operation)
+	}
+	database.Remove(batch, item)
+	if err := batch.Commit(ctx); err != nil {
+		return err
+	}
+	ended()
+	return nil
 }
 
 // send asks Cluster Service, and takes its answer as news. A refusal for good ends the operation.

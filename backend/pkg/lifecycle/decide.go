@@ -1,12 +1,12 @@
-// Package lifecycle brings every accepted operation on a cluster or node pool to its end. Whenever there is news of a
-// resource it reads the resource and its operation, decides what is next, and does that: send the desired state or the
-// deletion to Cluster Service (idempotent, and the frontend has usually done so already), write what has become of it,
-// finish the operation together with its resource in one transaction, or remove the resource with everything that
-// hangs on it.
+// Package lifecycle brings every accepted operation to its end. Whenever there is news of a resource it reads the resource
+// and its operation, decides what is next, and does that: send the desired state or the deletion to Cluster Service
+// (idempotent, and the frontend has usually done so already), write what has become of it, finish the operation together
+// with its resource in one transaction, or remove the resource with everything that hangs on it.
 //
-// Deciding (decide.go) is pure and knows both kinds; doing (controller.go) is the same for both but for the few
-// functions in cluster.go and nodepool.go. Every step may be repeated and may be the last before a crash: what is next
-// follows from the stored documents and Cluster Service's reports alone.
+// Deciding (decide.go) is pure, and the same for clusters, node pools and external auths; so is doing (controller.go), but
+// for the few functions that the kind's own file names. Credentials and their revocation are errands (errand.go): asked
+// for once, and followed. Every step may be repeated and may be the last before a crash: what is next follows from the
+// stored documents and Cluster Service's reports alone.
 package lifecycle
 
 import (
@@ -92,6 +92,11 @@ func decide(s situation) decision {
 	}
 	switch {
 	case s.operation == nil:
+		if s.state == hub.Failed && s.fleet.Phase == clusterservice.PhaseAwaitingSecret && s.report != nil &&
+			s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= s.generation {
+			// The customer took longer than an operation may, but has given the secret after all.
+			return s.progress(hub.Succeeded, "")
+		}
 		return s.progress(s.state, "")
 	case s.operation.Request == database.DeleteRequest:
 		return decideDelete(s)
@@ -131,8 +136,15 @@ func decideApply(s situation) decision {
 		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}
 	case current && s.report.Phase == clusterservice.PhaseFailed:
 		return s.fail(failureOf(s.report))
+	case s.left(s.timing.CreateDeadline) <= 0 && current && s.report.Phase == clusterservice.PhaseAwaitingSecret:
+		return s.fail(database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within " + s.deadline().String() + ". " + messageOf(s.report, "SecretsPresent")})
 	case s.left(s.timing.CreateDeadline) <= 0:
 		return s.overdue()
+	case current && s.report.Phase == clusterservice.PhaseAwaitingSecret && s.report.Observed >= target:
+		return s.progress(hub.AwaitingSecret, hub.AwaitingSecret)
+	case s.report == nil && s.state == hub.AwaitingSecret:
+		// So it was when something was last heard of it.
+		return s.progress(s.state, s.operation.Status)
 	}
 	moving := hub.Provisioning
 	if s.operation.Request == database.UpdateRequest {
@@ -192,7 +204,9 @@ func (s situation) left(deadline time.Duration) time.Duration {
 // failureOf says why Cluster Service gave up: the condition that says so, in its own words.
 func failureOf(report *clusterservice.Report) database.OperationError {
 	failure := database.OperationError{Code: "ProvisioningFailed", Message: "The resource could not be brought to the requested state."}
-	for _, wanted := range []struct{ kind, status string }{{"Failed", "True"}, {"Applied", "False"}, {"Degraded", "True"}, {"Available", "False"}} {
+	for _, wanted := range []struct{ kind, status string }{
+		{"Failed", "True"}, {"Applied", "False"}, {"Valid", "False"}, {"Issued", "False"}, {"SignerClassValid", "False"}, {"Degraded", "True"}, {"Available", "False"},
+	} {
 		for _, condition := range report.Conditions {
 			if condition.Type != wanted.kind || condition.Status != wanted.status || condition.Message == "" {
 				continue
@@ -205,6 +219,16 @@ func failureOf(report *clusterservice.Report) database.OperationError {
 		}
 	}
 	return failure
+}
+
+// messageOf is what a report's condition of that type says.
+func messageOf(report *clusterservice.Report, condition string) string {
+	for _, c := range report.Conditions {
+		if c.Type == condition {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // refusal is how an operation ends whose request Cluster Service refuses for good; nil when the request should be sent

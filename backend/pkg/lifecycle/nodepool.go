@@ -12,7 +12,9 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 	return &kind[database.NodePoolDocument]{
 		Controller: c,
 		collection: c.db.NodePools(),
-		view:       nodePoolView,
+		view: func(d *database.NodePoolDocument) view {
+			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+		},
 		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.NodePool)
 			d.Status = *report.NodePool
@@ -30,19 +32,5 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 			answer, err := c.clusterService.GetNodePool(ctx, uid)
 			return clusterservice.NodePoolReport(answer), err
 		},
-		purge: c.purgeNodePool,
 	}
-}
-
-func nodePoolView(d *database.NodePoolDocument) view {
-	return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
-}
-
-func (c *Controller) purgeNodePool(ctx context.Context, item *database.Item[database.NodePoolDocument], operation *database.Item[database.OperationDocument]) error {
-	batch := c.db.NewBatch(item.Key.SubscriptionID)
-	if operation != nil {
-		database.Replace(batch, operation)
-	}
-	database.Remove(batch, item)
-	return batch.Commit(ctx)
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
@@ -35,13 +36,14 @@ type harness struct {
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
-	server         *server.Server
+	server         http.Handler
 	url            string
 	client         *http.Client
 	metrics        *prometheus.Registry
 }
 
-func newHarness(t testing.TB) *harness {
+// newHarness makes a frontend; changes change its configuration.
+func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	t.Helper()
 	ctx := t.Context()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true, FaultSeed: 1})
@@ -80,15 +82,43 @@ func newHarness(t testing.TB) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	h.server = server.New(server.Config{
+	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	h.server = server.New(config)
+	if _, measuring := t.(*testing.B); !measuring {
+		h.server = h.watch(t, h.server)
+	}
 	api := httptest.NewServer(h.server)
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
+}
+
+// watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
+// it is over, because departures are found in the server's goroutines and in fuzz targets.
+func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
+	t.Helper()
+	var mu sync.Mutex
+	departures := map[string]bool{}
+	watched := check.Watch(handler, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		departures[err.Error()] = true
+	})
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for departure := range departures {
+			t.Error(departure)
+		}
+	})
+	return watched
 }
 
 // fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -49,32 +48,30 @@ func newMetrics(registry prometheus.Registerer, subscriptions *subscriptionCache
 	return m
 }
 
-// recoverPanic answers a request whose handling panicked.
-func (s *Server) recoverPanic(rq *request) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
-	if cause == http.ErrAbortHandler {
-		panic(cause)
-	}
-	s.metrics.panics.Inc()
-	s.Log.Error("panic", "request_id", rq.requestID, "correlation_id", rq.correlationID, "route", rq.match.pattern,
-		"panic", cause, "stack", string(debug.Stack()))
-	s.fail(rq, apierror.New(apierror.Internal, "panic"))
-}
-
 // slowRead is how long a successful read may take without being logged.
 const slowRead = time.Second
 
 // observe counts the request and writes its one line to the log: successful reads only when asked for everything, since
-// there are thousands a second.
-func (s *Server) observe(rq *request, started time.Time) {
-	took := s.Now().Sub(started)
-	status := rq.w.status
-	if status == 0 {
-		status = http.StatusOK
+// there are thousands a second. Neither holds anything of a body, of a token, or of a query.
+func observe(s *Server, ctx context.Context, rq *request, next func(ctx context.Context)) {
+	started := s.Now()
+	defer func() { s.record(ctx, rq, s.Now().Sub(started)) }()
+	next(ctx)
+}
+
+// outcome is the status that the caller sees, whether it was written yet or a panic is still to be answered.
+func (rq *request) outcome() int {
+	switch {
+	case rq.w.status != 0:
+		return rq.w.status
+	case rq.answered:
+		return http.StatusOK
 	}
+	return http.StatusInternalServerError
+}
+
+func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
+	status := rq.outcome()
 	version, state := "", ""
 	if rq.version != nil {
 		version = rq.version.Name
@@ -93,21 +90,83 @@ func (s *Server) observe(rq *request, started time.Time) {
 	case !rq.writes() && status < http.StatusBadRequest && took < slowRead:
 		level = slog.LevelDebug
 	}
-	ctx := rq.http.Context()
 	if !s.Log.Enabled(ctx, level) {
 		return
 	}
-	attributes := []slog.Attr{
+	attributes := append([]slog.Attr{
 		slog.String("method", rq.http.Method), slog.String("path", rq.http.URL.Path), slog.Int("status", status),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.String("client_request_id", shortened(rq.http.Header.Get(headerClientRequestID))),
+	}, rq.identity()...)
+	s.Log.LogAttrs(ctx, level, "request", append(attributes, rq.failure()...)...)
+}
+
+// identity is what every line about a request has.
+func (rq *request) identity() []slog.Attr {
+	attributes := []slog.Attr{
 		slog.String("request_id", rq.requestID), slog.String("correlation_id", rq.correlationID),
-		slog.String("client_request_id", rq.http.Header.Get(headerClientRequestID)),
-		slog.String("resource_id", rq.resourceID), slog.String("operation_id", rq.operationID), slog.String("api_version", version),
+		slog.String("resource_id", rq.resourceID), slog.String("operation_id", rq.operationID), slog.String("api_version", rq.apiVersion()),
 	}
-	if rq.cause != nil {
-		attributes = append(attributes, slog.String("error_code", describe(apierror.As(rq.cause)).Code), slog.String("error", rq.cause.Error()))
+	if rq.traceID != "" {
+		attributes = append(attributes, slog.String("trace_id", rq.traceID))
 	}
-	s.Log.LogAttrs(ctx, level, "request", attributes...)
+	return attributes
+}
+
+// failure is what the log is told of why a request failed. What a caller is told about its own request may repeat what it
+// sent: of that only the code and the fields are logged, and our own reason.
+func (rq *request) failure() []slog.Attr {
+	if rq.cause == nil {
+		return nil
+	}
+	e := apierror.As(rq.cause)
+	attributes := []slog.Attr{slog.String("error_code", describe(e).Code)}
+	if e.Kind.HTTPStatus() >= http.StatusInternalServerError {
+		return append(attributes, slog.String("error", rq.cause.Error()))
+	}
+	if e.Cause != nil {
+		attributes = append(attributes, slog.String("error", e.Cause.Error()))
+	}
+	if len(e.Violations) > 0 {
+		fields := make([]string, 0, maxLoggedFields)
+		for _, violation := range e.Violations[:min(len(e.Violations), maxLoggedFields)] {
+			fields = append(fields, place(violation.Field))
+		}
+		attributes = append(attributes, slog.Int("violations", len(e.Violations)), slog.Any("fields", fields))
+	}
+	return attributes
+}
+
+// maxLoggedFields is how many wrong fields the log names.
+const maxLoggedFields = 10
+
+// place is a field without the names in it that the caller chose: tags[x] is tags[].
+func place(field string) string {
+	var kept strings.Builder
+	depth := 0
+	for _, c := range field {
+		switch c {
+		case '[':
+			if depth++; depth == 1 {
+				kept.WriteString("[]")
+			}
+		case ']':
+			depth = max(depth-1, 0)
+		default:
+			if depth == 0 {
+				kept.WriteRune(c)
+			}
+		}
+	}
+	return shortened(kept.String())
+}
+
+// shortened bounds what is taken from a caller into the log.
+func shortened(text string) string {
+	if len(text) > maxHeader {
+		return strings.ToValidUTF8(text[:maxHeader], "") + "…"
+	}
+	return text
 }
 
 func knownMethod(method string) string {

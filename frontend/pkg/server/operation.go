@@ -30,6 +30,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		TenantID:           rq.tenantID,
 		ClientID:           rq.clientID,
 		CorrelationID:      rq.correlationID,
+		TraceParent:        rq.traceParent,
 		APIVersion:         rq.apiVersion(),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -20,6 +21,9 @@ const (
 	headerIdentityURL           = "X-Ms-Identity-Url"
 	headerHomeTenantID          = "X-Ms-Home-Tenant-Id"
 	headerClientObjectID        = "X-Ms-Client-Object-Id"
+	headerClientTenantID        = "X-Ms-Client-Tenant-Id"
+	headerClientAppID           = "X-Ms-Client-App-Id"
+	headerClientPrincipalName   = "X-Ms-Client-Principal-Name"
 	headerClientRequestID       = "X-Ms-Client-Request-Id"
 	headerReturnClientRequestID = "X-Ms-Return-Client-Request-Id"
 	headerCorrelationID         = "X-Ms-Correlation-Request-Id"
@@ -41,9 +45,14 @@ type request struct {
 
 	requestID     string
 	correlationID string
+	// traceID and traceParent are of the span of the request, if it has one.
+	traceID     string
+	traceParent string
 	// The caller, as ARM authenticated it.
 	tenantID string
 	clientID string
+	// sender is who sent the request, which is ARM when it was authenticated.
+	sender authn.Caller
 
 	// body is the content of a PUT, PATCH or POST.
 	body       []byte
@@ -58,19 +67,16 @@ type request struct {
 	operationID string
 	// cause is what the log is told about a failure.
 	cause error
-}
-
-func newRequest(s *Server, w http.ResponseWriter, r *http.Request) *request {
-	rq := &request{http: r, w: &response{ResponseWriter: w}}
-	rq.match, rq.known = find(s.routes, r.Method, r.URL)
-	return rq
+	// answered is set at the end; it is not when the handling panicked.
+	answered bool
 }
 
 // maxHeader bounds the ids that are taken from headers into logs and documents.
 const maxHeader = 256
 
-// identify names the request and its caller.
-func (rq *request) identify() {
+// identify finds the request's route, and names the request and its caller.
+func (rq *request) identify(routes []*route) {
+	rq.match, rq.known = find(routes, rq.http.Method, rq.http.URL)
 	header := rq.http.Header
 	rq.requestID = uuid.NewString()
 	rq.correlationID = header.Get(headerCorrelationID)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -98,6 +99,9 @@ func (s *Server) fail(rq *request, err error) {
 	status := e.Kind.HTTPStatus()
 	header := rq.w.Header()
 	header.Set(headerErrorCode, detail.Code)
+	if challenge := authn.Challenge(err); challenge != "" {
+		header.Set("WWW-Authenticate", challenge)
+	}
 	retryAfter := e.RetryAfter
 	if retryAfter == 0 && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
 		retryAfter = time.Second

@@ -1,7 +1,7 @@
 // Package server is the ARM resource provider: the HTTP API of clusters, node pools, operations and subscriptions.
 //
-// A request is matched to a route, goes through the stages (stages.go lists them in order), and is answered by the
-// route's handler. A write is read, decided and committed in one Cosmos DB batch, conditioned on what was read, and run
+// A request goes through the layers (layers.go) and the stages (stages.go), both listed there in their order, and is
+// answered by the handler of its route. A write is read, decided and committed in one Cosmos DB batch, conditioned on what was read, and run
 // again when another writer was faster; only what is committed is answered with success. Afterwards the change is handed
 // to Cluster Service without waiting. The package never talks to a management cluster, and never logs a body.
 package server
@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
@@ -23,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // Dispatcher sends what was committed to Cluster Service, without blocking; see package dispatch.
@@ -42,6 +44,10 @@ type Config struct {
 	SkipTokens *skiptoken.Sealer
 	// Sealer keeps the private keys that the service makes for admin credentials from the store.
 	Sealer *seal.Keys
+	// Authenticator decides who is let in; nil lets everybody in that the listener does.
+	Authenticator authn.Authenticator
+	// Tracing makes the spans of requests; nil makes none.
+	Tracing *tracing.Tracing
 	// Location is the Azure region that the provider serves.
 	Location string
 	// Health serves /healthz and /readyz.
@@ -49,6 +55,8 @@ type Config struct {
 	// Healthy is asked for the metric frontend_health.
 	Healthy func(ctx context.Context) bool
 	Log     *slog.Logger
+	// Audit takes the record of every request that changes something; nil is Log.
+	Audit   *slog.Logger
 	Metrics prometheus.Registerer
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -60,6 +68,7 @@ type Server struct {
 	routes        []*route
 	results       map[string]answer
 	versions      map[string]*versions.Version
+	layers        []layer
 	stages        []stage
 	releases      []hub.OpenShiftVersion
 	roleSets      []hub.OperatorIdentityRoleSet
@@ -78,6 +87,7 @@ func New(c Config) *Server {
 		Config:   c,
 		routes:   routes(),
 		versions: versions.All(),
+		layers:   layers(),
 		stages:   stages(),
 		releases: c.Offer.OpenShiftVersions(),
 		roleSets: c.Offer.OperatorIdentityRoleSets(),
@@ -86,31 +96,42 @@ func New(c Config) *Server {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
+	if s.Audit == nil {
+		s.Audit = s.Log
+	}
+	if s.Tracing == nil {
+		s.Tracing = tracing.Off()
+	}
 	s.subscriptions = newSubscriptionCache(s.Database, s.Now)
 	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
 	return s
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request: through the layers, the stages, and the route's handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	started := s.Now()
-	rq := newRequest(s, w, r)
-	defer s.observe(rq, started)
-	defer s.recoverPanic(rq)
-	rq.identify()
-	defer s.inFlight.Add(-1)
-	if s.inFlight.Add(1) > maxInFlight {
-		s.fail(rq, apierror.New(apierror.Throttled, "The service is busy.").WithRetryAfter(time.Second))
+	s.enter(r.Context(), &request{http: r, w: &response{ResponseWriter: w}}, s.layers)
+}
+
+func (s *Server) enter(ctx context.Context, rq *request, layers []layer) {
+	if len(layers) > 0 {
+		layers[0](s, ctx, rq, func(ctx context.Context) { s.enter(ctx, rq, layers[1:]) })
 		return
 	}
-	ctx := r.Context()
-	for _, stage := range s.stages {
-		if err := stage(s, ctx, rq); err != nil {
-			s.fail(rq, err)
-			return
-		}
-	}
-	if err := rq.match.route.handle(s, ctx, rq); err != nil {
+	if err := s.answer(ctx, rq); err != nil {
 		s.fail(rq, err)
 	}
+	rq.answered = true
+}
+
+func (s *Server) answer(ctx context.Context, rq *request) error {
+	defer s.inFlight.Add(-1)
+	if s.inFlight.Add(1) > maxInFlight {
+		return apierror.New(apierror.Throttled, "The service is busy.").WithRetryAfter(time.Second)
+	}
+	for _, stage := range s.stages {
+		if err := stage(s, ctx, rq); err != nil {
+			return err
+		}
+	}
+	return rq.match.route.handle(s, ctx, rq)
 }

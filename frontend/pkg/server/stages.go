@@ -19,11 +19,11 @@ import (
 // stage is what every request goes through before its handler; an error ends it.
 type stage func(s *Server, ctx context.Context, rq *request) error
 
-// stages is the order. Around all of them stand, outermost first: metrics and the request's log line (observe), recovery
-// from panics, and the naming of the request and its correlation (identify), so that every answer carries its ids and
-// is counted, whatever becomes of it.
+// stages are what is settled before a handler sees the request, in this order. Nothing of an unauthenticated request is
+// looked at; nothing is asked of the store before all that can be refused without it was.
 func stages() []stage {
 	return []stage{
+		authenticate,
 		checkRoute,
 		readBody,
 		checkContentType,
@@ -32,6 +32,19 @@ func stages() []stage {
 		readVersion,
 		readSubscription,
 	}
+}
+
+// authenticate lets in whom the authenticator lets in. Health is shown to everybody that the listener lets in.
+func authenticate(s *Server, ctx context.Context, rq *request) error {
+	if s.Authenticator == nil || rq.match.route != nil && rq.match.route.versioning == noVersion {
+		return nil
+	}
+	sender, err := s.Authenticator.Authenticate(ctx, rq.http)
+	if err != nil {
+		return err
+	}
+	rq.sender = sender
+	return nil
 }
 
 func checkRoute(_ *Server, _ context.Context, rq *request) error {

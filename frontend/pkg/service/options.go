@@ -8,12 +8,15 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // Options are the frontend's flags.
 type Options struct {
-	Process  process.Options
-	Database database.Options
+	Process        process.Options
+	Database       database.Options
+	Tracing        tracing.Options
+	Authentication AuthenticationOptions
 	// Listen is the address of the API, mutual TLS, as host:port.
 	Listen string
 	// IdentityDir holds tls.crt, tls.key and ca.crt.
@@ -35,6 +38,8 @@ type Options struct {
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
+	o.Authentication.addFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the ARM resource provider API, mutual TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
@@ -62,6 +67,12 @@ func (o *Options) Validate() error {
 		if c := o.Location[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
 			return errors.New("--location: a region is written in lower-case letters and digits, as in westus3")
 		}
+	}
+	if err := o.Authentication.validate(); err != nil {
+		return err
+	}
+	if err := o.Tracing.Validate(); err != nil {
+		return err
 	}
 	return o.Database.Validate()
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
@@ -77,28 +78,43 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		return err
 	}
 	defer db.Close()
-	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity)
+	traces, err := tracing.New(ctx, p.Name, options.Tracing)
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer flush(ctx, traces, p.Log)
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity, traces.DialOption())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = connection.Close() }()
+
+	authenticator, keepFresh, err := options.Authentication.authenticator(p.Log)
+	if err != nil {
+		return err
+	}
+	if authenticator != nil {
+		p.Ready("authentication", authenticator.Ready)
+	}
 
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
 	// Cluster Service is not a dependency of answering ARM: what it is not told now, the backend tells it later.
 	dispatcher := dispatch.New(clusterservice.NewClient(connection), p.Log, p.Metrics)
 	handler := server.New(server.Config{
-		Database:   db,
-		Dispatcher: dispatcher,
-		Rules:      validation.NewRules(offer, options.Location),
-		Offer:      offer,
-		SkipTokens: skiptoken.New(tokenKeys),
-		Sealer:     credentialKeys,
-		Location:   options.Location,
-		Health:     p.OpsHandler(),
-		Healthy:    func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
-		Log:        p.Log,
-		Metrics:    p.Metrics,
+		Database:      db,
+		Dispatcher:    dispatcher,
+		Rules:         validation.NewRules(offer, options.Location),
+		Offer:         offer,
+		SkipTokens:    skiptoken.New(tokenKeys),
+		Sealer:        credentialKeys,
+		Authenticator: authenticator,
+		Tracing:       traces,
+		Location:      options.Location,
+		Health:        p.OpsHandler(),
+		Healthy:       func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },
+		Log:           p.Log,
+		Metrics:       p.Metrics,
 	})
 	httpServer := &http.Server{
 		Handler:           handler,
@@ -115,6 +131,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	var wg sync.WaitGroup
 	wg.Go(func() { dispatcher.Run(workers) })
 	wg.Go(func() { schema.ensure(workers, p.Log) })
+	wg.Go(func() { keepFresh(workers) })
 	defer wg.Wait()
 	defer stopWorkers()
 
@@ -148,6 +165,15 @@ func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
 		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
 	return keys, nil
+}
+
+// flush sends the spans that wait.
+func flush(ctx context.Context, traces *tracing.Tracing, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := traces.Shutdown(ctx); err != nil {
+		log.Warn("the last spans could not be sent", "error", err)
+	}
 }
 
 // schema makes sure that the containers exist, before the process says that it is ready.

@@ -24,16 +24,25 @@ import (
 
 func TestOptions(t *testing.T) {
 	complete := []string{"--identity-dir", "d", "--cluster-service-address", "a:1", "--location", "westus3",
-		"--cosmos-endpoint", "https://localhost:8081", "--cosmos-key-file", "k"}
+		"--cosmos-endpoint", "https://localhost:8081", "--cosmos-key-file", "k", "--authentication", "off"}
 	cases := map[string]struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		"complete":          {reason: "the required flags are enough", args: complete},
-		"location missing":  {reason: "a missing flag is named", args: append(complete, "--location", ""), want: "--location is required"},
-		"location written":  {reason: "a wrong one too", args: append(complete, "--location", "West US 3"), want: "--location"},
-		"cosmos endpoint":   {reason: "the store's flags are checked as well", args: append(complete, "--cosmos-endpoint", "x"), want: "--cosmos-endpoint"},
+		"complete":            {reason: "the required flags are enough", args: complete},
+		"location missing":    {reason: "a missing flag is named", args: append(complete, "--location", ""), want: "--location is required"},
+		"location written":    {reason: "a wrong one too", args: append(complete, "--location", "West US 3"), want: "--location"},
+		"cosmos endpoint":     {reason: "the store's flags are checked as well", args: append(complete, "--cosmos-endpoint", "x"), want: "--cosmos-endpoint"},
+		"authentication":      {reason: "who authenticates is never left open", args: append(complete, "--authentication", ""), want: "--authentication is required"},
+		"authentication mode": {reason: "and one of the known ways", args: append(complete, "--authentication", "maybe"), want: `"maybe" is not sidecar, token or off`},
+		"check URL":           {reason: "a sidecar is somewhere", args: append(complete, "--authentication", "sidecar"), want: "--authentication-check-url is required"},
+		"issuer": {reason: "tokens are somebody's", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c"),
+			want: "--authentication-issuer is required"},
+		"issuer URL": {reason: "whose keys cannot be tampered with", args: append(complete, "--authentication", "token", "--authentication-audience", "a", "--authentication-client-ids", "c",
+			"--authentication-issuer", "http://issuer"), want: "--authentication-issuer: an https URL"},
+		"trace ratio":       {reason: "a share is a share", args: append(complete, "--trace-ratio", "2"), want: "--trace-ratio"},
+		"collector":         {reason: "a collector has a URL", args: append(complete, "--otlp-endpoint", "localhost:4317"), want: "--otlp-endpoint"},
 		"unknown":           {reason: "an unknown flag is refused", args: append(complete, "--colour", "red"), want: "colour"},
 		"identity missing":  {reason: "a missing flag is named", args: append(complete, "--identity-dir", ""), want: "--identity-dir is required"},
 		"no listen address": {reason: "a missing flag is named", args: append(complete, "--listen", ""), want: "--listen is required"},
@@ -87,7 +96,8 @@ func serve(t testing.TB) *region {
 	if err := os.WriteFile(keyFile, []byte(emulator.WellKnownKey), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3"}
+	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
+		Authentication: service.AuthenticationOptions{Mode: "off"}}
 	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -89,8 +89,14 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	}
 	var lsn uint64
 	points, few := namedItems(c.PK, q, params)
+	needles := q.Needles(params)
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
 		parse := func(at store.Position, item store.Item) (bool, error) {
+			for _, needle := range needles {
+				if !bytes.Contains(item.Body, needle) {
+					return true, nil
+				}
+			}
 			doc, err := document.Parse(item.Body)
 			if err != nil {
 				return false, err

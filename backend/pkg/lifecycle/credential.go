@@ -1,0 +1,83 @@
+package lifecycle
+
+import (
+	"context"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// credentialErrand has a credential signed. It ends when it is; a revocation that comes first cancels it, in the store by
+// the frontend's own batch, and at Cluster Service too.
+func credentialErrand(c *Controller) *errand {
+	return &errand{
+		Controller: c,
+		open: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
+			key, err := database.ResourceKey(operation.Value.ResourceID)
+			if err != nil {
+				return nil, err
+			}
+			item, err := c.db.Credentials().Find(ctx, key)
+			if err != nil || item == nil || item.Removed != nil || item.Value.State != database.CredentialPending {
+				return nil, err
+			}
+			return &credential{c, item}, nil
+		},
+		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
+			answer, err := c.clusterService.GetCredential(ctx, uid)
+			return clusterservice.CredentialReport(answer), err
+		},
+		outcomes: map[string]hub.ProvisioningState{
+			clusterservice.StateIssued:   hub.Succeeded,
+			clusterservice.PhaseFailed:   hub.Failed,
+			clusterservice.StateCanceled: hub.Canceled,
+			// It was issued unseen, and is of no use any more.
+			clusterservice.StateAwaitingRevocation: hub.Canceled,
+			clusterservice.StateRevoked:            hub.Canceled,
+			clusterservice.StateExpired:            hub.Canceled,
+		},
+	}
+}
+
+// credential is the subject of a credentialErrand.
+type credential struct {
+	*Controller
+	item *database.Item[database.CredentialDocument]
+}
+
+func (s *credential) ask(ctx context.Context) (clusterservice.Report, error) {
+	answer, err := s.clusterService.ApplyCredential(ctx, &s.item.Value)
+	return clusterservice.CredentialReport(answer), err
+}
+
+func (s *credential) close(_ context.Context, batch *database.Batch, status hub.ProvisioningState, report *clusterservice.Report) error {
+	switch d := &s.item.Value; status {
+	case hub.Succeeded:
+		d.State, d.ExpirationTime = database.CredentialIssued, report.Expiration
+	case hub.Canceled:
+		d.State = database.CredentialCanceled
+	default:
+		d.State = database.CredentialFailed
+	}
+	database.Replace(batch, s.item)
+	return nil
+}
+
+// credentialChild is a credential as a child of its cluster.
+func (c *Controller) credentialChild(ctx context.Context, change database.Change) (child, error) {
+	item, err := database.ItemOf(c.db.Credentials(), change)
+	if err != nil {
+		return child{}, err
+	}
+	one := child{key: item.Key, documents: 1, remove: func(batch *database.Batch) { database.Remove(batch, item) }}
+	if item.Value.State != database.CredentialPending {
+		return one, nil
+	}
+	one.doom = func(batch *database.Batch) {
+		item.Value.State = database.CredentialCanceled
+		database.Replace(batch, item)
+	}
+	one.operation, err = c.underway(ctx, item.Key.SubscriptionID, item.Value.UID)
+	return one, err
+}

@@ -1,0 +1,118 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// revocationErrand has all credentials of a cluster revoked. It ends when Cluster Service has seen the hosted API server
+// refuse the old signer; until then the cluster names its operation, and takes no request for a credential.
+func revocationErrand(c *Controller) *errand {
+	return &errand{
+		Controller: c,
+		open: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
+			o := &operation.Value
+			id, _, ok := strings.Cut(o.ResourceID, database.RevocationKey(database.Key{}, "").ResourceID)
+			if !ok {
+				return nil, fmt.Errorf("%q is not the id of a revocation", o.ResourceID)
+			}
+			key, err := database.ResourceKey(id)
+			if err != nil {
+				return nil, err
+			}
+			cluster, err := c.db.Clusters().Find(ctx, key)
+			if err != nil || cluster == nil || cluster.Removed != nil || cluster.Value.UID != o.UID || cluster.Value.RevocationOperationID != o.OperationID {
+				return nil, err
+			}
+			return &revocation{c, cluster, operation}, nil
+		},
+		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
+			answer, err := c.clusterService.GetRevocation(ctx, uid)
+			return clusterservice.RevocationReport(answer), err
+		},
+		outcomes: map[string]hub.ProvisioningState{
+			clusterservice.StateSucceeded: hub.Succeeded,
+			clusterservice.PhaseFailed:    hub.Failed,
+			clusterservice.StateCanceled:  hub.Canceled,
+		},
+	}
+}
+
+// revocation is the subject of a revocationErrand.
+type revocation struct {
+	*Controller
+	cluster   *database.Item[database.ClusterDocument]
+	operation *database.Item[database.OperationDocument]
+}
+
+func (s *revocation) ask(ctx context.Context) (clusterservice.Report, error) {
+	answer, err := s.clusterService.RevokeCredentials(ctx, &s.operation.Value)
+	return clusterservice.RevocationReport(answer), err
+}
+
+// mostRevoked is how many credentials one batch shows as revoked.
+const mostRevoked = database.BatchLimit / 2
+
+// close shows the credentials that were issued as revoked, when they are, and opens the cluster to new requests. There may
+// be more of them than one transaction takes: they go first, and as none can be made meanwhile the cluster's batch finds
+// none left.
+func (s *revocation) close(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, _ *clusterservice.Report) error {
+	if status == hub.Succeeded {
+		ahead := s.db.NewBatch(s.cluster.Key.SubscriptionID)
+		err := s.db.Credentials().All(ctx, s.cluster.Key.SubscriptionID, database.CredentialKey(s.cluster.Key, "").ResourceID, func(item *database.Item[database.CredentialDocument]) error {
+			if item.Value.State != database.CredentialIssued {
+				return nil
+			}
+			item.Value.State = database.CredentialRevoked
+			database.Replace(ahead, item)
+			if ahead.Len() < mostRevoked {
+				return nil
+			}
+			err := ahead.Commit(ctx)
+			ahead = s.db.NewBatch(s.cluster.Key.SubscriptionID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := ahead.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	s.cluster.Value.RevocationOperationID = ""
+	database.Replace(batch, s.cluster)
+	return nil
+}
+
+// endRevocation cancels the revocation that is under way on a cluster that is being deleted.
+func (c *Controller) endRevocation(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
+	id := cluster.Value.RevocationOperationID
+	if id == "" {
+		return nil
+	}
+	operation, err := c.underway(ctx, cluster.Key.SubscriptionID, id)
+	if err != nil {
+		return err
+	}
+	batch := c.db.NewBatch(cluster.Key.SubscriptionID)
+	cluster.Value.RevocationOperationID = ""
+	database.Replace(batch, cluster)
+	if operation != nil {
+		operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster is being deleted."}, time.Now().UTC())
+		database.Replace(batch, operation)
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return err
+	}
+	if operation != nil {
+		c.ended(ctx, inbox.ResourceOf(operation.Value.ResourceID), operation)
+	}
+	return nil
+}

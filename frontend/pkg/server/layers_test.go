@@ -1,0 +1,290 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// journal is a log that tests read.
+type journal struct {
+	mu      sync.Mutex
+	content bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.content.Write(line)
+}
+
+func (j *journal) text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.content.String()
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// lines are the lines with a message, decoded.
+func (j *journal) lines(t testing.TB, message string) []map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(j.text()) {
+		var decoded map[string]any
+		if err := json.Unmarshal([]byte(line), &decoded); err != nil {
+			t.Fatalf("a line of the log is not JSON: %s", line)
+		}
+		if decoded["msg"] == message {
+			found = append(found, decoded)
+		}
+	}
+	return found
+}
+
+// gate lets in whoever says the word.
+type gate struct{ word string }
+
+func (g gate) Ready(context.Context) error { return nil }
+
+func (g gate) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
+	switch r.Header.Get("Authorization") {
+	case g.word:
+		return authn.Caller{TenantID: "arm-tenant", AppID: "arm-app", ObjectID: "arm-object"}, nil
+	case "":
+		return authn.Caller{}, &authn.Refused{Answer: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
+	case "broken":
+		return authn.Caller{}, apierror.New(apierror.Unavailable, "The request cannot be authenticated now.").WithCause(errors.New("no answer"))
+	}
+	return authn.Caller{}, apierror.New(apierror.PermissionDenied, "The caller may not use this service.")
+}
+
+// TestAuthentication: nothing of a request is looked at before it is known to come from ARM, but health is.
+func TestAuthentication(t *testing.T) {
+	const word = "Bearer word"
+	h := newHarness(t, func(c *server.Config) {
+		c.Authenticator = gate{word}
+		c.Health = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	})
+	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	subscription := "/subscriptions/" + y.subscription + "?api-version=2.0"
+	const document = `{"state":"Registered","registrationDate":"now"}`
+	y.mustDo(http.StatusOK, http.MethodPut, subscription, document, "Authorization", word)
+	cases := map[string]struct {
+		reason, method, target, authorization string
+		status                                int
+		code, challenge, retryAfter           string
+	}{
+		"nothing":     {reason: "a token is asked for", method: http.MethodPut, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"wrong":       {reason: "not everybody is let in", method: http.MethodGet, target: subscription, authorization: "x", status: 403, code: "Forbidden"},
+		"undecided":   {reason: "what cannot be decided lets nobody in", method: http.MethodGet, target: subscription, authorization: "broken", status: 503, code: "ServiceUnavailable", retryAfter: "1"},
+		"no path":     {reason: "strangers are not told what paths there are", method: http.MethodGet, target: "/x?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"no method":   {reason: "nor which methods", method: http.MethodDelete, target: subscription, status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"no version":  {reason: "nor what is wrong with their request", method: http.MethodGet, target: y.cluster("c") + "?api-version=1", status: 401, code: "Unauthorized", challenge: "Bearer"},
+		"health":      {reason: "health is no secret", method: http.MethodGet, target: "/healthz", status: 200},
+		"readiness":   {reason: "nor is readiness", method: http.MethodGet, target: "/readyz", status: 200},
+		"known":       {reason: "ARM is served", method: http.MethodGet, target: subscription, authorization: word, status: 200},
+		"known, path": {reason: "and told what paths there are not", method: http.MethodGet, target: "/x?api-version=1", authorization: word, status: 404, code: "NotFound"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			status, header, body := y.in(t).do(tc.method, tc.target, document, "Authorization", tc.authorization)
+			if status != tc.status || header.Get("X-Ms-Error-Code") != tc.code || header.Get("WWW-Authenticate") != tc.challenge || header.Get("Retry-After") != tc.retryAfter {
+				t.Errorf("%s: %d %v %s", tc.reason, status, header, body)
+			}
+			if header.Get("X-Ms-Request-Id") == "" || header.Get("X-Ms-Correlation-Request-Id") == "" {
+				t.Errorf("the answer has no ids: %v", header)
+			}
+		})
+	}
+}
+
+// TestAudit: one record for each request that was to change something, with who, what and the result.
+func TestAudit(t *testing.T) {
+	var log, audit journal
+	h := newHarness(t, func(c *server.Config) {
+		c.Log, c.Audit = log.logger(), audit.logger()
+		c.Authenticator = gate{"word"}
+	})
+	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	do := func(method, target, body string, headers ...string) {
+		t.Helper()
+		y.do(method, target, body, append([]string{"Authorization", "word", "X-Ms-Home-Tenant-Id", "tenant", "X-Ms-Client-Object-Id", "alice",
+			"X-Ms-Client-App-Id", "cli", "X-Ms-Client-Principal-Name", "alice@example.com", "X-Ms-Correlation-Request-Id", "correlation"}, headers...)...)
+	}
+	do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`)
+	do(http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
+	do(http.MethodGet, y.cluster("cluster"), "")
+	do(http.MethodPatch, y.cluster("cluster"), `{"tags":{"a":1}}`)
+	do(http.MethodPost, "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", "{}")
+	do(http.MethodDelete, y.cluster("cluster"), "", "Authorization", "stranger")
+	do(http.MethodDelete, y.cluster("absent"), "")
+	do(http.MethodPut, "/nowhere", "{}")
+
+	records := audit.lines(t, "audit")
+	var got [][]any
+	for _, r := range records {
+		got = append(got, []any{r["action"], r["target"], r["result"], r["status"], r["error_code"]})
+	}
+	const clusters = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
+	want := [][]any{
+		{"Microsoft.Resources/subscriptions/write", "/subscriptions/" + y.subscription, "Success", 200.0, ""},
+		{clusters + "/write", y.cluster("cluster"), "Success", 201.0, ""},
+		{clusters + "/write", y.cluster("cluster"), "Failure", 409.0, "Conflict"},
+		{clusters + "/delete", y.cluster("cluster"), "Denied", 403.0, "Forbidden"},
+		{clusters + "/delete", y.cluster("absent"), "Success", 204.0, ""},
+		{"write", "/nowhere", "Failure", 404.0, "NotFound"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	created := records[1]
+	if diff := cmp.Diff(map[string]any{"tenant_id": "tenant", "object_id": "alice", "app_id": "cli", "name": "alice@example.com"}, created["caller"]); diff != "" {
+		t.Errorf("who (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]any{"tenant_id": "arm-tenant", "app_id": "arm-app", "object_id": "arm-object"}, created["sender"]); diff != "" {
+		t.Errorf("by whom it was sent (-want +got):\n%s", diff)
+	}
+	if created["operation_id"] == "" || created["correlation_id"] != "correlation" || created["request_id"] == "" {
+		t.Errorf("the record has no ids: %v", created)
+	}
+	if strings.Contains(log.text(), `"msg":"audit"`) || strings.Contains(audit.text(), "Standard_") {
+		t.Error("records are where they do not belong, or hold what was sent")
+	}
+}
+
+// TestNothingSecretIsLogged runs requests with secrets in every place that a caller can fill, at the most talkative level.
+func TestNothingSecretIsLogged(t *testing.T) {
+	const secret = "hunter2"
+	var log journal
+	h := newHarness(t, func(c *server.Config) {
+		c.Log = log.logger()
+		c.Authenticator = gate{"Bearer " + secret}
+	})
+	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
+	do := func(method, target, body string, headers ...string) (int, http.Header, string) {
+		return y.do(method, target, body, append([]string{"Authorization", "Bearer " + secret, "Cookie", secret}, headers...)...)
+	}
+	do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"`+secret+`","properties":{"accountOwner":{"email":"`+secret+`"}}}`)
+	do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"`+secret+`"}`)
+	bodies := []string{
+		y.body("cluster.json", `{"tags":{"`+secret+`":"`+secret+`"}}`),
+		y.body("cluster.json", `{"tags":{"aro-hcp.experimental.`+secret+`":"x"}}`),
+		y.body("cluster.json", `{"properties":{"version":{"id":"`+secret+`"},"network":{"podCidr":"`+secret+`"}}}`),
+		y.body("cluster.json", `{"properties":{"etcd":"`+secret+`"}}`),
+		y.body("cluster.json", `{"identity":{"userAssignedIdentities":{"`+secret+`":{}}}}`),
+		secret, `{"a":` + secret + `}`, `"` + secret + `"`, `{"name":"` + secret + `"}`,
+	}
+	for _, body := range bodies {
+		do(http.MethodPut, y.cluster("cluster"), body)
+		do(http.MethodPatch, y.cluster("cluster"), body)
+		do(http.MethodPut, y.cluster("cluster")+"/nodePools/pool", body)
+		do(http.MethodPut, y.cluster("cluster")+"/externalAuths/auth", body)
+		do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
+		do(http.MethodPost, "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", `{"resources":[`+body+`]}`)
+		if err := y.settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, header := range []string{"X-Ms-Arm-Resource-System-Data", "Content-Type", "If-Match", "X-Ms-Identity-Url", "Referer", "User-Agent", "Traceparent",
+		"Azure-AsyncNotificationUri", "X-Forwarded-Host"} {
+		do(http.MethodPut, y.cluster("other"), y.body("cluster.json", "{}"), header, "https://"+secret+".example/"+secret)
+	}
+	list := strings.TrimSuffix(y.cluster(""), "/")
+	for _, query := range []string{"$skipToken=" + secret, "$top=" + secret, "api-version=" + secret, "code=" + secret} {
+		do(http.MethodGet, list+"?"+query, "")
+		do(http.MethodGet, list+"?api-version="+v20260901preview.Version+"&"+query, "")
+	}
+	y.do(http.MethodGet, list, "", "Authorization", "Bearer not-"+secret)
+
+	if len(log.lines(t, "request")) < 50 {
+		t.Fatalf("there is little to look at: %d lines", len(log.lines(t, "request")))
+	}
+	for line := range strings.Lines(log.text()) {
+		if strings.Contains(line, secret) {
+			t.Errorf("a secret is logged: %s", line)
+		}
+	}
+}
+
+// TestPanic: a panic is answered, counted once as a panic and once as a request, logged, and audited as a failure.
+func TestPanic(t *testing.T) {
+	var log journal
+	h := newHarness(t, func(c *server.Config) {
+		c.Log = log.logger()
+		c.Health = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("what now") })
+	})
+	y := &tenancy{h, t, ""}
+	status, header, body := y.do(http.MethodGet, "/healthz", "")
+	if status != http.StatusInternalServerError || header.Get("X-Ms-Error-Code") != "InternalServerError" || header.Get("X-Ms-Request-Id") == "" || strings.Contains(body, "what now") {
+		t.Errorf("answered %d %v %s", status, header, body)
+	}
+	counted := `
+# HELP frontend_http_request_panics_total Requests whose handling panicked.
+# TYPE frontend_http_request_panics_total counter
+frontend_http_request_panics_total 1
+# HELP frontend_http_requests_total Answered requests.
+# TYPE frontend_http_requests_total counter
+frontend_http_requests_total{api_version="",code="500",method="GET",route="/healthz",state="",user_agent="other"} 1
+`
+	if err := testutil.GatherAndCompare(h.metrics, strings.NewReader(counted), "frontend_http_request_panics_total", "frontend_http_requests_total"); err != nil {
+		t.Error(err)
+	}
+	if lines := log.lines(t, "panic"); len(lines) != 1 || lines[0]["request_id"] != header.Get("X-Ms-Request-Id") {
+		t.Errorf("logged %v", lines)
+	}
+}
+
+// TestTrace: a request is a span of its caller's trace, and the operation that it starts refers to it.
+func TestTrace(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	h := newHarness(t, func(c *server.Config) { c.Tracing = tracing.With(provider, provider.Shutdown) })
+	y := h.tenancy(t)
+	spans.Reset()
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	header := y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"), "Traceparent", "00-"+trace+"-"+parent+"-01")
+	y.mustDo(http.StatusNotFound, http.MethodGet, "/nowhere", "", "Traceparent", "not a trace")
+	ended := spans.GetSpans()
+	if len(ended) != 2 {
+		t.Fatalf("there are %d spans", len(ended))
+	}
+	span := ended[0]
+	const route = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroup}/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/{cluster}"
+	if span.Name != "PUT "+route || span.SpanContext.TraceID().String() != trace || span.Parent.SpanID().String() != parent {
+		t.Errorf("the span is %s in the trace %s below %s", span.Name, span.SpanContext.TraceID(), span.Parent.SpanID())
+	}
+	if ended[1].SpanContext.TraceID().String() == trace {
+		t.Error("a request without a trace is in another's")
+	}
+	of := header.Get("Azure-AsyncOperation")
+	id := of[strings.LastIndex(of, "/")+1 : strings.Index(of, "?")]
+	operation, err := h.db.Operations().Get(context.Background(), database.OperationKey(y.subscription, location, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, ok := tracing.Link(operation.Value.TraceParent)
+	if !ok || link.SpanContext.TraceID() != span.SpanContext.TraceID() || link.SpanContext.SpanID() != span.SpanContext.SpanID() {
+		t.Errorf("the operation refers to %q", operation.Value.TraceParent)
+	}
+}
