@@ -39,6 +39,22 @@ bench: third-party postgresql ## measure the region and print the table of figur
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
 	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000
 
+clients: third-party postgresql ## drive a region with the published clients for Go and Node
+	$(needs-node) \
+	(cd test/clients/npm && npm ci); \
+	go test -count=1 -timeout 30m -v -run '^TestLifeOfACluster' ./test/e2e
+
+oav: third-party postgresql ## record the tests' traffic and hold it against the OpenAPI documents with oav
+	$(needs-node) \
+	(cd test/oav && npm ci); \
+	rm -rf .build/traffic; \
+	HCPMESH_TRAFFIC_DIR=$(CURDIR)/.build/traffic go test -count=1 -p 1 -timeout 60m $(recorded); \
+	node test/oav/validate.mjs --traffic .build/traffic --documents api/openapi
+
+# What is recorded: the artifact cases and all other tests of the frontend, and a whole region's.
+recorded = ./frontend/pkg/server ./test/e2e
+needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: it needs Node 20 or later"; exit 0; fi;
+
 build: third-party ## build all programs
 	mkdir -p $(bin)
 	go build -o $(bin)/ $$(git ls-files -co --exclude-standard '*/cmd/*/main.go' | grep -v '^tooling/third-party/' | xargs -n1 dirname | sed 's|^|./|')

@@ -18,6 +18,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.41.0
 	go.yaml.in/yaml/v3 v3.0.4
 	google.golang.org/grpc v1.78.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

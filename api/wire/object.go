@@ -8,7 +8,9 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,6 +101,14 @@ func (o *Object) Has(name string) bool {
 	}
 	_, ok := o.fields[name]
 	return ok
+}
+
+// Given reports whether the field is there and not null.
+func (o *Object) Given(name string) bool { return o.get(name) != nil }
+
+// Problem notes that a field is wrong.
+func (o *Object) Problem(name, message string) {
+	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message})
 }
 
 // String is the field, or absent when it is not there.
@@ -262,7 +272,8 @@ func (o *Object) StringMap(name string) map[string]string {
 		return nil
 	}
 	texts := make(map[string]string, len(object.fields))
-	for key, value := range object.fields {
+	for _, key := range object.keys() {
+		value := object.fields[key]
 		if value == nil {
 			continue
 		}
@@ -276,12 +287,16 @@ func (o *Object) StringMap(name string) map[string]string {
 	return texts
 }
 
-// Each calls read with every field of o that is an object or null, the latter as an empty object.
+// keys are the names of the fields in order, so that the same body has the same problems in the same order.
+func (o *Object) keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
+
+// Each calls read with every field of o that is an object or null, the latter as an empty object, in order of name.
 func (o *Object) Each(read func(key string, value *Object)) {
 	if o == nil {
 		return
 	}
-	for key, value := range o.fields {
+	for _, key := range o.keys() {
+		value := o.fields[key]
 		fields, ok := value.(map[string]any)
 		if !ok && value != nil {
 			o.wrongType(strings.TrimSuffix(o.path(""), ".")+"["+key+"]", value, "an object")

@@ -31,7 +31,10 @@ type Endpoints struct {
 	MaestroGRPC    string `json:"maestroGRPC"`
 	ClusterService string `json:"clusterService"`
 	Frontend       string `json:"frontend"`
-	MQTT           string `json:"mqtt"`
+	// ARMCredentialsFile is what ARM gets its tokens for the frontend with, whose audience is ProviderAudience.
+	ARMCredentialsFile string `json:"armCredentialsFile"`
+	ProviderAudience   string `json:"providerAudience"`
+	MQTT               string `json:"mqtt"`
 	// MQTTFaults and Cosmos take injected faults if the region was configured so.
 	MQTTFaults string `json:"mqttFaults"`
 	Etcd       string `json:"etcd"`
@@ -46,21 +49,23 @@ type Endpoints struct {
 // Endpoints of the region.
 func (r *Region) Endpoints() Endpoints {
 	e := Endpoints{
-		Location:        r.state.record.Location,
-		ARM:             "https://" + r.address(frontDoorPort),
-		CAFile:          r.state.path("ca", mesh.CAFile),
-		CredentialsFile: r.credentialsFile(),
-		TenantID:        tenantID,
-		Kubeconfigs:     map[string]string{},
-		Cosmos:          "https://" + r.address(cosmosPort),
-		CosmosKeyFile:   r.cosmosKeyFile(),
-		MaestroREST:     "https://" + r.address(maestroRESTPort),
-		MaestroGRPC:     r.address(maestroGRPCPort),
-		ClusterService:  r.address(clusterServicePort),
-		Frontend:        r.address(frontendPort),
-		MQTT:            r.address(mqttPort),
-		MQTTFaults:      "http://" + r.address(mqttFaults),
-		Etcd:            "http://" + r.address(etcdPort),
+		Location:           r.state.record.Location,
+		ARM:                "https://" + r.address(frontDoorPort),
+		CAFile:             r.state.path("ca", mesh.CAFile),
+		CredentialsFile:    r.credentialsFile(),
+		TenantID:           tenantID,
+		Kubeconfigs:        map[string]string{},
+		Cosmos:             "https://" + r.address(cosmosPort),
+		CosmosKeyFile:      r.cosmosKeyFile(),
+		MaestroREST:        "https://" + r.address(maestroRESTPort),
+		MaestroGRPC:        r.address(maestroGRPCPort),
+		ClusterService:     r.address(clusterServicePort),
+		Frontend:           r.address(frontendPort),
+		ARMCredentialsFile: r.armCredentialsFile(),
+		ProviderAudience:   providerAudience,
+		MQTT:               r.address(mqttPort),
+		MQTTFaults:         "http://" + r.address(mqttFaults),
+		Etcd:               "http://" + r.address(etcdPort),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
 			MaestroDatabase:        r.databaseURLFile(MaestroDatabase),

@@ -108,20 +108,46 @@ type Credentials struct {
 
 func (r *Region) credentialsFile() string { return r.state.path("front-door", "credentials.json") }
 
-// makeCredentials makes the region's one client, unless it is there.
+// armCredentialsFile holds the one client that ARM, which the front door plays, is at the resource provider.
+func (r *Region) armCredentialsFile() string { return r.state.path("front-door", "arm.json") }
+
+const (
+	// providerTenantID is the tenant that the resource provider and ARM's principal at it belong to.
+	providerTenantID = "5f0c9a3e-77b1-4d3f-9a55-2f2d1f7f6f10"
+	// armClientID is ARM's application, the same in every cloud.
+	armClientID = "797f4846-ba00-4fd7-ba43-dac1f8f63013"
+	// providerAudience is whom ARM's tokens are for.
+	providerAudience = "https://redhatopenshift.hcpmesh.local"
+)
+
+// makeCredentials makes the region's one customer, and ARM's own client, unless they are there.
 func (r *Region) makeCredentials() error {
-	if _, err := os.Stat(r.credentialsFile()); err == nil {
-		return nil
+	for path, client := range map[string]Credentials{
+		r.credentialsFile(): {
+			TenantID:     tenantID,
+			ClientID:     "8a1f7d0e-5b0b-4d0a-a6c4-0f4c2f7f9b11",
+			ClientSecret: rand.Text(),
+			ObjectID:     "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2",
+			Name:         "developer@local",
+		},
+		r.armCredentialsFile(): {
+			TenantID:     providerTenantID,
+			ClientID:     armClientID,
+			ClientSecret: rand.Text(),
+			ObjectID:     "c1f9b1e0-3c0e-4d68-8d3c-9d4b6c0a7c02",
+			Name:         "Azure Resource Manager",
+		},
+	} {
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		data, err := json.MarshalIndent([]Credentials{client}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := replaceFile(path, data, 0o600); err != nil {
+			return err
+		}
 	}
-	data, err := json.MarshalIndent([]Credentials{{
-		TenantID:     tenantID,
-		ClientID:     "8a1f7d0e-5b0b-4d0a-a6c4-0f4c2f7f9b11",
-		ClientSecret: rand.Text(),
-		ObjectID:     "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2",
-		Name:         "developer@local",
-	}}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return replaceFile(r.credentialsFile(), data, 0o600)
+	return nil
 }

@@ -149,6 +149,7 @@ func (r *Region) backend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("backend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--replica=local",
+		"--allow-loopback-notifications",
 	)...)
 	spec.Needs = []string{"cosmos-emulator"}
 	return spec
@@ -160,15 +161,33 @@ func (r *Region) frontend() supervisor.Spec {
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--location="+r.config.Location,
-		"--authentication=off",
 		"--skip-token-key-file="+r.skipTokenKeyFile(),
 		"--credential-key-file="+r.credentialKeyFile(),
+		"--allow-loopback-notifications",
 	)...)
+	spec.Args = append(spec.Args, r.authentication()...)
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
 	return spec
 }
 
+// authentication has the frontend ask for ARM's own tokens, which the front door issues, to itself among others. A region
+// without a front door has no issuer either.
+func (r *Region) authentication() []string {
+	if r.config.without("arm-frontdoor") {
+		return []string{"--authentication=off"}
+	}
+	return []string{
+		"--authentication=token",
+		"--authentication-issuer=https://" + r.address(frontDoorPort) + "/" + providerTenantID + "/v2.0",
+		"--authentication-audience=" + providerAudience,
+		"--authentication-client-ids=" + armClientID,
+		"--authentication-ca-file=" + r.state.path("ca", mesh.CAFile),
+	}
+}
+
+// armFrontDoor waits for nobody: the frontend is ready once it has read the keys that the door publishes, and the door
+// once the frontend takes connections.
 func (r *Region) armFrontDoor() supervisor.Spec {
 	spec := r.ours("arm-frontdoor", "arm-frontdoor", frontDoorOps,
 		"--listen="+r.address(frontDoorPort),
@@ -176,9 +195,10 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--frontend-address="+r.address(frontendPort),
 		"--state-dir="+r.state.path("front-door"),
 		"--clients-file="+r.credentialsFile(),
+		"--own-client-file="+r.armCredentialsFile(),
+		"--provider-audience="+providerAudience,
 		"--location="+r.config.Location,
 	)
-	spec.Needs = []string{"frontend"}
 	spec.Ports["https"] = r.port(frontDoorPort)
 	return spec
 }

@@ -87,7 +87,8 @@ func (db *DB) NodePools() *Collection[NodePoolDocument] { return db.nodePools }
 // ExternalAuths holds the external auths.
 func (db *DB) ExternalAuths() *Collection[ExternalAuthDocument] { return db.externalAuths }
 
-// Operations holds the asynchronous operations. A terminal one is written with a time to live of OperationTTL.
+// Operations holds the asynchronous operations. A terminal one is written with a time to live that ends OperationTTL after
+// its end.
 func (db *DB) Operations() *Collection[OperationDocument] { return db.operations }
 
 // Subscriptions holds the subscriptions.
@@ -107,10 +108,14 @@ func newDB(options Options, connection *connection) *DB {
 	db.externalAuths = newCollection[ExternalAuthDocument](db, ExternalAuthKind)
 	db.operations = newCollection[OperationDocument](db, OperationKind)
 	db.operations.ttl = func(o *OperationDocument) time.Duration {
-		if o.Status.Terminal() {
+		switch {
+		case !o.Status.Terminal():
+			return 0
+		case o.EndTime == nil:
 			return OperationTTL
 		}
-		return 0
+		// Cosmos DB counts from the last write, which need not be the end.
+		return max(OperationTTL-time.Since(*o.EndTime), time.Second)
 	}
 	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)
 	db.reservations = newCollection[ReservationDocument](db, ReservationKind)

@@ -79,7 +79,7 @@ const (
 	RevokeCredentialsRequest OperationRequest = "RevokeCredentials"
 )
 
-// OperationDocument is one asynchronous operation. It is removed OperationTTL after its last change.
+// OperationDocument is one asynchronous operation. It is removed OperationTTL after its end.
 type OperationDocument struct {
 	OperationID string           `json:"operationId"`
 	Request     OperationRequest `json:"request"`
@@ -105,7 +105,19 @@ type OperationDocument struct {
 	// TraceParent is the W3C trace context of the request, for what works on the operation to link to.
 	TraceParent     string `json:"traceParent,omitempty"`
 	NotificationURI string `json:"notificationUri,omitempty"`
-	APIVersion      string `json:"apiVersion,omitempty"`
+	// Notification is how the notification of the operation's end stands, from its first attempt on.
+	Notification *NotificationState `json:"notification,omitempty"`
+	APIVersion   string             `json:"apiVersion,omitempty"`
+}
+
+// NotificationState is how far the notification of an operation's end has come.
+type NotificationState struct {
+	// Attempts that have been begun, and when the next one may be.
+	Attempts    int       `json:"attempts"`
+	NextAttempt time.Time `json:"nextAttempt"`
+	// EndTime is when it was delivered, or given up.
+	EndTime   *time.Time `json:"endTime,omitempty"`
+	Delivered bool       `json:"delivered,omitempty"`
 }
 
 // OperationError is an ARM error as an operation ends with it.

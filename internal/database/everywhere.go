@@ -20,6 +20,18 @@ func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDoc
 	})
 }
 
+// UnnotifiedOperations calls each for every operation that has ended and whose notification has not; see
+// ActiveOperations.
+func (db *DB) UnnotifiedOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND IS_DEFINED(c.properties.notificationUri) AND IS_DEFINED(c.properties.endTime) AND NOT IS_DEFINED(c.properties.notification.endTime)"
+	return everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
+		if item.Removed != nil {
+			return nil
+		}
+		return each(item)
+	})
+}
+
 // UnemptiedSubscriptions calls each for every subscription that is Deleted and not known to have no clusters left; see
 // ActiveOperations.
 func (db *DB) UnemptiedSubscriptions(ctx context.Context, each func(*Item[SubscriptionDocument]) error) error {

@@ -74,8 +74,12 @@ func measureReads(ctx context.Context, region *local.Region, _ options, report *
 	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: loadClients}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
+	token, err := c.ARMToken(ctx)
+	if err != nil {
+		return err
+	}
 	get := func(url string) func(context.Context, int64) error {
-		return func(ctx context.Context, _ int64) error { return fetch(ctx, client, url) }
+		return func(ctx context.Context, _ int64) error { return fetch(ctx, client, url, token) }
 	}
 	perSecond, samples, err := load(ctx, get("https://"+endpoints.Frontend+c.ClusterID("readme")+"?api-version="+customer.APIVersion))
 	if err != nil {
@@ -90,11 +94,12 @@ func measureReads(ctx context.Context, region *local.Region, _ options, report *
 	return nil
 }
 
-func fetch(ctx context.Context, client *http.Client, url string) error {
+func fetch(ctx context.Context, client *http.Client, url, token string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
+	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := client.Do(request)
 	if err != nil {
 		return err

@@ -28,18 +28,28 @@ type credential struct {
 
 var _ azcore.TokenCredential = (*credential)(nil)
 
-// newCredential reads the first client that the region wrote down.
-func newCredential(endpoints local.Endpoints, client *http.Client) (*credential, error) {
-	data, err := os.ReadFile(endpoints.CredentialsFile)
+// newCredential reads the first client of a file that the region wrote.
+func newCredential(endpoints local.Endpoints, file string, client *http.Client) (*credential, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var clients []json.RawMessage
 	if err := json.Unmarshal(data, &clients); err != nil || len(clients) == 0 {
-		return nil, fmt.Errorf("%s holds no credentials: %v", endpoints.CredentialsFile, err)
+		return nil, fmt.Errorf("%s holds no credentials: %v", file, err)
 	}
 	c := &credential{authority: endpoints.ARM, http: client}
 	return c, json.Unmarshal(clients[0], &c.client)
+}
+
+// ARMToken gets the token that ARM calls the frontend with, for those who stand in ARM's place.
+func (c *Customer) ARMToken(ctx context.Context) (string, error) {
+	credential, err := newCredential(c.endpoints, c.endpoints.ARMCredentialsFile, c.http)
+	if err != nil {
+		return "", err
+	}
+	token, err := credential.getToken(ctx, []string{c.endpoints.ProviderAudience + "/.default"})
+	return token.Token, err
 }
 
 // GetToken tries until the context is over: the front door may be the process that is being killed.

@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 )
 
 // APIVersion is the version that the customer speaks.
@@ -36,6 +37,7 @@ type Customer struct {
 	// pipeline is the client's own, for lists that armresources has no method for.
 	pipeline runtime.Pipeline
 	http     *http.Client
+	traffic  *traffic.Recorder
 }
 
 // New opens a subscription, registers the provider in it and makes a resource group there.
@@ -44,9 +46,14 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	if err != nil {
 		return nil, err
 	}
-	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client}
+	recorder, err := traffic.FromEnvironment("customer")
+	if err != nil {
+		return nil, err
+	}
+	client.Transport = recorder.Through(client.Transport)
+	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client, traffic: recorder}
 
-	credential, err := newCredential(endpoints, c.http)
+	credential, err := newCredential(endpoints, endpoints.CredentialsFile, c.http)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +89,9 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	}
 	return c, nil
 }
+
+// Close ends the recording of what the customer said, where there is one.
+func (c *Customer) Close() error { return c.traffic.Close() }
 
 // Trusting makes a client that trusts the authority in a file and nobody else.
 func Trusting(authorityFile string) (*http.Client, error) {

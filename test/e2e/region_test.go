@@ -82,6 +82,11 @@ func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup 
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return c
 }
 

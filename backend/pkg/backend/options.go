@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
@@ -26,6 +27,7 @@ type Options struct {
 	Timing  lifecycle.Timing
 	// CascadeDeletions is how many clusters of deleted subscriptions are being deleted at once.
 	CascadeDeletions int
+	Notification     notification.Options
 	// FeedBusy and FeedIdle bound how often the change feed is asked; Resync is the safety net's period.
 	FeedBusy, FeedIdle time.Duration
 	Resync             time.Duration
@@ -43,6 +45,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Replica, "replica", host, "`name` of this replica; one that starts again under its name takes its work back at once")
 	flags.IntVar(&o.Workers, "workers", 16, "`number` of resources worked on at once, 1 to 256")
 	flags.IntVar(&o.CascadeDeletions, "cascade-deletions", 200, "most `number` of clusters of deleted subscriptions that are being deleted at once, 1 to 10000")
+	o.Notification.Policy.AddFlags(flags)
 	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "how long the frontend has to send a request to Cluster Service before the backend does")
 	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "how often the progress of one resource is written at most")
 	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", time.Hour, "after what time a create or update fails")

@@ -16,6 +16,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/backend"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -62,7 +64,8 @@ func (r *region) start(replica string) (stop func()) {
 func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, process.New("backend", log), db, connection, backend.Options{
 		Replica: replica, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
-		Timing: lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, First: 50 * time.Millisecond, Most: 200 * time.Millisecond},
+		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})
 }
 

@@ -140,6 +140,23 @@ func (c *Config) OpenShiftVersions() []hub.OpenShiftVersion {
 	return all
 }
 
+// NewestClusterVersion is what a cluster is given that leaves its version to the service: the newest that clusters may have
+// of which a release of the channel group can be chosen; empty when there is none.
+func (c *Config) NewestClusterVersion(channelGroup string) string {
+	newest := ""
+	for _, release := range c.Releases {
+		minor := release.Version[:strings.LastIndexByte(release.Version, '.')]
+		offered := len(c.ClusterVersions) == 0 || slices.Contains(c.ClusterVersions, minor)
+		if !release.Enabled || !offered || !slices.Contains(release.ChannelGroups, channelGroup) {
+			continue
+		}
+		if newest == "" || compareVersions(release.Version, newest+".0") > 0 {
+			newest = minor
+		}
+	}
+	return newest
+}
+
 // OperatorIdentityRoleSets are the role sets as customers see them, one for each version, in order of version.
 func (c *Config) OperatorIdentityRoleSets() []hub.OperatorIdentityRoleSet {
 	var all []hub.OperatorIdentityRoleSet

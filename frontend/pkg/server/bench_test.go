@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 )
 
 // BenchmarkGet is a GET of a cluster through the handler and the store, without a network before the frontend.
@@ -67,6 +68,7 @@ func BenchmarkRefusedPut(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	y := newHarness(b).tenancy(b)
 	content := []byte(y.body("cluster.json", "{}"))
+	version := versions.All()[v20260901preview.Version]
 	b.ReportAllocs()
 	for b.Loop() {
 		fields, err := wire.ParseObject(content)
@@ -74,7 +76,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.Fatal(err)
 		}
 		body := wire.NewBody(fields)
-		v20260901preview.DecodeCluster(body, &hub.Cluster{}, true)
+		version.DecodeCluster(body, &hub.Cluster{}, true)
 		if len(body.Problems()) > 0 {
 			b.Fatal(body.Problems())
 		}

@@ -14,6 +14,7 @@ import (
 var (
 	baseURL     = flag.String("base-url", "", "`URL` of a frontend to run the cases against; empty runs one in the test")
 	identityDir = flag.String("identity-dir", "", "`folder` with the identity of arm-frontdoor, for --base-url")
+	armToken    = flag.String("token", "", "bearer `token` of ARM for the frontend at --base-url")
 	atLocation  = flag.String("location", location, "`region` that the frontend at --base-url serves")
 )
 
@@ -41,13 +42,28 @@ func target(t *testing.T) httpcase.Target {
 		h := newHarness(t)
 		return httpcase.Target{BaseURL: h.url, Client: h.client, Location: location, APIVersion: v20260901preview.Version, Settle: h.settleSubscription}
 	}
-	client := &http.Client{}
+	transport := &http.Transport{}
+	client := &http.Client{Transport: bearer{transport, *armToken}}
 	if *identityDir != "" {
 		identity, err := mesh.LoadIdentity(*identityDir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		client.Transport = &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend)}
+		transport.TLSClientConfig = identity.ClientTLS(mesh.Frontend)
 	}
 	return httpcase.Target{BaseURL: *baseURL, Client: client, Location: *atLocation, APIVersion: v20260901preview.Version}
+}
+
+// bearer sends a token along.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
 }

@@ -68,6 +68,20 @@ func combine(problems []wire.Problem, violations ...[]apierror.Violation) []apie
 	return slices.Compact(all)
 }
 
+// said puts what is wrong with a resource in the words of the request's version: fields where it has them, and nothing of
+// those that it cannot say. They are as the service or another version left them, and were judged then.
+func (rq *request) said(resourceType string, violations ...[]apierror.Violation) []apierror.Violation {
+	var said []apierror.Violation
+	for _, v := range slices.Concat(violations...) {
+		path, ok := rq.version.Path(resourceType, v.Field)
+		if !ok {
+			continue
+		}
+		said = append(said, apierror.Violation{Field: path, Message: v.Message})
+	}
+	return said
+}
+
 // busy refuses a change of a resource that is moving. One that awaits a secret does not move, but waits for its customer,
 // who may as well change it.
 func busy(state hub.ProvisioningState) error {

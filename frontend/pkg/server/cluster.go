@@ -52,8 +52,11 @@ func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.Clu
 	return document, nil
 }
 
-func (clusterType) complete(s *Server, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
+func (clusterType) complete(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
 	cluster.Location = s.Rules.Location(cluster.Location)
+	if version := &cluster.Properties.Version; version.ID == "" && rq.version.ChoosesVersion {
+		version.ID = s.Offer.NewestClusterVersion(version.ChannelGroup)
+	}
 	if cluster.Properties.DNS.BaseDomainPrefix == "" {
 		cluster.Properties.DNS.BaseDomainPrefix = domainPrefix(uid)
 	}

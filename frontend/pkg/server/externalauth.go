@@ -42,7 +42,8 @@ func (externalAuthType) begin(_ *request, parent *database.ClusterDocument) (dat
 }
 
 // The service decides nothing of an external auth.
-func (externalAuthType) complete(*Server, *hub.ExternalAuth, string, *database.ClusterDocument) {}
+func (externalAuthType) complete(*Server, *request, *hub.ExternalAuth, string, *database.ClusterDocument) {
+}
 
 func (externalAuthType) validate(s *Server, rq *request, now *hub.ExternalAuth, stored *database.ExternalAuthDocument, parent *database.ClusterDocument) []apierror.Violation {
 	change := validation.ExternalAuthChange{New: now, Cluster: &parent.Cluster, Subscription: rq.subscription}

@@ -23,8 +23,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
@@ -82,14 +84,24 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	wg.Go(func() { dispatcher.Run(workers) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
+	recorder, err := traffic.FromEnvironment("frontend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := recorder.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	config := server.Config{
 		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
-		Location: location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
+		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
+		Location:      location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	}
 	for _, change := range changes {
 		change(&config)
 	}
-	h.server = server.New(config)
+	h.server = recorder.Handler(server.New(config))
 	if _, measuring := t.(*testing.B); !measuring {
 		h.server = h.watch(t, h.server)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -30,6 +31,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		TenantID:           rq.tenantID,
 		ClientID:           rq.clientID,
 		CorrelationID:      rq.correlationID,
+		NotificationURI:    s.notificationURI(rq),
 		TraceParent:        rq.traceParent,
 		APIVersion:         rq.apiVersion(),
 	}
@@ -73,6 +75,21 @@ func (s *Server) operationURL(rq *request, resource, id string) string {
 	return u.String()
 }
 
+// notificationURI is where the caller wants to be told that its operation has ended; empty when it does not, or when the
+// policy does not allow it. Then the answer does not say that notifications are enabled, and the caller polls.
+func (s *Server) notificationURI(rq *request) string {
+	text := rq.http.Header.Get(asyncoperation.HeaderNotificationURI)
+	if text == "" || !rq.writes() {
+		return ""
+	}
+	uri, err := s.Notifications.Check(text)
+	if err != nil {
+		s.Log.Info("a notification URI is not allowed", "correlation_id", rq.correlationID, "error", err)
+		return ""
+	}
+	return uri.String()
+}
+
 // follow tells the client where to follow the operation that was accepted.
 func (s *Server) follow(rq *request, operationID string, location bool) {
 	rq.operationID = operationID
@@ -82,6 +99,9 @@ func (s *Server) follow(rq *request, operationID string, location bool) {
 		header.Set("Location", s.operationURL(rq, "hcpOperationResults", operationID))
 	}
 	setRetryAfter(header, leastPollAfter)
+	if s.notificationURI(rq) != "" {
+		header.Set(asyncoperation.HeaderNotification, asyncoperation.NotificationEnabled)
+	}
 }
 
 // operation finds the operation in the path, if the caller may see it: the tenant and the client that started it.
@@ -105,38 +125,15 @@ func (s *Server) operation(ctx context.Context, rq *request) (*database.Operatio
 	return &item.Value, nil
 }
 
-// operationStatus is ARM's status of an asynchronous operation.
-type operationStatus struct {
-	ID              string       `json:"id"`
-	Name            string       `json:"name"`
-	Status          string       `json:"status"`
-	StartTime       time.Time    `json:"startTime"`
-	EndTime         *time.Time   `json:"endTime,omitempty"`
-	PercentComplete *int         `json:"percentComplete,omitempty"`
-	Error           *errorDetail `json:"error,omitempty"`
-}
-
 func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
 	operation, err := s.operation(ctx, rq)
 	if err != nil {
 		return err
 	}
-	status := operationStatus{
-		ID:        "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + operation.Location + "/hcpOperationStatuses/" + operation.OperationID,
-		Name:      operation.OperationID,
-		Status:    string(operation.Status),
-		StartTime: operation.StartTime,
-		EndTime:   operation.EndTime,
-		Error:     operationError(operation.Error),
-	}
-	if operation.Status == hub.Succeeded {
-		complete := 100
-		status.PercentComplete = &complete
-	}
 	if !operation.Status.Terminal() {
 		setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
 	}
-	return rq.w.json(http.StatusOK, status)
+	return rq.w.json(http.StatusOK, asyncoperation.StatusOf(operation))
 }
 
 func operationError(e *database.OperationError) *errorDetail {

@@ -31,7 +31,7 @@ type resourceType[D, R any] interface {
 	// begin makes the document of a resource that the request creates, with the fields that only this type has.
 	begin(rq *request, parent *database.ClusterDocument) (D, error)
 	// complete fills in what the service decides of a new resource where the customer did not.
-	complete(s *Server, resource *R, uid string, parent *database.ClusterDocument)
+	complete(s *Server, rq *request, resource *R, uid string, parent *database.ClusterDocument)
 	// validate judges a resource that becomes now; stored is nil when it is new.
 	validate(s *Server, rq *request, now *R, stored *D, parent *database.ClusterDocument) []apierror.Violation
 	// neighbours judges a new resource beside those that the store holds, as far as reservations do not.
@@ -196,12 +196,12 @@ func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType
 	resource := t.decode(rq.version, body, base, true)
 	common := t.common(resource)
 	common.SystemData = rq.stamp(nil, now)
-	t.complete(s, resource, p.uid, p.cluster())
+	t.complete(s, rq, resource, p.uid, p.cluster())
 	beside, err := t.neighbours(s, ctx, rq, resource, p.uid)
 	if err != nil {
 		return nil, nil, err
 	}
-	return resource, combine(body.Problems(), checkNames(body, common), t.validate(s, rq, resource, nil, p.cluster()), beside), nil
+	return resource, combine(body.Problems(), checkNames(body, common), rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
 }
 
 // changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
@@ -215,7 +215,7 @@ func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	return resource, combine(body.Problems(), checkNames(body, stored), t.validate(s, rq, resource, document, p.cluster())), nil
+	return resource, combine(body.Problems(), checkNames(body, stored), rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {

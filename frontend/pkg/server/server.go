@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -48,6 +49,8 @@ type Config struct {
 	Authenticator authn.Authenticator
 	// Tracing makes the spans of requests; nil makes none.
 	Tracing *tracing.Tracing
+	// Notifications says where callers may have the ends of their operations told.
+	Notifications asyncoperation.Policy
 	// Location is the Azure region that the provider serves.
 	Location string
 	// Health serves /healthz and /readyz.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
@@ -17,6 +18,7 @@ type Options struct {
 	Database       database.Options
 	Tracing        tracing.Options
 	Authentication AuthenticationOptions
+	Notifications  asyncoperation.Policy
 	// Listen is the address of the API, mutual TLS, as host:port.
 	Listen string
 	// IdentityDir holds tls.crt, tls.key and ca.crt.
@@ -40,6 +42,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
 	o.Authentication.addFlags(flags)
+	o.Notifications.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the ARM resource provider API, mutual TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")

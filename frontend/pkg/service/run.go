@@ -110,6 +110,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		Sealer:        credentialKeys,
 		Authenticator: authenticator,
 		Tracing:       traces,
+		Notifications: options.Notifications,
 		Location:      options.Location,
 		Health:        p.OpsHandler(),
 		Healthy:       func(ctx context.Context) bool { return p.CheckReadiness(ctx).Ready },

@@ -1,10 +1,15 @@
 // Package versions is the set of ARM api-versions that the frontend speaks, each as the functions that lead from its wire
-// form to the hub types and back. A new api-version is a package of converters under api/ and one entry here.
+// form to the hub types and back. A new api-version is a package of tables under api/ and one entry here.
 package versions
 
 import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/shape"
+	"github.com/hcpmesh/hcpmesh/api/v20240610preview"
+	"github.com/hcpmesh/hcpmesh/api/v20251223preview"
+	"github.com/hcpmesh/hcpmesh/api/v20260630preview"
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
+	"github.com/hcpmesh/hcpmesh/api/version"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
@@ -12,51 +17,86 @@ import (
 type Version struct {
 	// Name is the value of the api-version parameter.
 	Name string
+	// ChoosesVersion says that a cluster may leave its OpenShift version to the service.
+	ChoosesVersion bool
+
 	// The encoders make what is marshalled into a response.
-	EncodeCluster                 func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
-	EncodeNodePool                func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
-	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
-	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
-	EncodeExternalAuth            func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
-	// The decoders read a body over the resource as it stands; defaults are those of the version.
+	EncodeCluster      func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
+	EncodeNodePool     func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
+	EncodeExternalAuth func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
+	// The decoders read a body over the resource as it stands; defaults are those of the version. A base with its id, name
+	// and type alone is a resource that is made.
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
 	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
+	// paths by resource type.
+	paths map[string]func(hubPath string) (string, bool)
+
+	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
+	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
+
+	// DecodeAdminCredentialRequest reads the body of requestAdminCredential; nil when the version has none, and the
+	// service makes the key.
+	DecodeAdminCredentialRequest func(body *wire.Body) *hub.AdminCredentialRequest
+	EncodeAdminCredential        func(credential *hub.AdminCredential) any
+}
+
+// Path is where the version has a field that the hub's resource has at a path, as in tags[name]; false when the version
+// cannot say it.
+func (v *Version) Path(resourceType, hubPath string) (string, bool) {
+	return v.paths[resourceType](hubPath)
+}
+
+// APIs are the tables of the api-versions, the oldest first.
+func APIs() []version.Version {
+	return []version.Version{v20240610preview.API(), v20251223preview.API(), v20260630preview.API(), v20260901preview.API()}
 }
 
 // All are the api-versions, by name.
 func All() map[string]*Version {
+	apis := APIs()
+	newest := bind(apis[len(apis)-1])
 	all := map[string]*Version{}
-	for _, version := range []*Version{
-		{
-			Name: v20260901preview.Version,
-			EncodeCluster: func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any {
-				return v20260901preview.EncodeCluster(cluster, state, status)
-			},
-			EncodeNodePool: func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any {
-				return v20260901preview.EncodeNodePool(pool, state, status)
-			},
-			EncodeExternalAuth: func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any {
-				return v20260901preview.EncodeExternalAuth(auth, state, status)
-			},
-			EncodeOpenShiftVersion: func(version *hub.OpenShiftVersion) any {
-				return v20260901preview.EncodeOpenShiftVersion(version)
-			},
-			EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any {
-				return v20260901preview.EncodeOperatorIdentityRoleSet(set)
-			},
-			DecodeCluster: func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster {
-				return v20260901preview.DecodeCluster(body, base, v20260901preview.Defaults(defaults))
-			},
-			DecodeNodePool: func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool {
-				return v20260901preview.DecodeNodePool(body, base, v20260901preview.Defaults(defaults))
-			},
-			DecodeExternalAuth: func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth {
-				return v20260901preview.DecodeExternalAuth(body, base, v20260901preview.Defaults(defaults))
-			},
-		},
-	} {
-		all[version.Name] = version
+	for _, api := range apis {
+		all[api.Name] = speak(api, newest)
 	}
 	return all
+}
+
+// converters are an api-version's.
+type converters struct {
+	cluster      *shape.Converter[hub.Cluster, hub.ClusterStatus]
+	nodePool     *shape.Converter[hub.NodePool, hub.NodePoolStatus]
+	externalAuth *shape.Converter[hub.ExternalAuth, hub.ExternalAuthStatus]
+}
+
+func bind(api version.Version) converters {
+	return converters{
+		cluster:      shape.Bind[hub.Cluster, hub.ClusterStatus](api.Cluster),
+		nodePool:     shape.Bind[hub.NodePool, hub.NodePoolStatus](api.NodePool),
+		externalAuth: shape.Bind[hub.ExternalAuth, hub.ExternalAuthStatus](api.ExternalAuth),
+	}
+}
+
+func speak(api version.Version, newest converters) *Version {
+	own := bind(api)
+	cluster, nodePool, externalAuth := own.cluster.Under(newest.cluster), own.nodePool.Under(newest.nodePool), own.externalAuth.Under(newest.externalAuth)
+	v := &Version{
+		Name: api.Name, ChoosesVersion: api.ChoosesVersion,
+		EncodeCluster: cluster.Encode, DecodeCluster: cluster.Decode,
+		EncodeNodePool: nodePool.Encode, DecodeNodePool: nodePool.Decode,
+		EncodeExternalAuth: externalAuth.Encode, DecodeExternalAuth: externalAuth.Decode,
+
+		paths: map[string]func(string) (string, bool){
+			hub.ClusterResourceType: cluster.Path, hub.NodePoolResourceType: nodePool.Path, hub.ExternalAuthResourceType: externalAuth.Path,
+		},
+
+		EncodeOpenShiftVersion:        func(v *hub.OpenShiftVersion) any { return version.EncodeOpenShiftVersion(v) },
+		EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any { return version.EncodeOperatorIdentityRoleSet(set) },
+		EncodeAdminCredential:         func(credential *hub.AdminCredential) any { return version.EncodeAdminCredential(credential) },
+	}
+	if api.SignsCredentials {
+		v.DecodeAdminCredentialRequest = version.DecodeAdminCredentialRequest
+	}
+	return v
 }

@@ -6,6 +6,7 @@ package contract
 import (
 	"strings"
 
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -73,6 +74,67 @@ const (
 	CABundleKey = "ca-bundle.crt"
 )
 
+// PKIManager is the field manager of the control plane's PKI operator.
+const PKIManager = "control-plane-pki-operator"
+
+// SignerClass is a class of break-glass credentials. Each has a signer of its own.
+type SignerClass string
+
+// The signer classes.
+const (
+	CustomerBreakGlass SignerClass = "customer-break-glass"
+	SREBreakGlass      SignerClass = "sre-break-glass"
+)
+
+// SignerClasses are all there are.
+func SignerClasses() []SignerClass { return []SignerClass{CustomerBreakGlass, SREBreakGlass} }
+
+// stem is what the names of a class's objects begin with.
+func (c SignerClass) stem() string { return strings.TrimSuffix(string(c), "-break-glass") }
+
+// SignerSecret holds the class's certificate authority, key included.
+func (c SignerClass) SignerSecret() string { return c.stem() + "-system-admin-signer" }
+
+// TrustConfigMap holds the authorities of the class that are trusted.
+func (c SignerClass) TrustConfigMap() string { return c.stem() + "-system-admin-signer-ca" }
+
+// ClientSecret holds a client certificate of the class that is renewed all the time.
+func (c SignerClass) ClientSecret() string { return c.stem() + "-system-admin-client-cert-key" }
+
+// CommonNamePrefix is what the common name of every certificate of the class begins with.
+func (c SignerClass) CommonNamePrefix() string { return "system:" + string(c) + ":" }
+
+// signerDomain is what the names of HyperShift's signers begin with.
+const signerDomain = "hypershift.openshift.io/"
+
+// SignerName is the class's signer in a control plane, as certificate signing requests name it.
+func (c SignerClass) SignerName(controlPlane string) string {
+	return signerDomain + controlPlane + "." + string(c)
+}
+
+// ParseSignerName finds the control plane and class of a signer; ok is false if it is none of these.
+func ParseSignerName(name string) (controlPlane string, class SignerClass, ok bool) {
+	rest, ok := strings.CutPrefix(name, signerDomain)
+	if !ok {
+		return "", "", false
+	}
+	for _, class := range SignerClasses() {
+		if controlPlane, ok := strings.CutSuffix(rest, "."+string(class)); ok && controlPlane != "" {
+			return controlPlane, class, true
+		}
+	}
+	return "", "", false
+}
+
+// Annotations of certificates, which OpenShift's rotation shares.
+const (
+	NotBeforeAnnotation = "auth.openshift.io/certificate-not-before"
+	NotAfterAnnotation  = "auth.openshift.io/certificate-not-after"
+	IssuerAnnotation    = "auth.openshift.io/certificate-issuer"
+	// ForceRegeneration is the value of NotAfterAnnotation that has a certificate made anew.
+	ForceRegeneration = "force-regeneration"
+)
+
 // AdminKubeconfig is the copy of the administrator's kubeconfig beside the HostedCluster.
 func AdminKubeconfig(hostedCluster string) string { return hostedCluster + "-admin-kubeconfig" }
 
@@ -87,7 +149,7 @@ func KubeadminPassword(hostedCluster string) string { return hostedCluster + "-k
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(hyperv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme,
-		certificatesv1.AddToScheme, apiextensionsv1.AddToScheme)
+		certificatesv1.AddToScheme, certificatesv1alpha1.AddToScheme, apiextensionsv1.AddToScheme)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
@@ -174,6 +175,10 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	if err := pools.SetupWithManager(manager, poolChanges); err != nil {
 		return fmt.Errorf("setting up the node pool controller: %w", err)
+	}
+	signers := &breakglass.Operator{Management: manager.GetClient(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
+	if err := signers.SetupWithManager(manager); err != nil {
+		return err
 	}
 	r.await("the caches")
 	if err := registerInformers(ctx, manager.GetCache()); err != nil {

@@ -33,6 +33,8 @@ type options struct {
 	frontend    string
 	stateDir    string
 	clientsFile string
+	ownFile     string
+	audience    string
 	location    string
 	apiVersions string
 }
@@ -47,9 +49,14 @@ func main() {
 	flags.StringVar(&o.frontend, "frontend-address", "", "`address` of the frontend, as host:port")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`folder` for the subscriptions and the key that signs tokens")
 	flags.StringVar(&o.clientsFile, "clients-file", "", "JSON `file` with the clients that may have tokens")
+	flags.StringVar(&o.ownFile, "own-client-file", "", "JSON `file` with the one client that the door itself is at the resource provider; empty sends the provider no token")
+	flags.StringVar(&o.audience, "provider-audience", "", "`audience` of the resource provider's tokens; required with --own-client-file")
 	flags.StringVar(&o.location, "location", "westus3", "Azure `location` that the region plays")
 	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
 	process.Parse(flags, os.Args[1:], func() error {
+		if o.ownFile != "" && o.audience == "" {
+			return errors.New("--provider-audience is required with --own-client-file")
+		}
 		return process.Required(flags, "listen", "identity-dir", "frontend-address", "state-dir", "clients-file")
 	})
 	process.Run("arm-frontdoor", o.process, o.run)
@@ -64,10 +71,18 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
+	own, err := o.own()
+	if err != nil {
+		return err
+	}
+	var audiences []string
+	if own != nil {
+		clients, audiences = append(clients, *own), []string{o.audience}
+	}
 	if o.publicURL == "" {
 		o.publicURL = "https://" + o.listen
 	}
-	issuer, err := token.NewIssuer(o.publicURL, o.stateDir, clients)
+	issuer, err := token.NewIssuer(o.publicURL, o.stateDir, clients, audiences...)
 	if err != nil {
 		return err
 	}
@@ -78,7 +93,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	door, err := frontdoor.New(frontdoor.Options{
 		PublicURL: o.publicURL, Location: o.location, APIVersions: strings.Split(o.apiVersions, ","),
 		Frontend: o.frontend, FrontendTLS: identity.ClientTLS(mesh.Frontend),
-		Tokens: issuer, Directory: stored, Log: p.Log, Metrics: p.Metrics,
+		Tokens: issuer, Own: own, ProviderAudience: o.audience, Directory: stored, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
 		return err
@@ -113,6 +128,21 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	<-served
 	return nil
+}
+
+// own is the client that the door itself is; nil when it is none.
+func (o *options) own() (*token.Client, error) {
+	if o.ownFile == "" {
+		return nil, nil
+	}
+	clients, err := token.ReadClients(o.ownFile)
+	if err != nil {
+		return nil, fmt.Errorf("--own-client-file: %w", err)
+	}
+	if len(clients) != 1 {
+		return nil, fmt.Errorf("--own-client-file: %s holds %d clients, not one", o.ownFile, len(clients))
+	}
+	return &clients[0], nil
 }
 
 // dial reports whether the frontend takes connections.

@@ -35,8 +35,12 @@ type Options struct {
 	Frontend    string
 	FrontendTLS *tls.Config
 	Tokens      *token.Issuer
-	Directory   *directory.Directory
-	Log         *slog.Logger
+	// Own is the client that the door is at the resource provider, which asks for tokens for ProviderAudience; nil sends
+	// the provider no token.
+	Own              *token.Client
+	ProviderAudience string
+	Directory        *directory.Directory
+	Log              *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
@@ -47,6 +51,8 @@ type Door struct {
 	frontend *http.Transport
 	proxy    *httputil.ReverseProxy
 	requests *prometheus.CounterVec
+
+	own ownToken
 
 	closing chan struct{}
 	once    sync.Once
@@ -95,6 +101,7 @@ func (d *Door) Close() {
 
 // ServeHTTP answers one request.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = withOneSlash(r)
 	recorder := &recorder{ResponseWriter: w, status: http.StatusOK}
 	answeredBy := "door"
 	if open := d.unauthenticated(r); open != nil {
@@ -114,6 +121,23 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.requests.WithLabelValues(knownMethod(r.Method), fmt.Sprint(recorder.status), answeredBy).Inc()
 	d.options.Log.Debug("answered", "method", r.Method, "path", r.URL.Path, "status", recorder.status, "by", answeredBy)
+}
+
+// withOneSlash is a request without the slashes that are too many at the start of its path. ARM takes them, and the SDK for
+// JavaScript sends two before a resource's id.
+func withOneSlash(r *http.Request) *http.Request {
+	if !strings.HasPrefix(r.URL.Path, "//") {
+		return r
+	}
+	single := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		return "/" + strings.TrimLeft(path, "/")
+	}
+	clean := r.Clone(r.Context())
+	clean.URL.Path, clean.URL.RawPath = single(r.URL.Path), single(r.URL.RawPath)
+	return clean
 }
 
 // request is an authenticated request.
@@ -246,8 +270,8 @@ func (d *Door) authenticate(r *http.Request) (token.Caller, *answer) {
 }
 
 func (d *Door) tenantHint() string {
-	if tenants := d.options.Tokens.Tenants(); len(tenants) > 0 {
-		return tenants[0]
+	if home := d.options.Tokens.Home(); home != "" {
+		return home
 	}
 	return "common"
 }

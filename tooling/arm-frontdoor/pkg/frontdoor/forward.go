@@ -11,7 +11,10 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
 // requestKey finds the request in the context of the one that goes to the frontend.
@@ -75,14 +78,46 @@ func onlyFromARM(header http.Header) {
 	}
 }
 
-// addIdentity tells the resource provider who calls.
+// addIdentity tells the resource provider who calls, and that it is ARM that says so.
 func (d *Door) addIdentity(header http.Header, r *request) {
+	if text := d.ownToken(); text != "" {
+		header.Set("Authorization", "Bearer "+text)
+	}
 	header.Set("x-ms-correlation-request-id", r.correlation)
 	header.Set("x-ms-home-tenant-id", r.caller.TenantID)
 	header.Set("x-ms-client-tenant-id", r.caller.TenantID)
 	header.Set("x-ms-client-object-id", r.caller.ObjectID)
 	header.Set("x-ms-client-principal-name", r.caller.Name)
 	header.Set("x-ms-client-app-id", r.caller.ClientID)
+}
+
+// ownToken is the door's token at the resource provider, until shortly before it ends.
+type ownToken struct {
+	mu    sync.Mutex
+	text  string
+	until time.Time
+}
+
+// renewBefore is how long before its end a token is not used any more.
+const renewBefore = 5 * time.Minute
+
+func (d *Door) ownToken() string {
+	if d.options.Own == nil {
+		return ""
+	}
+	d.own.mu.Lock()
+	defer d.own.mu.Unlock()
+	now := time.Now()
+	if now.Before(d.own.until) {
+		return d.own.text
+	}
+	text, err := d.options.Tokens.IssueTo(d.options.Own, d.options.ProviderAudience)
+	if err != nil {
+		d.options.Log.Error("issuing the door's own token", "error", err)
+		return ""
+	}
+	d.own.text, d.own.until = text, now.Add(token.Lifetime-renewBefore)
+	return text
 }
 
 // identityURL is where the managed identities data plane would give the credentials of a resource's identities. Nothing

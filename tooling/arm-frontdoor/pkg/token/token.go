@@ -90,13 +90,16 @@ type Issuer struct {
 	// authority is the URL that tenants are below, as in https://127.0.0.1:18400.
 	authority string
 	clients   []Client
+	// audiences are those besides ARM that tokens are issued for.
+	audiences []string
 	key       *rsa.PrivateKey
 	keyID     string
 	now       func() time.Time
 }
 
-// NewIssuer reads the signing key in keyDir, or makes it there.
-func NewIssuer(authority, keyDir string, clients []Client) (*Issuer, error) {
+// NewIssuer reads the signing key in keyDir, or makes it there. Tokens are issued for ARM and for the further audiences; who
+// may use one that it has is the audience's to decide.
+func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) (*Issuer, error) {
 	key, err := signingKey(filepath.Join(keyDir, "token-signing.key"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the key that signs tokens: %w", err)
@@ -106,7 +109,9 @@ func NewIssuer(authority, keyDir string, clients []Client) (*Issuer, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(der)
-	return &Issuer{authority: strings.TrimSuffix(authority, "/"), clients: clients, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now}, nil
+	return &Issuer{
+		authority: strings.TrimSuffix(authority, "/"), clients: clients, audiences: audiences, key: key, keyID: hex.EncodeToString(sum[:8]), now: time.Now,
+	}, nil
 }
 
 func signingKey(path string) (*rsa.PrivateKey, error) {
@@ -154,19 +159,24 @@ func makeSigningKey(path string) (*rsa.PrivateKey, error) {
 // ErrClient is the answer to credentials that are not a known client's.
 var ErrClient = errors.New("the client is not known in this tenant, or its secret is wrong")
 
-// ErrAudience is the answer to a request for a token for something other than ARM.
-var ErrAudience = errors.New("tokens are issued for Azure Resource Manager only")
+// ErrAudience is the answer to a request for a token for something that is not known here.
+var ErrAudience = errors.New("tokens are issued for Azure Resource Manager and its resource provider only")
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 	audience := strings.TrimSuffix(scope, "/.default")
-	if !forARM(audience) {
+	if !forARM(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrAudience
 	}
 	client := i.client(tenant, clientID, secret)
 	if client == nil {
 		return "", ErrClient
 	}
+	return i.IssueTo(client, audience)
+}
+
+// IssueTo gives a client a token without asking for its secret: for a client that is this process itself.
+func (i *Issuer) IssueTo(client *Client, audience string) (string, error) {
 	now := i.now()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -222,14 +232,12 @@ func (i *Issuer) Verify(text string) (Caller, error) {
 
 func (i *Issuer) issuerOf(tenant string) string { return i.authority + "/" + tenant + "/v2.0" }
 
-// Tenants are the tenants that have clients, sorted.
-func (i *Issuer) Tenants() []string {
-	var tenants []string
-	for _, client := range i.clients {
-		tenants = append(tenants, client.TenantID)
+// Home is the tenant of the first client, which callers without a token are sent to; empty when there are no clients.
+func (i *Issuer) Home() string {
+	if len(i.clients) == 0 {
+		return ""
 	}
-	slices.Sort(tenants)
-	return slices.Compact(tenants)
+	return i.clients[0].TenantID
 }
 
 // Configuration is a tenant's OpenID Connect discovery document.

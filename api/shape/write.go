@@ -1,0 +1,161 @@
+package shape
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+)
+
+// shown makes a value of what is reported of a resource.
+type shown struct {
+	status reflect.Type
+	make   func(status any) any
+}
+
+// Shown is a value that is made of what is reported of the resource: shown unless it is nil or an empty text, never read.
+func Shown[S any](name string, value func(status *S) any) Field {
+	return Field{name: name, kind: reported, shown: &shown{
+		status: reflect.TypeFor[*S](),
+		make:   func(status any) any { return value(status.(*S)) },
+	}}
+}
+
+// report is what is known of a resource besides itself.
+type report struct {
+	state  hub.ProvisioningState
+	status any
+}
+
+// shownResource is a resource on its way to be marshalled.
+type shownResource struct {
+	root     *node
+	resource reflect.Value
+	report   report
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s shownResource) MarshalJSON() ([]byte, error) {
+	return s.root.appendObject(make([]byte, 0, 4096), s.resource, &s.report)
+}
+
+func (n *node) appendObject(b []byte, v reflect.Value, r *report) ([]byte, error) {
+	b = append(b, '{')
+	for _, field := range n.fields {
+		mark := len(b)
+		if b[mark-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(b, field.label...)
+		start := len(b)
+		var err error
+		if b, err = field.append(b, v, r); err != nil {
+			return nil, err
+		}
+		if len(b) == start {
+			b = b[:mark]
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// append adds the field's value; nothing when it is not to be shown.
+func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
+	switch n.kind {
+	case unsaid:
+		return b, nil
+	case state:
+		return appendText(b, string(r.state)), nil
+	case reported:
+		return appendAny(b, n.shown.make(r.status))
+	}
+	if n.other != nil && n.in(v).IsZero() && n.other.in(v).IsZero() {
+		return append(b, '0'), nil
+	}
+	v = n.in(v)
+	switch n.kind {
+	case readOnly:
+		if v.IsZero() {
+			return b, nil
+		}
+		return appendAny(b, v.Interface())
+	case object:
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return b, nil
+			}
+			v = v.Elem()
+		}
+		start := len(b)
+		b, err := n.appendObject(b, v, r)
+		if len(b) == start+len("{}") {
+			b = b[:start]
+		}
+		return b, err
+	case list:
+		return n.appendList(b, v, r)
+	case table:
+		return n.appendMap(b, v, r)
+	}
+	return n.appendValue(b, v)
+}
+
+func (n *node) appendList(b []byte, v reflect.Value, r *report) (_ []byte, err error) {
+	if v.Len() == 0 {
+		return b, nil
+	}
+	for i := range v.Len() {
+		b = append(b, "[,"[min(i, 1)])
+		if b, err = n.appendObject(b, v.Index(i), r); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func (n *node) appendMap(b []byte, v reflect.Value, r *report) (_ []byte, err error) {
+	if v.Len() == 0 {
+		return b, nil
+	}
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	for i, key := range keys {
+		b = append(b, "{,"[min(i, 1)])
+		b = append(appendQuoted(b, key.String()), ':')
+		if b, err = n.appendObject(b, v.MapIndex(key), r); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (n *node) appendValue(b []byte, v reflect.Value) ([]byte, error) {
+	switch v.Kind() {
+	case reflect.String:
+		text := v.String()
+		if n.words != nil && !slices.Contains(n.words, text) {
+			return b, nil
+		}
+		return appendText(b, text), nil
+	case reflect.Pointer:
+		if v.IsNil() {
+			return b, nil
+		}
+		return strconv.AppendInt(b, v.Elem().Int(), 10), nil
+	case reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
+			return b, nil
+		}
+		return appendAny(b, v.Interface())
+	}
+	// A zero that would not be read as one when it is left out is shown.
+	if v.IsZero() && !n.always && !(n.fallback.IsValid() && !n.fallback.IsZero()) {
+		return b, nil
+	}
+	if v.Kind() == reflect.Bool {
+		return strconv.AppendBool(b, v.Bool()), nil
+	}
+	return strconv.AppendInt(b, v.Int(), 10), nil
+}

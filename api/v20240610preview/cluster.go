@@ -1,0 +1,86 @@
+package v20240610preview
+
+import (
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/shape"
+)
+
+func cluster() shape.Field {
+	return tracked(
+		shape.State("provisioningState"),
+		shape.Object("version",
+			shape.Value("id").Kept().Fixed(),
+			shape.Value("channelGroup").Default("stable"),
+		),
+		shape.Object("dns",
+			shape.Shown("baseDomain", func(s *hub.ClusterStatus) any { return s.BaseDomain }),
+			shape.Value("baseDomainPrefix").Kept(),
+		),
+		shape.Object("network",
+			shape.Value("networkType").OneOf("OVNKubernetes", "Other").Default("OVNKubernetes"),
+			shape.Value("podCidr").Default("10.128.0.0/14"),
+			shape.Value("serviceCidr").Default("172.30.0.0/16"),
+			shape.Value("machineCidr").Default("10.0.0.0/16"),
+			shape.Value("hostPrefix").Default(23),
+		),
+		shape.Object("console",
+			shape.Shown("url", func(s *hub.ClusterStatus) any { return s.ConsoleURL }),
+		).Inline(),
+		shape.Object("api",
+			shape.Shown("url", func(s *hub.ClusterStatus) any { return s.APIURL }),
+			shape.Value("visibility").OneOf("Public", "Private").Default("Public"),
+			shape.Value("authorizedCidrs"),
+		),
+		platform(),
+		shape.Object("autoscaling",
+			shape.Value("maxNodesTotal"),
+			shape.Value("maxPodGracePeriodSeconds").Default(600),
+			shape.Value("maxNodeProvisionTimeSeconds").Default(900),
+			shape.Value("podPriorityThreshold").Default(-10),
+		),
+		etcd(),
+		shape.Value("nodeDrainTimeoutMinutes"),
+		shape.Object("clusterImageRegistry",
+			shape.Value("state").OneOf("Enabled", "Disabled").Default("Enabled"),
+		),
+	)
+}
+
+func platform() shape.Field {
+	return shape.Object("platform",
+		shape.Value("managedResourceGroup").Kept(),
+		shape.Value("subnetId"),
+		// Later versions must show one. A cluster that could not name another has its own.
+		shape.UnsaidLike("vnetIntegrationSubnetId", "subnetId"),
+		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer"),
+		shape.Value("networkSecurityGroupId"),
+		shape.Object("operatorsAuthentication",
+			shape.Object("userAssignedIdentities",
+				shape.Value("controlPlaneOperators"),
+				shape.Value("dataPlaneOperators"),
+				shape.Value("serviceManagedIdentity"),
+			),
+		),
+		shape.Shown("issuerUrl", func(s *hub.ClusterStatus) any { return s.IssuerURL }),
+	)
+}
+
+func etcd() shape.Field {
+	return shape.Object("etcd",
+		shape.Object("dataEncryption",
+			shape.Value("keyManagementMode").OneOf("PlatformManaged", "CustomerManaged").Default("PlatformManaged"),
+			shape.Object("customerManaged",
+				shape.Value("encryptionType").OneOf("KMS").Default("KMS"),
+				shape.Object("kms",
+					// All vaults were public ones.
+					shape.Unsaid("visibility", "Public"),
+					shape.Object("activeKey",
+						shape.Value("vaultName"),
+						shape.Value("name").From("activeKey.name"),
+						shape.Value("version").From("activeKey.version").Fixed(),
+					).Inline(),
+				),
+			),
+		),
+	)
+}

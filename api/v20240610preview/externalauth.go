@@ -1,0 +1,48 @@
+package v20240610preview
+
+import (
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/shape"
+	"github.com/hcpmesh/hcpmesh/api/version"
+)
+
+func externalAuth() shape.Field {
+	return proxy(
+		shape.State("provisioningState"),
+		shape.Shown("condition", func(s *hub.ExternalAuthStatus) any { return version.OneCondition(s.Conditions) }),
+		shape.Object("issuer",
+			shape.Value("url"),
+			shape.Value("audiences"),
+			shape.Value("ca"),
+		),
+		shape.List("clients",
+			shape.Object("component",
+				shape.Value("name"),
+				shape.Value("authClientNamespace"),
+			),
+			shape.Value("clientId"),
+			shape.Value("extraScopes"),
+			shape.Value("type").OneOf("Confidential", "Public"),
+		),
+		shape.Object("claim",
+			shape.Object("mappings",
+				shape.Object("username",
+					shape.Value("claim"),
+					shape.Value("prefix"),
+					shape.Value("prefixPolicy").OneOf("None", "Prefix", "NoPrefix"),
+				),
+				shape.Object("groups",
+					shape.Value("claim"),
+					shape.Value("prefix"),
+				),
+			),
+			shape.List("validationRules",
+				shape.Value("type").OneOf("RequiredClaim").Default("RequiredClaim"),
+				shape.Object("requiredClaim",
+					shape.Value("claim"),
+					shape.Value("requiredValue"),
+				),
+			),
+		),
+	)
+}

@@ -1,0 +1,75 @@
+package versions_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/examples"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+)
+
+// full is the fullest cluster of the contract's examples.
+func full(b *testing.B, version string) []byte {
+	all, err := examples.Of(version)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, example := range all {
+		if example.Name == "HcpOpenShiftClusters_CreateOrUpdate_Full" {
+			return example.Body()
+		}
+	}
+	b.Fatal("there is no full cluster among the examples of ", version)
+	return nil
+}
+
+// BenchmarkDecodeCluster reads a full body into the hub type: parse is JSON alone, decode the rest.
+func BenchmarkDecodeCluster(b *testing.B) {
+	for _, api := range versions.APIs() {
+		v, content := versions.All()[api.Name], full(b, api.Name)
+		b.Run(api.Name+"/parse", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := wire.ParseObject(content); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(api.Name+"/decode", func(b *testing.B) {
+			fields, err := wire.ParseObject(content)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				body := wire.NewBody(fields)
+				v.DecodeCluster(body, &hub.Cluster{}, true)
+				if len(body.Problems()) > 0 {
+					b.Fatal(body.Problems())
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEncodeCluster marshals a full cluster.
+func BenchmarkEncodeCluster(b *testing.B) {
+	for _, api := range versions.APIs() {
+		v := versions.All()[api.Name]
+		fields, err := wire.ParseObject(full(b, api.Name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		cluster := v.DecodeCluster(wire.NewBody(fields), &hub.Cluster{}, true)
+		b.Run(api.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := json.Marshal(v.EncodeCluster(cluster, hub.Succeeded, &hub.ClusterStatus{APIURL: "https://api"})); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

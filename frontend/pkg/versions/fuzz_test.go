@@ -1,0 +1,167 @@
+package versions_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/examples"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+)
+
+// malformed are bodies that go wrong in as many ways as there are.
+var malformed = []string{
+	`{}`, `{"properties":null}`, `{"properties":[]}`, `{"tags":{"a":1,"b":null,"c":"d"},"identity":{"type":"Own","userAssignedIdentities":{"/A":{},"/a":{"clientId":1},"x.y[0]":3}}}`,
+	`{"properties":{"version":{"id":4.2},"network":{"hostPrefix":"23","podCidr":1e3},"api":{"authorizedCidrs":{},"visibility":"public"},"etcd":{"dataEncryption":{}}}}`,
+	`{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"PlatformManaged","customerManaged":{"kms":{"vaultName":1,"activeKey":{"vaultName":"v","version":""}}}}},"imageDigestMirrors":[null,{},{"source":[],"mirrors":"a"}]}}`,
+	`{"properties":{"replicas":9999999999,"autoScaling":{"min":1.5},"labels":[{"key":null}],"taints":{"key":"a"},"autoRepair":"yes","nodeDrainTimeoutMinutes":-0}}`,
+	`{"properties":{"issuer":{"audiences":[1,"a",null]},"clients":[{"component":"console","type":"Own"}],"claim":{"mappings":{"groups":{},"username":{"prefixPolicy":""}},"validationRules":[{},null,{"type":""}]}}}`,
+}
+
+// seeds are the malformed ones and the requests of the contract's examples whose names start with operation.
+func seeds(f *testing.F, operation string, add func(content []byte)) {
+	for _, content := range malformed {
+		add([]byte(content))
+	}
+	for _, api := range versions.APIs() {
+		all, err := examples.Of(api.Name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, example := range all {
+			if body := example.Body(); body != nil && strings.HasPrefix(example.OperationID, operation) {
+				add(body)
+			}
+		}
+	}
+}
+
+// fuzz reads any bytes as every version, in a PUT and in a PATCH, over nothing and over what is stored.
+func fuzz[R any](f *testing.F, operation string, r resource[R], stored func() *R) {
+	seeds(f, operation, func(content []byte) { f.Add(content) })
+	all := versions.All()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if _, err := wire.ParseObject(content); err != nil {
+			return
+		}
+		for _, v := range all {
+			for _, base := range []*R{new(R), stored()} {
+				for _, defaults := range []bool{true, false} {
+					decodeAny(t, r, v, content, base, defaults)
+				}
+			}
+		}
+	})
+}
+
+// decodeAny: a body is read without a panic and always alike; a problem names a field; and what was read stays the same
+// when it is shown and sent back.
+func decodeAny[R any](t *testing.T, r resource[R], v *versions.Version, content []byte, base *R, defaults bool) {
+	before := text(t, base)
+	decode := func(content []byte, base *R, defaults bool) (*R, []wire.Problem) {
+		fields, err := wire.ParseObject(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := wire.NewBody(fields)
+		return r.decode(v, body, base, defaults), body.Problems()
+	}
+	read, problems := decode(content, base, defaults)
+	again, more := decode(content, base, defaults)
+	if diff := cmp.Diff(read, again); diff != "" || !slices.Equal(problems, more) {
+		t.Fatalf("%s: read twice, it is not the same: %s\n%v\n%v", v.Name, diff, problems, more)
+	}
+	for _, problem := range problems {
+		if problem.Field == "" || problem.Message == "" {
+			t.Fatalf("%s: a problem without a name or a word: %+v", v.Name, problem)
+		}
+	}
+	if !bytes.Equal(before, text(t, base)) {
+		t.Fatalf("%s: reading changed the stored resource", v.Name)
+	}
+	if len(problems) > 0 {
+		return
+	}
+	shown := text(t, r.encode(v, read))
+	if !json.Valid(shown) {
+		t.Fatalf("%s: shown as %s", v.Name, shown)
+	}
+	patched, problems := decode(shown, read, false)
+	if len(problems) > 0 {
+		t.Fatalf("%s: what it shows cannot be sent back: %v", v.Name, problems)
+	}
+	if back := text(t, r.encode(v, patched)); !bytes.Equal(shown, back) {
+		t.Fatalf("%s: shown and sent back it changed:\n%s\n%s", v.Name, shown, back)
+	}
+	// A PUT gives defaults to what is empty; after that nothing changes any more.
+	replaced, problems := decode(shown, read, true)
+	if len(problems) > 0 {
+		t.Fatalf("%s: what it shows cannot be put back: %v", v.Name, problems)
+	}
+	settled := text(t, r.encode(v, replaced))
+	once, _ := decode(settled, replaced, true)
+	if back := text(t, r.encode(v, once)); !bytes.Equal(settled, back) {
+		t.Fatalf("%s: put back twice it changed:\n%s\n%s", v.Name, settled, back)
+	}
+}
+
+func FuzzClusterBody(f *testing.F) {
+	fuzz(f, "HcpOpenShiftClusters_", clusters, func() *hub.Cluster {
+		cluster := &hub.Cluster{Resource: hub.Resource{ID: "/c", Name: "c", Tags: map[string]string{"a": "b"}, Identity: &hub.Identity{
+			Type: "UserAssigned", PrincipalID: "p", UserAssigned: map[string]hub.UserAssignedIdentity{"/A": {ClientID: "c"}},
+		}}}
+		p := &cluster.Properties
+		p.Version = hub.Version{ID: "4.20", ChannelGroup: "stable"}
+		p.CryptoRestrictions, p.Ingress.Type = "FIPS", hub.Private
+		p.Etcd.DataEncryption = hub.DataEncryption{KeyManagementMode: "CustomerManaged", CustomerManaged: &hub.CustomerManagedEncryption{
+			EncryptionType: "KMS", KMS: &hub.KMSEncryption{VaultName: "v", Visibility: hub.Private, ActiveKey: hub.KMSKey{Name: "k", Version: "1"}},
+		}}
+		return cluster
+	})
+}
+
+func FuzzNodePoolBody(f *testing.F) {
+	fuzz(f, "NodePools_", nodePools, func() *hub.NodePool {
+		pool := &hub.NodePool{Resource: hub.Resource{ID: "/c/n", Name: "n"}}
+		pool.Properties.Version = hub.Version{ID: "4.20.8", ChannelGroup: "stable"}
+		pool.Properties.AutoScaling = &hub.NodePoolAutoScaling{Min: 1, Max: 2}
+		pool.Properties.Platform.OSDisk.DiskType = "Ephemeral"
+		return pool
+	})
+}
+
+func FuzzExternalAuthBody(f *testing.F) {
+	fuzz(f, "ExternalAuths_", externalAuths, func() *hub.ExternalAuth {
+		auth := &hub.ExternalAuth{Resource: hub.Resource{ID: "/c/e", Name: "e"}}
+		auth.Properties.Claim.Mappings.Groups = &hub.GroupClaim{Claim: "g"}
+		return auth
+	})
+}
+
+func FuzzCredentialBody(f *testing.F) {
+	f.Add([]byte(`{"certificateSigningRequest":"-----BEGIN CERTIFICATE REQUEST-----"}`))
+	f.Add([]byte(`{"certificateSigningRequest":["x"]}`))
+	f.Add([]byte(`{"certificateSigningRequest":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		fields, err := wire.ParseObject(content)
+		if err != nil {
+			return
+		}
+		for _, v := range versions.All() {
+			if v.DecodeAdminCredentialRequest == nil {
+				continue
+			}
+			body := wire.NewBody(fields)
+			request := v.DecodeAdminCredentialRequest(body)
+			if problems := body.Problems(); len(problems) > 0 && (request.CertificateSigningRequest != "" || problems[0].Field != "certificateSigningRequest") {
+				t.Errorf("%+v with %v", request, problems)
+			}
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package versions_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got); -update writes it:\n%s", file, diff)
+	}
+}
+
+// TestTables writes every version's tables out, with all that a version says of a field, for reading and for reviewing.
+func TestTables(t *testing.T) {
+	for version, schemas := range tables() {
+		var sheet strings.Builder
+		for _, name := range []string{"HcpOpenShiftCluster", "NodePool", "ExternalAuth"} {
+			fmt.Fprintf(&sheet, "%s\n", name)
+			for _, entry := range schemas[name] {
+				line := fmt.Sprintf("  %-75s %-12s", entry.Path, entry.Type)
+				if entry.ReadOnly {
+					line += " read-only"
+				}
+				if entry.Default != "" {
+					line += " =" + entry.Default
+				}
+				if entry.Words != nil {
+					line += " (" + strings.Join(entry.Words, ", ") + ")"
+				}
+				if entry.Unsaid {
+					line += " not on the wire"
+				}
+				if entry.Notes != nil {
+					line += "; " + strings.Join(entry.Notes, "; ")
+				}
+				sheet.WriteString(strings.TrimRight(line, " ") + "\n")
+			}
+		}
+		golden(t, version+".txt", []byte(sheet.String()))
+	}
+}
+
+// TestDefaults: what a version makes of a body that says as little as can be. The hub resource is what is stored, with the
+// newest version's defaults for what the version cannot say.
+func TestDefaults(t *testing.T) {
+	for _, v := range versions.All() {
+		read := func(content string) *wire.Body {
+			fields, err := wire.ParseObject([]byte(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return wire.NewBody(fields)
+		}
+		made := map[string]any{
+			"cluster": v.DecodeCluster(read(`{}`), &hub.Cluster{}, true).Properties,
+			"cluster with a key of the customer's": v.DecodeCluster(read(`{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged","customerManaged":{"kms":{}}}}}}`),
+				&hub.Cluster{}, true).Properties.Etcd,
+			"node pool": v.DecodeNodePool(read(`{}`), &hub.NodePool{}, true).Properties,
+			"external auth": v.DecodeExternalAuth(read(`{"properties":{"clients":[{}],"claim":{"mappings":{"groups":{}},"validationRules":[{}]}}}`),
+				&hub.ExternalAuth{}, true).Properties,
+		}
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(made); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, v.Name+".defaults.json", text.Bytes())
+	}
+}

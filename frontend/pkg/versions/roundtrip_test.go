@@ -1,0 +1,220 @@
+package versions_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+)
+
+// resource is one type of resource, drawn and converted.
+type resource[R any] struct {
+	draw   func(t *rapid.T) *R
+	encode func(v *versions.Version, resource *R) any
+	decode func(v *versions.Version, body *wire.Body, base *R, defaults bool) *R
+	// unsaid are the values that a version cannot say, after a change of was into now.
+	unsaid func(v *versions.Version, was, now *R) (before, after any)
+	// allow takes from wanted what the version forbids to change.
+	allow func(v *versions.Version, was, wanted *R)
+}
+
+var clusters = resource[hub.Cluster]{
+	draw: drawCluster,
+	encode: func(v *versions.Version, cluster *hub.Cluster) any {
+		return v.EncodeCluster(cluster, hub.Succeeded, &hub.ClusterStatus{APIURL: "https://api", BaseDomain: "example"})
+	},
+	decode: func(v *versions.Version, body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster {
+		return v.DecodeCluster(body, base, defaults)
+	},
+	unsaid: func(v *versions.Version, was, now *hub.Cluster) (any, any) {
+		of := func(c *hub.Cluster) (unsaid []any) {
+			p := &c.Properties
+			if v.Name < "2026-06-30" {
+				unsaid = append(unsaid, p.Ingress, p.CryptoRestrictions)
+			}
+			if v.Name < "2025-12-23" {
+				unsaid = append(unsaid, p.ImageDigestMirrors, p.Platform.VnetIntegrationSubnetID)
+				if kms(was) != nil && kms(now) != nil {
+					unsaid = append(unsaid, kms(c).Visibility)
+				}
+			}
+			return unsaid
+		}
+		return of(was), of(now)
+	},
+	allow: func(v *versions.Version, was, wanted *hub.Cluster) {
+		if v.Name < "2025-12-23" {
+			wanted.Properties.Version.ID = was.Properties.Version.ID
+		}
+		if v.Name < "2026-06-30" && kms(was) != nil && kms(wanted) != nil {
+			kms(wanted).ActiveKey.Version = kms(was).ActiveKey.Version
+		}
+	},
+}
+
+func kms(c *hub.Cluster) *hub.KMSEncryption {
+	if managed := c.Properties.Etcd.DataEncryption.CustomerManaged; managed != nil {
+		return managed.KMS
+	}
+	return nil
+}
+
+var nodePools = resource[hub.NodePool]{
+	draw: drawNodePool,
+	encode: func(v *versions.Version, pool *hub.NodePool) any {
+		return v.EncodeNodePool(pool, hub.Succeeded, &hub.NodePoolStatus{})
+	},
+	decode: func(v *versions.Version, body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool {
+		return v.DecodeNodePool(body, base, defaults)
+	},
+	unsaid: func(v *versions.Version, was, now *hub.NodePool) (any, any) {
+		if v.Name < "2025-12-23" {
+			return was.Properties.Platform.OSDisk.DiskType, now.Properties.Platform.OSDisk.DiskType
+		}
+		return nil, nil
+	},
+	allow: func(*versions.Version, *hub.NodePool, *hub.NodePool) {},
+}
+
+var externalAuths = resource[hub.ExternalAuth]{
+	draw: drawExternalAuth,
+	encode: func(v *versions.Version, auth *hub.ExternalAuth) any {
+		return v.EncodeExternalAuth(auth, hub.AwaitingSecret, &hub.ExternalAuthStatus{})
+	},
+	decode: func(v *versions.Version, body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth {
+		return v.DecodeExternalAuth(body, base, defaults)
+	},
+	unsaid: func(*versions.Version, *hub.ExternalAuth, *hub.ExternalAuth) (any, any) { return nil, nil },
+	allow:  func(*versions.Version, *hub.ExternalAuth, *hub.ExternalAuth) {},
+}
+
+// text is a wire value as a client reads it.
+func text(t rapid.TB, value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// body is a wire value sent back, as the frontend reads it.
+func body(t rapid.TB, value any) *wire.Body {
+	fields, err := wire.ParseObject(text(t, value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.NewBody(fields)
+}
+
+// TestRoundTrip: a client that sends back what it was shown changes nothing, in a PUT and in a PATCH, whatever its version
+// can say.
+func TestRoundTrip(t *testing.T) {
+	roundTrip(t, "cluster", clusters)
+	roundTrip(t, "nodePool", nodePools)
+	roundTrip(t, "externalAuth", externalAuths)
+}
+
+func roundTrip[R any](t *testing.T, name string, r resource[R]) {
+	for _, v := range versions.All() {
+		t.Run(name+"/"+v.Name, rapid.MakeCheck(func(t *rapid.T) {
+			stored := r.draw(t)
+			before := text(t, stored)
+			for _, defaults := range []bool{true, false} {
+				content := body(t, r.encode(v, stored))
+				back := r.decode(v, content, stored, defaults)
+				if len(content.Problems()) > 0 {
+					t.Fatalf("defaults %v: %v", defaults, content.Problems())
+				}
+				if diff := cmp.Diff(stored, back, cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("defaults %v (-sent +read):\n%s", defaults, diff)
+				}
+			}
+			if string(before) != string(text(t, stored)) {
+				t.Fatal("decoding changed the resource that it went over")
+			}
+		}))
+	}
+}
+
+// TestReplaceKeepsTheUnsaid: a PUT over any other resource makes of it what the version shows of the new one, and leaves
+// what the version cannot say.
+func TestReplaceKeepsTheUnsaid(t *testing.T) {
+	replace(t, "cluster", clusters)
+	replace(t, "nodePool", nodePools)
+	replace(t, "externalAuth", externalAuths)
+}
+
+func replace[R any](t *testing.T, name string, r resource[R]) {
+	for _, v := range versions.All() {
+		t.Run(name+"/"+v.Name, rapid.MakeCheck(func(t *rapid.T) {
+			was, wanted := r.draw(t), r.draw(t)
+			r.allow(v, was, wanted)
+			content := body(t, r.encode(v, wanted))
+			now := r.decode(v, content, was, true)
+			before, after := r.unsaid(v, was, now)
+			if diff := cmp.Diff(before, after, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("what the version cannot say (-before +after):\n%s", diff)
+			}
+			if len(content.Problems()) > 0 {
+				t.Fatal(content.Problems())
+			}
+			want, got := shownProperties(t, r.encode(v, wanted)), shownProperties(t, r.encode(v, now))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("properties (-sent +shown):\n%s", diff)
+			}
+		}))
+	}
+}
+
+func shownProperties(t rapid.TB, shown any) any {
+	var fields map[string]any
+	if err := json.Unmarshal(text(t, shown), &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields["properties"]
+}
+
+// TestAcrossVersions: what is made at one version is the same to every other: shown there and sent back, it is unchanged.
+func TestAcrossVersions(t *testing.T) {
+	all := versions.All()
+	across(t, "cluster", all, clusters)
+	across(t, "nodePool", all, nodePools)
+	across(t, "externalAuth", all, externalAuths)
+}
+
+func across[R any](t *testing.T, name string, all map[string]*versions.Version, r resource[R]) {
+	for _, maker := range all {
+		t.Run(name+"/"+maker.Name, rapid.MakeCheck(func(t *rapid.T) {
+			var nothing R
+			made := r.decode(maker, body(t, r.encode(maker, r.draw(t))), &nothing, true)
+			for _, other := range all {
+				content := body(t, r.encode(other, made))
+				back := r.decode(other, content, made, true)
+				if len(content.Problems()) > 0 {
+					t.Fatalf("%s cannot say what %s made: %v", other.Name, maker.Name, content.Problems())
+				}
+				if diff := cmp.Diff(made, back, cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("a PUT at %s changed what was made at %s (-made +sent back):\n%s", other.Name, maker.Name, diff)
+				}
+			}
+		}))
+	}
+}
+
+// TestPatchDefaults: a default is applied when a resource is made, and never again by a PATCH.
+func TestPatchDefaults(t *testing.T) {
+	for _, v := range versions.All() {
+		empty := wire.NewBody(map[string]any{})
+		stored := &hub.Cluster{Resource: hub.Resource{Name: "c"}, Properties: hub.ClusterProperties{NodeDrainTimeoutMinutes: 1}}
+		patched := v.DecodeCluster(empty, stored, false)
+		if patched.Properties.Network != (hub.Network{}) || patched.Properties.Autoscaling != (hub.Autoscaling{}) {
+			t.Errorf("%s: a PATCH made %+v", v.Name, patched.Properties)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package breakglass
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+)
+
+// How long certificates live, and at which age they are made anew.
+const (
+	signerLifetime = 7 * 24 * time.Hour
+	signerRefresh  = 2 * 24 * time.Hour
+	clientLifetime = 36 * time.Hour
+	clientRefresh  = 6 * time.Hour
+)
+
+// reconcileSigners keeps the signers, bundles and client certificates of one control plane, and returns when the next of
+// them is due. A control plane that only reports gets them when somebody first asks for a certificate: at scale nobody does.
+func (o *Operator) reconcileSigners(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
+	var hcp hyperv1.HostedControlPlane
+	if err := o.Management.Get(ctx, key, &hcp); err != nil || !hcp.DeletionTimestamp.IsZero() {
+		return 0, client.IgnoreNotFound(err)
+	}
+	if hcp.Annotations[contract.FidelityAnnotation] != string(hostedcluster.FidelityProcess) {
+		if asked, err := o.isAsked(ctx, key.Namespace); err != nil || !asked {
+			return 0, err
+		}
+	}
+	now := time.Now()
+	var total []byte
+	var wait time.Duration
+	for _, class := range contract.SignerClasses() {
+		signer, due, err := o.ensureSigner(ctx, &hcp, class, now)
+		if err != nil {
+			return 0, err
+		}
+		trusted, err := o.ensureTrust(ctx, &hcp, class, signer, now)
+		if err != nil {
+			return 0, err
+		}
+		total = append(total, trusted...)
+		clientDue, err := o.ensureClient(ctx, &hcp, class, signer, now)
+		if err != nil {
+			return 0, err
+		}
+		wait = schedule.Sooner(wait, schedule.Sooner(due, clientDue))
+	}
+	return wait, o.ensureBundle(ctx, &hcp, contract.TotalClientCAConfigMap, total)
+}
+
+// isAsked reports whether anybody asks for, or asked for, a certificate of a control plane.
+func (o *Operator) isAsked(ctx context.Context, namespace string) (bool, error) {
+	var approvals certificatesv1alpha1.CertificateSigningRequestApprovalList
+	if err := o.Management.List(ctx, &approvals, client.InNamespace(namespace)); err != nil || len(approvals.Items) > 0 {
+		return err == nil, err
+	}
+	var revocations certificatesv1alpha1.CertificateRevocationRequestList
+	if err := o.Management.List(ctx, &revocations, client.InNamespace(namespace)); err != nil || len(revocations.Items) > 0 {
+		return err == nil, err
+	}
+	var signer corev1.Secret
+	err := o.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: contract.CustomerBreakGlass.SignerSecret()}, &signer)
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// ensureSigner returns the signer of a class, made anew when it is time, and when the next one is due.
+func (o *Operator) ensureSigner(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, now time.Time) (*pki.Authority, time.Duration, error) {
+	var signer *pki.Authority
+	secret, err := o.ensurePair(ctx, hcp, class.SignerSecret(), now, signerRefresh, func(pair pki.Pair) bool {
+		signer, _ = pki.ReadAuthority(pair)
+		return signer != nil
+	}, func() (pki.Pair, string, error) {
+		var err error
+		name := fmt.Sprintf("%s_%s@%d", hcp.Namespace, class.SignerSecret(), now.Unix())
+		if signer, err = pki.NewSigner(name, now, signerLifetime); err != nil {
+			return pki.Pair{}, "", err
+		}
+		o.Log.Info("made a break-glass signer", "controlPlane", hcp.Namespace, "class", string(class), "commonName", name)
+		return signer.Pair, name, nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return signer, until(secret, now, signerRefresh), nil
+}
+
+// ensureClient keeps the class's own client certificate, which the operator of a real control plane uses.
+func (o *Operator) ensureClient(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, signer *pki.Authority, now time.Time) (time.Duration, error) {
+	secret, err := o.ensurePair(ctx, hcp, class.ClientSecret(), now, clientRefresh, func(pair pki.Pair) bool {
+		_, err := pki.ReadCertificate(pair.Cert)
+		return err == nil
+	}, func() (pki.Pair, string, error) {
+		pair, err := signer.ClientFor(class.CommonNamePrefix()+utilrand.String(8), []string{"system:masters"}, now, clientLifetime)
+		return pair, signer.Certificate().Subject.CommonName, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return until(secret, now, clientRefresh), nil
+}
+
+// until is how long a certificate that was made now or before may stay.
+func until(secret *corev1.Secret, now time.Time, refresh time.Duration) time.Duration {
+	cert, err := pki.ReadCertificate(secret.Data[corev1.TLSCertKey])
+	if err != nil {
+		return time.Second
+	}
+	return max(time.Second, cert.NotBefore.Add(refresh).Sub(now))
+}
+
+// ensurePair keeps a certificate and its key in a secret: it is made when it is missing, cannot be used, is past its
+// refresh, or was asked to be made anew.
+func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPlane, name string, now time.Time, refresh time.Duration,
+	usable func(pki.Pair) bool, fill func() (pki.Pair, string, error)) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	err := o.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, &secret)
+	exists := err == nil
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting Secret %s: %w", name, err)
+	}
+	pair := pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
+	if exists && secret.Annotations[contract.NotAfterAnnotation] != contract.ForceRegeneration && usable(pair) {
+		if cert, err := pki.ReadCertificate(pair.Cert); err == nil && now.Before(cert.NotBefore.Add(refresh)) {
+			return &secret, nil
+		}
+	}
+	pair, issuer, err := fill()
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of Secret %s: %w", name, err)
+	}
+	cert, err := pki.ReadCertificate(pair.Cert)
+	if err != nil {
+		return nil, err
+	}
+	next := secret.DeepCopy()
+	next.Namespace, next.Name, next.Type = hcp.Namespace, name, corev1.SecretTypeTLS
+	next.OwnerReferences = []metav1.OwnerReference{ownerOf(hcp)}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[contract.NotBeforeAnnotation] = cert.NotBefore.UTC().Format(time.RFC3339)
+	next.Annotations[contract.NotAfterAnnotation] = cert.NotAfter.UTC().Format(time.RFC3339)
+	next.Annotations[contract.IssuerAnnotation] = issuer
+	next.Data = map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}
+	if exists {
+		err = o.Management.Update(ctx, next, manager)
+	} else {
+		err = o.Management.Create(ctx, next, manager)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing Secret %s: %w", name, err)
+	}
+	return next, nil
+}
+
+// ensureTrust keeps the authorities of a class that are trusted: the signer, and those before it until they end. A
+// revocation takes the ones before out.
+func (o *Operator) ensureTrust(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, signer *pki.Authority, now time.Time) ([]byte, error) {
+	certs, err := o.bundle(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: class.TrustConfigMap()})
+	if err != nil {
+		return nil, err
+	}
+	certs = slices.DeleteFunc(certs, func(cert *x509.Certificate) bool { return now.After(cert.NotAfter) })
+	if !holds(certs, signer.Certificate()) {
+		certs = append([]*x509.Certificate{signer.Certificate()}, certs...)
+	}
+	bundle := pki.Bundle(certs)
+	return bundle, o.ensureBundle(ctx, hcp, class.TrustConfigMap(), bundle)
+}
+
+// bundle reads the certificates of a configmap; there are none while it does not exist.
+func (o *Operator) bundle(ctx context.Context, key client.ObjectKey) ([]*x509.Certificate, error) {
+	var configMap corev1.ConfigMap
+	if err := o.Management.Get(ctx, key, &configMap); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting ConfigMap %s: %w", key.Name, err)
+	}
+	certs, err := pki.ReadCertificates([]byte(configMap.Data[contract.CABundleKey]))
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key.Name, err)
+	}
+	return certs, nil
+}
+
+func (o *Operator) ensureBundle(ctx context.Context, hcp *hyperv1.HostedControlPlane, name string, bundle []byte) error {
+	var configMap corev1.ConfigMap
+	err := o.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, &configMap)
+	switch {
+	case apierrors.IsNotFound(err):
+		configMap = corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: hcp.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp)}},
+			Data:       map[string]string{contract.CABundleKey: string(bundle)},
+		}
+		err = o.Management.Create(ctx, &configMap, manager)
+	case err == nil && configMap.Data[contract.CABundleKey] == string(bundle):
+		return nil
+	case err == nil:
+		next := configMap.DeepCopy()
+		next.Data = map[string]string{contract.CABundleKey: string(bundle)}
+		err = o.Management.Update(ctx, next, manager)
+	}
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
+	}
+	return nil
+}
+
+func holds(certs []*x509.Certificate, wanted *x509.Certificate) bool {
+	return slices.ContainsFunc(certs, func(cert *x509.Certificate) bool { return bytes.Equal(cert.Raw, wanted.Raw) })
+}
+
+func ownerOf(hcp *hyperv1.HostedControlPlane) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: hyperv1.GroupVersion.String(), Kind: "HostedControlPlane", Name: hcp.Name, UID: hcp.UID}
+}

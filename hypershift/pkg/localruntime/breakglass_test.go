@@ -1,0 +1,298 @@
+package localruntime
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+)
+
+// request asks for a certificate as Cluster Service does, with an approval, and returns the key.
+func (s *sample) request(t testing.TB, name string, class contract.SignerClass, commonName string) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:masters"}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []client.Object{
+		&certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: class.SignerName(s.controlPlane()), Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, ExpirationSeconds: new(int32(86400)),
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}},
+		&certificatesv1alpha1.CertificateSigningRequestApproval{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()}},
+	} {
+		if err := s.client.Create(t.Context(), object, workAgent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		_ = s.client.Delete(context.Background(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	})
+	return key
+}
+
+// certificate waits for the answer to a request, and returns the certificate with its key.
+func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) pki.Pair {
+	t.Helper()
+	var request certificatesv1.CertificateSigningRequest
+	eventually(t, 30*time.Second, func() error {
+		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &request); err != nil {
+			return err
+		}
+		if len(request.Status.Certificate) == 0 {
+			return fmt.Errorf("not signed: %v", request.Status.Conditions)
+		}
+		return nil
+	})
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pki.Pair{Cert: request.Status.Certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
+}
+
+// endpoint is the hosted API server without anybody's credentials.
+func (s *sample) endpoint(t testing.TB) *rest.Config {
+	t.Helper()
+	var secret corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: contract.AdminKubeconfig(s.name)}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rest.AnonymousClientConfig(config)
+}
+
+// whoAmI asks the hosted API server whom it takes the holder of credentials for.
+func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.UserInfo, error) {
+	t.Helper()
+	config := s.endpoint(t)
+	use(config)
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	return review.Status.UserInfo, nil
+}
+
+func with(pair pki.Pair) func(*rest.Config) {
+	return func(config *rest.Config) { config.CertData, config.KeyData = pair.Cert, pair.Key }
+}
+
+// revoke asks for a revocation, and waits until it says that it is done. It returns the conditions in the order in which
+// they became true.
+func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) []string {
+	t.Helper()
+	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()},
+		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(class)}}
+	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	follow(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+		func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
+			for _, c := range crr.Status.Conditions {
+				if c.Status == metav1.ConditionTrue && !slices.Contains(order, c.Type) {
+					order = append(order, c.Type)
+				}
+			}
+			if !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType) {
+				return fmt.Errorf("conditions %v", crr.Status.Conditions)
+			}
+			if crr.Status.RevocationTimestamp == nil || crr.Status.PreviousSigner == nil {
+				t.Errorf("status %v", crr.Status)
+			}
+			return nil
+		})
+	return order
+}
+
+var revocationOrder = []string{"SignerClassValid", "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", "PreviousCertificatesRevoked"}
+
+// TestBreakGlass has certificates signed and revoked, and asks the hosted API server each time what it makes of them.
+func TestBreakGlass(t *testing.T) {
+	m := newManagementCluster(t)
+	stateDir := t.TempDir()
+	stop := m.start(t, m.options(stateDir, process))
+	s := m.sample(t, "break-glass")
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+
+	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
+	began := time.Now()
+	customer := s.certificate(t, "customer-1", s.request(t, "customer-1", contract.CustomerBreakGlass, customerName))
+	user, err := s.whoAmI(t, with(customer))
+	if err != nil || user.Username != customerName || !slices.Contains(user.Groups, "system:masters") {
+		t.Fatalf("the API server takes the customer for %v, %v", user, err)
+	}
+	t.Logf("a working credential after %s", time.Since(began))
+	leaf, err := pki.ReadCertificate(customer.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(leaf.NotAfter); left > 24*time.Hour || left < 24*time.Hour-time.Minute {
+		t.Errorf("the certificate lives for another %s, want a day", left)
+	}
+	sre := s.certificate(t, "sre-1", s.request(t, "sre-1", contract.SREBreakGlass, sreName))
+	if user, err := s.whoAmI(t, with(sre)); err != nil || user.Username != sreName {
+		t.Fatalf("the API server takes the engineer for %v, %v", user, err)
+	}
+
+	// A class signs its own names only.
+	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
+	eventually(t, 30*time.Second, func() error {
+		var request certificatesv1.CertificateSigningRequest
+		if err := s.client.Get(t.Context(), client.ObjectKey{Name: "wrong-name"}, &request); err != nil {
+			return err
+		}
+		for _, c := range request.Status.Conditions {
+			if c.Type == certificatesv1.CertificateFailed && c.Reason == "SignerValidationFailure" {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v, certificate %q", request.Status.Conditions, request.Status.Certificate)
+	})
+
+	began = time.Now()
+	if order := s.revoke(t, "revocation-1", contract.CustomerBreakGlass); !slices.Equal(order, revocationOrder) {
+		t.Errorf("conditions became true in the order %v", order)
+	}
+	t.Logf("revoked after %s", time.Since(began))
+	if user, err := s.whoAmI(t, with(customer)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a revoked credential is taken for %v, %v", user, err)
+	}
+	if user, err := s.whoAmI(t, with(sre)); err != nil || user.Username != sreName {
+		t.Errorf("the other class's credential is taken for %v, %v", user, err)
+	}
+	again := s.certificate(t, "customer-2", s.request(t, "customer-2", contract.CustomerBreakGlass, customerName))
+	if user, err := s.whoAmI(t, with(again)); err != nil || user.Username != customerName {
+		t.Errorf("a credential of the new signer is taken for %v, %v", user, err)
+	}
+	var leafSecret corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.ClientSecret()}, &leafSecret); err != nil {
+		t.Fatal(err)
+	}
+	own := pki.Pair{Cert: leafSecret.Data[corev1.TLSCertKey], Key: leafSecret.Data[corev1.TLSPrivateKeyKey]}
+	if _, err := s.whoAmI(t, with(own)); err != nil {
+		t.Errorf("the class's own client certificate was not made anew: %v", err)
+	}
+
+	// What a runtime that is started again finds is what it left.
+	stop()
+	m.start(t, m.options(stateDir, process))
+	eventually(t, 30*time.Second, func() error { _, err := s.whoAmI(t, with(again)); return err })
+	if _, err := s.whoAmI(t, with(customer)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("after a restart a revoked credential gets %v", err)
+	}
+
+	s.delete(t)
+	s.expectNothingRuns(t)
+}
+
+// TestRevocationIsKilled ends the runtime as soon as each condition of a revocation is true.
+func TestRevocationIsKilled(t *testing.T) {
+	m := newManagementCluster(t)
+	options := m.options(t.TempDir(), process)
+	s := m.sample(t, "killed-revocation")
+	running := m.spawn(t, options)
+	eventually(t, time.Minute, func() error {
+		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
+	})
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+	customer := s.certificate(t, "killed-1", s.request(t, "killed-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
+
+	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "killed", Namespace: s.controlPlane()},
+		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
+	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range revocationOrder {
+		follow(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+			func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
+				if !meta.IsStatusConditionTrue(crr.Status.Conditions, kind) {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+		_ = running.Process.Kill()
+		_ = running.Wait()
+		s.expectNothingRuns(t)
+		running = m.spawn(t, options)
+	}
+	eventually(t, 30*time.Second, func() error {
+		_, err := s.whoAmI(t, with(customer))
+		if !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("want it refused, got %v", err)
+		}
+		return nil
+	})
+	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitGone(t)
+}
+
+// TestBreakGlassOfStatus has a control plane that only reports do all of it, too.
+func TestBreakGlassOfStatus(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), nil))
+	s := m.sample(t, "reported-access")
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+	var signer corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); !apierrors.IsNotFound(err) {
+		t.Errorf("a control plane that only reports has signers before anybody asks: %v", err)
+	}
+	before := s.certificate(t, "status-1", s.request(t, "status-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
+	if order := s.revoke(t, "revocation-1", contract.CustomerBreakGlass); !slices.Equal(order, revocationOrder) {
+		t.Errorf("conditions became true in the order %v", order)
+	}
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := pki.ReadAuthority(pki.Pair{Cert: signer.Data[corev1.TLSCertKey], Key: signer.Data[corev1.TLSPrivateKeyKey]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := pki.ReadCertificate(before.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if authority.Signed(leaf) {
+		t.Error("the signer was not replaced")
+	}
+	s.delete(t)
+}

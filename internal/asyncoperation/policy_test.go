@@ -1,0 +1,147 @@
+package asyncoperation
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, uri     string
+		allowed, atHome bool
+	}{
+		"the host":             {"it is ARM's", "https://management.azure.com/a?b=c", true, true},
+		"a host beneath":       {"regions have their own", "https://westus3.management.azure.com:443/a", true, true},
+		"another casing":       {"hosts have none", "HTTPS://WestUS3.Management.Azure.COM/a", true, true},
+		"http":                 {"anybody could read it", "http://management.azure.com/a", false, false},
+		"another port":         {"something else may listen there", "https://management.azure.com:8443/a", false, false},
+		"another host":         {"not ARM's", "https://example.com/a", false, false},
+		"a host that ends so":  {"not beneath it", "https://evilmanagement.azure.com/a", false, false},
+		"a host that begins":   {"not beneath it", "https://management.azure.com.evil.example/a", false, false},
+		"user information":     {"it hides the host", "https://management.azure.com@evil.example/a", false, false},
+		"user of ARM":          {"no credentials are sent", "https://user:pass@management.azure.com/a", false, false},
+		"a fragment":           {"is never sent", "https://management.azure.com/a#b", false, false},
+		"an address":           {"not a name", "https://20.1.2.3/a", false, false},
+		"metadata":             {"gives out tokens", "http://169.254.169.254/metadata/identity", false, false},
+		"a trailing dot":       {"another name for some, the same for others", "https://management.azure.com./a", false, false},
+		"a scheme of files":    {"not HTTP", "file:///etc/passwd", false, false},
+		"opaque":               {"no host", "https:management.azure.com", false, false},
+		"relative":             {"no host", "//management.azure.com/a", false, false},
+		"nothing":              {"not a URI", "", false, false},
+		"control characters":   {"not a URI", "https://management.azure.com/\r\nHost: x", false, false},
+		"long":                 {"nobody needs that", "https://management.azure.com/" + strings.Repeat("a", 2048), false, false},
+		"loopback":             {"a local region's", "http://127.0.0.1:8080/a", false, true},
+		"loopback of IPv6":     {"a local region's", "http://[::1]:8080/a", false, true},
+		"loopback by name":     {"a local region's", "https://localhost:8080/a", false, true},
+		"another machine":      {"not this one", "http://10.0.0.1:8080/a", false, false},
+		"loopback, misspelt":   {"no address as Go reads it", "http://0177.0.0.1/a", false, false},
+		"loopback as a number": {"no address as Go reads it", "http://2130706433/a", false, false},
+		"unspecified":          {"is this machine for some", "http://0.0.0.0/a", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := Policy{Hosts: []string{"management.azure.com"}}
+			if _, err := policy.Check(c.uri); (err == nil) != c.allowed {
+				t.Errorf("%s: allowed %v, %v: %s", c.uri, err == nil, err, c.reason)
+			}
+			policy.Loopback = true
+			if _, err := policy.Check(c.uri); (err == nil) != c.atHome {
+				t.Errorf("%s in a local region: allowed %v, %v: %s", c.uri, err == nil, err, c.reason)
+			}
+			if _, err := new(Policy).Check(c.uri); err == nil {
+				t.Errorf("%s is allowed by no policy", c.uri)
+			}
+		})
+	}
+}
+
+func TestIsPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"20.50.2.1": true, "8.8.8.8": true, "2603:1030:20e::1": true,
+		"127.0.0.1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "168.63.129.16": false,
+		"100.64.0.1": false, "0.0.0.0": false, "0.1.2.3": false, "255.255.255.255": false, "224.0.0.1": false, "198.18.0.1": false, "192.0.0.170": false,
+		"::1": false, "::": false, "fe80::1": false, "fc00::1": false, "ff02::1": false, "64:ff9b::a9fe:a9fe": false, "2002:a9fe:a9fe::1": false,
+		"2001::1": false, "2001:db8::1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false,
+	} {
+		if got := isPublic(netip.MustParseAddr(address).Unmap()); got != want {
+			t.Errorf("%s: public %v, want %v", address, got, want)
+		}
+	}
+}
+
+// TestClientConnectsToNothingPrivate: a name may resolve to whatever its owner likes.
+func TestClientConnectsToNothingPrivate(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	defer server.Close()
+	policy := Policy{Hosts: []string{"example.com"}}
+	if response, err := policy.Client().Get(server.URL); err == nil {
+		_ = response.Body.Close()
+		t.Error("a server of this machine was reached")
+	}
+	policy.Loopback = true
+	response, err := policy.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+}
+
+func TestClientFollowsNoRedirect(t *testing.T) {
+	reached := false
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	policy := Policy{Loopback: true}
+	response, err := policy.Client().Post(server.URL, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if reached || response.StatusCode != http.StatusTemporaryRedirect {
+		t.Errorf("answered with %d, and went on: %v", response.StatusCode, reached)
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	operation := &database.OperationDocument{
+		OperationID: "op", ResourceID: "/subscriptions/S/resourceGroups/r/x", Location: "westus3", Status: hub.Failed,
+		Error: &database.OperationError{Code: "Conflict", Message: "No.", Details: []database.OperationError{{Code: "Inner", Target: "a"}}},
+	}
+	want := Status{
+		ID: "/subscriptions/S/providers/Microsoft.RedHatOpenShift/locations/westus3/hcpOperationStatuses/op", Name: "op", Status: "Failed",
+		Error: &Error{Code: "Conflict", Message: "No.", Details: []Error{{Code: "Inner", Target: "a"}}},
+	}
+	if diff := cmp.Diff(want, StatusOf(operation)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzCheck: whatever is allowed is https to one of the hosts, or this machine where that is allowed.
+func FuzzCheck(f *testing.F) {
+	for _, seed := range []string{
+		"https://westus3.management.azure.com:443/a?b", "http://127.0.0.1:80/", "https://a@management.azure.com", "https://[::1]:1/", "//x", "https://management.azure.com%2eevil.example/",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		policy := Policy{Hosts: []string{"management.azure.com"}}
+		if u, err := policy.Check(text); err == nil {
+			host := strings.ToLower(u.Hostname())
+			if u.Scheme != "https" || host != "management.azure.com" && !strings.HasSuffix(host, ".management.azure.com") || u.User != nil {
+				t.Errorf("%q is allowed", text)
+			}
+		}
+		policy = Policy{Loopback: true}
+		if u, err := policy.Check(text); err == nil && !isLoopback(strings.ToLower(u.Hostname())) {
+			t.Errorf("%q is allowed in a local region", text)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package traffic_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
+)
+
+const cluster = "/subscriptions/s/resourceGroups/g/providers/microsoft.redhatopenshift/hcpOpenShiftClusters/c"
+
+// TestWhatPassesIsRecorded sends through a recorder and reads what it wrote, on the client's side and on the server's.
+func TestWhatPassesIsRecorded(t *testing.T) {
+	for name, placed := range map[string]func(*traffic.Recorder, http.Handler) (http.Handler, http.RoundTripper){
+		"client": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
+			return h, r.Through(http.DefaultTransport)
+		},
+		"server": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
+			return r.Handler(h), http.DefaultTransport
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv(traffic.DirVariable, dir)
+			recorder, err := traffic.FromEnvironment("test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler, transport := placed(recorder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if body, _ := io.ReadAll(r.Body); string(body) != `{"a":1}` {
+					t.Errorf("the server got %q", body)
+				}
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusAccepted)
+				_, _ = io.WriteString(w, `{"kubeconfig":"very secret","nested":[{"kubeconfig":"secret too"}],"n":1.50}`)
+			}))
+			server := httptest.NewServer(handler)
+			defer server.Close()
+			client := &http.Client{Transport: transport}
+			for _, path := range []string{cluster + "?api-version=1", cluster + "?api-version=1", "/tenant/oauth2/v2.0/token"} {
+				put(t, client, server.URL+path)
+			}
+			if err := recorder.Close(); err != nil {
+				t.Fatal(err)
+			}
+			check(t, dir)
+		})
+	}
+}
+
+func put(t *testing.T, client *http.Client, url string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(`{"a":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer secret")
+	request.Header.Set("If-Match", "x")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "very secret") {
+		t.Errorf("the client got %q", body)
+	}
+}
+
+func check(t *testing.T, dir string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "test-*.jsonl"))
+	if len(files) != 1 {
+		t.Fatalf("files %v", files)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	if len(lines) != 1 {
+		t.Fatalf("%d lines, not one for the same exchange twice and none for what is not the provider's", len(lines))
+	}
+	if strings.Contains(lines[0], "secret") {
+		t.Errorf("a secret is recorded: %s", lines[0])
+	}
+	var got traffic.Exchange
+	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := traffic.Exchange{
+		Request: traffic.Request{Method: "PUT", URL: "https://management.azure.com" + cluster + "?api-version=1", Body: map[string]any{"a": 1.0}},
+		Response: traffic.Response{StatusCode: "202", Body: map[string]any{
+			"kubeconfig": "left out", "nested": []any{map[string]any{"kubeconfig": "left out"}}, "n": 1.5,
+		}},
+	}
+	if got.Request.Headers["if-match"] != "x" || got.Response.Headers["retry-after"] != "1" {
+		t.Errorf("headers %v and %v", got.Request.Headers, got.Response.Headers)
+	}
+	got.Request.Headers, got.Response.Headers = nil, nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNothingIsRecordedUnlessAskedFor(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "")
+	recorder, err := traffic.FromEnvironment("test")
+	if err != nil || recorder != nil {
+		t.Fatalf("%v, %v", recorder, err)
+	}
+	if recorder.Through(http.DefaultTransport) != http.DefaultTransport {
+		t.Error("something stands in the way")
+	}
+	if err := recorder.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,183 @@
+// Judges exchanges between clients and the ARM API by the OpenAPI documents of all api-versions, with oav's LiveValidator.
+//
+// Every response to a request of the contract must be as its document says, and so must every request that was accepted; a
+// request that was refused may well break the contract: that is why it was refused. What no document has, an unknown path,
+// method or api-version, must be refused. Operation statuses and results are in no resource provider's document: statuses
+// are held against what ARM asks of them, and results against that of the resource or credential that they hold.
+
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const { LiveValidator } = createRequire(import.meta.url)("oav/dist/lib/liveValidation/liveValidator.js");
+
+const locations = "/subscriptions/{subscriptionId}/providers/Microsoft.RedHatOpenShift/locations/{location}";
+
+// Preflight is called by ARM's deployments, with an api-version of its own.
+const preflight = /\/deployments\/[^/]+\/preflight$/i;
+
+export class Judge {
+  counts = { exchanges: 0, responses: 0, accepted: 0, refused: 0, preflights: 0 };
+  // operations are all that the documents have, as "version operationId", and succeeded those of them that did.
+  operations = new Set();
+  succeeded = new Set();
+  // violations, by what is wrong: how often, and the first exchange that shows it.
+  violations = new Map();
+  versions = [];
+  #validator;
+
+  // open reads <folder>/<api-version>/openapi.json of all api-versions.
+  static async open(folder) {
+    const judge = new Judge();
+    const directory = await mkdtemp(join(tmpdir(), "hcpmesh-oav-"));
+    try {
+      await cp(folder, directory, { recursive: true });
+      await judge.#load(directory);
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+    return judge;
+  }
+
+  async #load(directory) {
+    for (const entry of await readdir(directory, { withFileTypes: true })) {
+      if (entry.isDirectory() && /^\d{4}-/.test(entry.name)) this.versions.push(entry.name);
+    }
+    this.versions.sort();
+    for (const version of this.versions) {
+      const document = JSON.parse(await readFile(join(directory, version, "openapi.json"), "utf8"));
+      for (const path of Object.values(document.paths)) {
+        for (const { operationId } of Object.values(path)) {
+          if (operationId) this.operations.add(`${version} ${operationId}`);
+        }
+      }
+      await writeFile(join(directory, version, "operations.json"), JSON.stringify(operationsDocument(document)));
+    }
+    const problems = [];
+    this.#validator = new LiveValidator(
+      {
+        directory,
+        swaggerPathsPattern: this.versions.flatMap((version) => [`${version}/openapi.json`, `${version}/operations.json`]),
+        excludedSwaggerPathsPattern: [],
+        git: { shouldClone: false },
+        isArmCall: true,
+        loadValidatorInBackground: false,
+        loadValidatorInInitialize: true,
+      },
+      (message, level) => (level === "error" || level === "warn") && problems.push(message),
+    );
+    await this.#validator.initialize();
+    if (this.versions.length === 0 || problems.length > 0) {
+      throw new Error(`the documents cannot be loaded: ${problems.join("\n") || "there are none"}`);
+    }
+  }
+
+  // judge takes one exchange in the form that internal/traffic writes.
+  async judge(exchange) {
+    this.counts.exchanges++;
+    const { liveRequest: request, liveResponse: response } = exchange;
+    const status = Number(response.statusCode);
+    const { pathname, searchParams } = new URL(request.url);
+    const { info, error } = this.#validator.getOperationInfo(request);
+    if (error !== undefined) {
+      if (preflight.test(pathname)) this.counts.preflights++;
+      else if (status >= 400 && status < 500) this.counts.refused++;
+      else this.#violation(`${request.method} ${pathname}`, `is answered ${status}, but no document has it`, exchange);
+      return;
+    }
+    const operation = `${info.apiVersion} ${info.operationId}`;
+    if (status >= 500) this.#violation(operation, `is answered ${status}`, exchange);
+    if (status < 400) {
+      this.succeeded.add(operation);
+      this.counts.accepted++;
+      this.#report(`${operation} request`, await this.#validator.validateLiveRequest(structuredClone(request)), exchange);
+    }
+    this.counts.responses++;
+    this.#report(`${operation} response ${status}`, await this.#validateResponse(response, request), exchange);
+    if (info.operationId === "OperationResults_Get" && (status === 200 || status === 201)) {
+      const { body } = response;
+      const version = searchParams.get("api-version");
+      const as = body?.id
+        ? { method: "GET", url: `https://management.azure.com${body.id}?api-version=${version}` }
+        : { method: "POST", url: `https://management.azure.com${someCluster}/requestAdminCredential?api-version=${version}` };
+      this.#report(`${operation} result`, await this.#validateResponse({ statusCode: "200", headers: response.headers, body }, as), exchange);
+    }
+  }
+
+  #validateResponse(response, request) {
+    return this.#validator.validateLiveResponse(structuredClone(response), structuredClone(request));
+  }
+
+  #report(where, result, exchange) {
+    if (result.runtimeException) {
+      const { code, message } = result.runtimeException;
+      this.#violation(where, `${code} ${message.split("\n")[0]}`, exchange);
+    }
+    for (const error of result.errors) {
+      // The same fault at other indexes, or below other names of a map, is one.
+      const at = error.pathsInPayload.map((path) => path.replace(/\[\d+\]/g, "[]").replace(/\['.*?'\]/g, "[*]")).join(", ");
+      this.#violation(where, `${error.code} at ${at || "the top"}: ${error.message}`, exchange);
+    }
+  }
+
+  #violation(where, what, exchange) {
+    const key = `${where}: ${what}`;
+    const entry = this.violations.get(key) ?? { count: 0, exchange };
+    entry.count++;
+    this.violations.set(key, entry);
+  }
+}
+
+const someCluster = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c";
+
+// operationsDocument describes operation statuses and results with what a version's document refers to.
+function operationsDocument(document) {
+  const errorResponse = Object.values(document.paths)[0].get.responses.default.schema.$ref;
+  const text = (name, where) => ({ name, in: where, required: true, type: "string" });
+  const get = (operationId, responses) => ({
+    get: {
+      operationId,
+      parameters: [text("subscriptionId", "path"), text("location", "path"), text("operationId", "path"), text("api-version", "query")],
+      responses: { ...responses, default: { description: "An error", schema: { $ref: errorResponse } } },
+    },
+  });
+  const resource = { description: "The resource, or what was asked for", schema: { type: "object", additionalProperties: true } };
+  return {
+    swagger: "2.0",
+    info: { title: "Operations", version: document.info.version },
+    host: document.host,
+    schemes: ["https"],
+    consumes: ["application/json"],
+    produces: ["application/json"],
+    paths: {
+      [`${locations}/hcpOperationStatuses/{operationId}`]: get("OperationStatuses_Get", {
+        200: { description: "How far it is", schema: { $ref: "#/definitions/OperationStatus" } },
+      }),
+      [`${locations}/hcpOperationResults/{operationId}`]: get("OperationResults_Get", {
+        200: resource,
+        201: resource,
+        202: { description: "Still running" },
+        204: { description: "Done, and nothing to show" },
+      }),
+    },
+    // As ARM's RPC describes the body of Azure-AsyncOperation.
+    definitions: {
+      OperationStatus: {
+        type: "object",
+        required: ["id", "name", "status", "startTime"],
+        additionalProperties: false,
+        properties: {
+          id: { type: "string" },
+          name: { type: "string" },
+          status: { type: "string", enum: ["Accepted", "Provisioning", "Updating", "Deleting", "Succeeded", "Failed", "Canceled"] },
+          startTime: { type: "string", format: "date-time" },
+          endTime: { type: "string", format: "date-time" },
+          percentComplete: { type: "number", minimum: 0, maximum: 100 },
+          properties: { type: "object", additionalProperties: true },
+          error: { $ref: errorResponse.replace(/ErrorResponse$/, "ErrorDetail") },
+        },
+      },
+    },
+  };
+}

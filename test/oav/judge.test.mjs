@@ -1,0 +1,59 @@
+// Tries the judge on what it must let pass and what it must find: a judge that finds nothing proves nothing.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Judge } from "./judge.mjs";
+
+const documents = process.env.DOCUMENTS ?? fileURLToPath(new URL("../../api/openapi", import.meta.url));
+const version = "2026-09-01-preview";
+const subscription = "/subscriptions/11111111-1111-1111-1111-111111111111";
+const provider = "/providers/Microsoft.RedHatOpenShift";
+const pool = `${subscription}/resourceGroups/g${provider}/hcpOpenShiftClusters/c/nodePools/p`;
+const place = `${subscription}${provider}/locations/westus3`;
+
+const exchange = (method, path, body, statusCode, answer, headers = {}) => ({
+  liveRequest: { method, url: `https://management.azure.com${path}?api-version=${version}`, headers: { "content-type": "application/json" }, ...(body && { body }) },
+  liveResponse: { statusCode: String(statusCode), headers: { "content-type": "application/json", ...headers }, ...(answer && { body: answer }) },
+});
+
+const sent = (properties = {}) => ({ location: "westus3", properties: { platform: { vmSize: "Standard_D8s_v3" }, replicas: 2, ...properties } });
+const shown = (properties = {}) => ({
+  id: pool,
+  name: "p",
+  type: "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/nodePools",
+  ...sent({ provisioningState: "Succeeded", ...properties }),
+});
+const asynchronous = { "azure-asyncoperation": `https://management.azure.com${place}/hcpOperationStatuses/x?api-version=${version}` };
+const status = (fields = {}) => ({ id: `${place}/hcpOperationStatuses/x`, name: "x", status: "Succeeded", startTime: "2026-03-02T10:00:00Z", ...fields });
+const refusal = { error: { code: "InvalidRequestContent", message: "no" } };
+
+const cases = {
+  "a resource is read": [true, exchange("GET", pool, null, 200, shown())],
+  "a resource is created": [true, exchange("PUT", pool, sent(), 201, shown({ provisioningState: "Accepted" }), asynchronous)],
+  "a wrong request is refused": [true, exchange("PUT", pool, sent({ replicas: "two" }), 400, refusal)],
+  "an unknown path is refused": [true, exchange("GET", `${pool}/friends`, null, 404, refusal)],
+  "a status is read": [true, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status())],
+  "a result is read": [true, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown())],
+
+  "a wrong request is accepted": [false, exchange("PUT", pool, sent({ replicas: "two" }), 201, shown(), asynchronous)],
+  "a required field is missing": [false, exchange("GET", pool, null, 200, shown({ platform: {} }))],
+  "a field has the wrong type": [false, exchange("GET", pool, null, 200, shown({ replicas: "two" }))],
+  "a field is unknown": [false, exchange("GET", pool, null, 200, shown({ colour: "blue" }))],
+  "a number is out of range": [false, exchange("GET", pool, null, 200, shown({ platform: { vmSize: "Standard_D8s_v3", osDisk: { sizeGiB: 1 } } }))],
+  "a status code is not documented": [false, exchange("GET", pool, null, 206, shown())],
+  "an error has another form": [false, exchange("GET", pool, null, 404, { problem: "gone" })],
+  "the server failed": [false, exchange("GET", pool, null, 500, refusal)],
+  "an unknown path is answered": [false, exchange("GET", `${pool}/friends`, null, 200, {})],
+  "a status has another form": [false, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status({ status: "Running late" }))],
+  "a result holds a wrong resource": [false, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown({ replicas: "two" }))],
+  "a result holds half a credential": [false, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, { kubeconfig: 5 })],
+};
+
+for (const [reason, [right, input]] of Object.entries(cases)) {
+  test(reason, async () => {
+    const judge = await Judge.open(documents);
+    await judge.judge(input);
+    assert.equal(judge.violations.size === 0, right, [...judge.violations.keys()].join("\n") || "no violation found");
+  });
+}

@@ -1,0 +1,85 @@
+package frontdoor
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func FuzzParsePath(f *testing.F) {
+	f.Add("/subscriptions/a/resourceGroups/b/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c")
+	f.Add("/SUBSCRIPTIONS/a/providers/microsoft.redhatopenshift/locations/x")
+	f.Add("//subscriptions//")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, ok := parsePath(text)
+		if !ok {
+			return
+		}
+		if strings.Contains(p.subscription, "/") || strings.Contains(p.group, "/") {
+			t.Errorf("parsePath(%q) = %+v", text, p)
+		}
+		p.forProvider()
+	})
+}
+
+func TestClientsFindTheirWay(t *testing.T) {
+	h := newHouse(t)
+	for path, want := range map[string]string{
+		"/metadata/endpoints?api-version=2015-01-01":                  "https://management.azure.com/",
+		"/metadata/endpoints?api-version=2022-09-01":                  h.server.URL,
+		"/" + tenant + "/v2.0/.well-known/openid-configuration":       h.server.URL + "/" + tenant + "/oauth2/v2.0/token",
+		"/" + tenant + "/discovery/v2.0/keys":                         `"kty":"RSA"`,
+		"/providers/Microsoft.RedHatOpenShift?api-version=2021-04-01": "",
+	} {
+		response, err := h.client.Get(h.server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			if response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s without a token: %d", path, response.StatusCode)
+			}
+			continue
+		}
+		if response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %d %s, want %q in it", path, response.StatusCode, text, want)
+		}
+	}
+	for name, form := range map[string]url.Values{
+		"invalid_client":         {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"wrong"}, "scope": {"https://management.azure.com/.default"}},
+		"invalid_scope":          {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {"https://graph.microsoft.com/.default"}},
+		"unsupported_grant_type": {"grant_type": {"password"}},
+	} {
+		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK || !strings.Contains(string(text), name) {
+			t.Errorf("%v: %d %s, want %s", form, response.StatusCode, text, name)
+		}
+	}
+}
+
+// TestSlashesAtTheStartAreOne sends what the SDK for JavaScript makes of a resource's id.
+func TestSlashesAtTheStartAreOne(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	path := clusterID("one") + "?api-version=" + apiVersion
+	response, _ := h.do(t, http.MethodPut, "/"+path, nil, map[string]any{"location": "westus3"})
+	if response.StatusCode != http.StatusCreated {
+		t.Fatal(response.Status)
+	}
+	got := h.provider.last(t, http.MethodPut)
+	if got.URL.Path != clusterID("one") || got.Header.Get("Referer") != h.server.URL+path {
+		t.Errorf("the provider got the path %s and the Referer %s", got.URL.Path, got.Header.Get("Referer"))
+	}
+}
