@@ -9,10 +9,10 @@ import (
 )
 
 // settled waits until no resource in a case's subscription is moving.
-func (t Target) settled(ctx context.Context, variables map[string]string) error {
+func (t Target) settled(ctx context.Context, variables map[string]string, mayFail bool) error {
 	deadline := time.Now().Add(t.patience())
 	for {
-		moving, err := t.moving(ctx, variables["provider"]+"/hcpOpenShiftClusters")
+		moving, err := t.moving(ctx, variables["provider"]+"/hcpOpenShiftClusters", mayFail)
 		if err != nil || moving == "" {
 			return err
 		}
@@ -30,7 +30,7 @@ func (t Target) settled(ctx context.Context, variables map[string]string) error 
 
 // moving says which resource of a list, or below one of its items, is not terminal; empty when none is. A subscription
 // whose lists are refused has nothing that could move on.
-func (t Target) moving(ctx context.Context, list string) (string, error) {
+func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.BaseURL+list+"?api-version="+t.APIVersion, nil)
 	if err != nil {
 		return "", err
@@ -54,7 +54,11 @@ func (t Target) moving(ctx context.Context, list string) (string, error) {
 	}
 	for _, item := range page.Value {
 		switch state := item.Properties.ProvisioningState; state {
-		case "Succeeded", "Failed", "Canceled", "AwaitingSecret":
+		case "Failed":
+			if !mayFail {
+				return "", fmt.Errorf("what was accepted has failed: %s", item.ID)
+			}
+		case "Succeeded", "Canceled", "AwaitingSecret":
 		default:
 			return item.ID + " is " + state, nil
 		}
@@ -62,7 +66,7 @@ func (t Target) moving(ctx context.Context, list string) (string, error) {
 			continue
 		}
 		for _, children := range []string{"/nodePools", "/externalAuths"} {
-			if moving, err := t.moving(ctx, item.ID+children); moving != "" || err != nil {
+			if moving, err := t.moving(ctx, item.ID+children, mayFail); moving != "" || err != nil {
 				return moving, err
 			}
 		}
