@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,6 +180,52 @@ func TestComparerSeesTheStructure(t *testing.T) {
 			}
 			t.Errorf("no difference at %s was found: %s", test.where, test.reason)
 		})
+	}
+}
+
+// TestComparerSeesEveryPart takes each member and each element out of the document in turn, and puts another value in each
+// value's place.
+func TestComparerSeesEveryPart(t *testing.T) {
+	original := parseDocument(t, base)
+	changed := parseDocument(t, base)
+	parts := 0
+	var visit func(where, member string, value any)
+	seen := func(where string) {
+		parts++
+		if len(compare(original, changed)) == 0 {
+			t.Errorf("a change at %s was not found", where)
+		}
+	}
+	visit = func(where, member string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for name, inner := range value {
+				if prose[name] && !nameMaps[member] {
+					continue
+				}
+				delete(value, name)
+				seen(where + " > " + name)
+				value[name] = "something else"
+				seen(where + " > " + name)
+				value[name] = inner
+				if nameMaps[member] {
+					visit(where+" > "+name, "", inner)
+					continue
+				}
+				visit(where+" > "+name, name, inner)
+			}
+		case []any:
+			for i, inner := range value {
+				value[i] = "something else"
+				seen(fmt.Sprint(where, " > ", i))
+				value[i] = inner
+				visit(fmt.Sprint(where, " > ", i), "", inner)
+			}
+		}
+	}
+	visit("", "", changed.root)
+	if found := compare(original, changed); len(found) > 0 || parts < 100 {
+		t.Fatalf("after %d changes the document is not what it was: %v", parts, found)
 	}
 }
 

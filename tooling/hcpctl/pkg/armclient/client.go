@@ -118,6 +118,11 @@ func (c *Client) NodePoolID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/nodePools/" + name
 }
 
+// ExternalAuthID is the id of an external authentication.
+func (c *Client) ExternalAuthID(cluster, name string) string {
+	return c.ClusterID(cluster) + "/externalAuths/" + name
+}
+
 // Do sends a request through ARM's pipeline and decodes the answer. The api-version of the resource provider is added to
 // a path without one.
 func (c *Client) Do(ctx context.Context, method, path string, body any) (Resource, error) {
@@ -188,9 +193,9 @@ func (c *Client) Clusters(ctx context.Context, everywhere bool) ([]Resource, err
 	return c.List(ctx, scope+"/providers/"+provider+"/hcpOpenShiftClusters")
 }
 
-// NodePools lists a cluster's node pools.
-func (c *Client) NodePools(ctx context.Context, cluster string) ([]Resource, error) {
-	return c.List(ctx, c.ClusterID(cluster)+"/nodePools")
+// Versions lists the OpenShift versions that a region offers.
+func (c *Client) Versions(ctx context.Context, location string) ([]Resource, error) {
+	return c.List(ctx, "/subscriptions/"+c.options.Subscription+"/providers/"+provider+"/locations/"+location+"/hcpOpenShiftVersions")
 }
 
 // Operation is an asynchronous operation under way.
@@ -241,6 +246,48 @@ func (c *Client) Delete(ctx context.Context, id string) (Operation, error) {
 		return nil, Explain(err)
 	}
 	return operation[armresources.ClientDeleteByIDResponse]{poller}, nil
+}
+
+// Act begins an action on a resource; into gets the result of one that has any, when the operation is finished.
+func (c *Client) Act(ctx context.Context, id, action string, body, into any) (Operation, error) {
+	request, err := runtime.NewRequest(ctx, http.MethodPost, c.options.Endpoint+id+"/"+action+"?api-version="+APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		if err := runtime.MarshalAsJSON(request, body); err != nil {
+			return nil, err
+		}
+	}
+	response, err := c.pipeline.Do(request)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusAccepted) {
+		return nil, Explain(runtime.NewResponseError(response))
+	}
+	poller, err := runtime.NewPoller(response, c.pipeline, &runtime.NewPollerOptions[json.RawMessage]{FinalStateVia: runtime.FinalStateViaLocation})
+	if err != nil {
+		return nil, Explain(err)
+	}
+	return acting{operation[json.RawMessage]{poller}, into}, nil
+}
+
+// acting is an action with its result.
+type acting struct {
+	operation[json.RawMessage]
+	into any
+}
+
+func (a acting) Finish(ctx context.Context) error {
+	result, err := a.Result(ctx)
+	if err != nil || a.into == nil {
+		return Explain(err)
+	}
+	if err := json.Unmarshal(result, a.into); err != nil {
+		return fmt.Errorf("reading the action's result: %w", err)
+	}
+	return nil
 }
 
 // asGeneric makes the SDK's generic resource of a body.

@@ -48,11 +48,13 @@ type azure struct {
 	mu        sync.Mutex
 	resources map[string]map[string]any
 	polls     map[string]int
+	// results of actions, by their paths.
+	results map[string]any
 }
 
 func newAzure(t *testing.T) *azure {
 	t.Helper()
-	a := &azure{dir: t.TempDir(), resources: map[string]map[string]any{}, polls: map[string]int{}}
+	a := &azure{dir: t.TempDir(), resources: map[string]map[string]any{}, polls: map[string]int{}, results: map[string]any{}}
 	a.Server = httptest.NewTLSServer(http.HandlerFunc(a.serve))
 	t.Cleanup(a.Close)
 	for name, data := range map[string][]byte{
@@ -77,9 +79,17 @@ func (a *azure) serve(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusUnauthorized, "AuthenticationFailed", "no token")
 	case strings.HasPrefix(id, "/operations/"):
 		a.poll(w, strings.TrimPrefix(id, "/operations"))
-	case strings.HasSuffix(id, "/hcpopenshiftclusters"), strings.HasSuffix(id, "/nodepools"):
+	case strings.HasPrefix(id, "/results/"):
+		reply(w, http.StatusOK, a.results[strings.TrimPrefix(id, "/results")])
+	case r.Method == http.MethodPost:
+		a.act(w, r, id)
+	case strings.HasSuffix(id, "/hcpopenshiftversions"):
+		reply(w, http.StatusOK, map[string]any{"value": []any{map[string]any{
+			"name": "4.21.3", "properties": map[string]any{"channelGroup": "stable", "enabled": true, "endOfLifeTimestamp": "2027-06-30T00:00:00Z"},
+		}}})
+	case strings.HasSuffix(id, "/hcpopenshiftclusters"), strings.HasSuffix(id, "/nodepools"), strings.HasSuffix(id, "/externalauths"):
 		values := []any{}
-		for _, name := range []string{"a", "b", "workers"} { // in a stable order
+		for _, name := range []string{"a", "b", "workers", "entra"} { // in a stable order
 			if resource := a.resources[id+"/"+name]; resource != nil {
 				values = append(values, resource)
 			}
@@ -136,13 +146,15 @@ func (a *azure) poll(w http.ResponseWriter, id string) {
 	status := "InProgress"
 	switch {
 	case a.polls[id] < 2:
+	case a.resources[id] == nil: // an action's
+		status = "Succeeded"
 	case deleting:
 		delete(a.resources, id)
 		status = "Succeeded"
 	default:
 		properties["provisioningState"], available, status = "Succeeded", "True", "Succeeded"
 	}
-	if !deleting {
+	if !deleting && a.resources[id] != nil {
 		if status != "Succeeded" {
 			properties["provisioningState"] = "Provisioning"
 		}
@@ -192,6 +204,7 @@ func TestALifeThroughARM(t *testing.T) {
 	golden(t, "create.txt", durations.ReplaceAllString(progress, "after a while"))
 	mustRun(t, a, "cluster", "create", "b", "--no-wait")
 	mustRun(t, a, "nodepool", "create", "a", "workers", "--replicas", "3")
+	mustRun(t, a, "externalauth", "create", "a", "entra", "--issuer", "https://login.example/t", "--audience", "one", "--audience", "two", "--groups-claim", "groups")
 
 	for name, args := range map[string][]string{
 		"clusters.txt":   {"cluster", "list"},
@@ -199,6 +212,9 @@ func TestALifeThroughARM(t *testing.T) {
 		"cluster.txt":    {"cluster", "get", "a"},
 		"cluster.yaml":   {"cluster", "get", "a", "-o", "yaml"},
 		"nodepools.txt":  {"nodepool", "list", "a"},
+		"auths.txt":      {"externalauth", "list", "a"},
+		"auth.yaml":      {"externalauth", "get", "a", "entra", "-o", "yaml"},
+		"versions.txt":   {"version", "list"},
 		"nodepool.json":  {"nodepool", "get", "a", "workers", "-o", "json"},
 		"completion.txt": {"__complete", "cluster", "get", ""},
 	} {
@@ -252,6 +268,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"output":             {"there are three", []string{"cluster", "list", "-o", "xml"}, `--output: "xml" is not one of table, json, yaml`},
 		"missing name":       {"cobra says what is expected", []string{"cluster", "get"}, "accepts 1 arg(s), received 0"},
 		"tag":                {"a tag has a value", []string{"cluster", "create", "a", "--tag", "team"}, `the tag "team" is not of the form KEY=VALUE`},
+		"issuer":             {"there is no default", []string{"externalauth", "create", "a", "entra", "--audience", "x"}, "--issuer and --audience are required, or --file"},
 		"replicas":           {"scaling to 0 must be meant", []string{"nodepool", "scale", "a", "workers"}, "--replicas is required"},
 		"every field error":  {"all that is wrong is said at once", []string{"cluster", "create", "a", "-f", file("location: mars\nproperties: {}\n")}, "location: InvalidRequestContent: Unsupported value: \"mars\"\n  properties.network.hostPrefix"},
 		"unknown field":      {"the SDK would leave it out without a word", []string{"cluster", "create", "a", "-f", file("location: westus3\nspec: {}\n")}, `unknown field "spec"`},

@@ -26,6 +26,12 @@ func at(resource map[string]any, fields ...string) string {
 		return v
 	case float64:
 		return fmt.Sprintf("%g", v)
+	case []any:
+		texts := make([]string, len(v))
+		for i := range v {
+			texts[i] = fmt.Sprint(v[i])
+		}
+		return strings.Join(texts, ",")
 	default:
 		return fmt.Sprint(v)
 	}

@@ -1,0 +1,52 @@
+package command
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/spf13/cobra"
+)
+
+// completionTimeout bounds how long a shell waits for the names of resources.
+const completionTimeout = 3 * time.Second
+
+// completeNames completes the arguments that name a resource of a kind: a cluster's name first, and then its own.
+func (e *environment) completeNames(k kind) cobra.CompletionFunc {
+	return func(c *cobra.Command, names []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(names) == len(k.names)-1:
+			return e.complete(c, prefix, func(ctx context.Context, client *armclient.Client) ([]armclient.Resource, error) {
+				return k.list(ctx, client, names)
+			})
+		case len(names) == 0:
+			return e.completeNames(clusters())(c, names, prefix)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (e *environment) complete(c *cobra.Command, prefix string, list func(context.Context, *armclient.Client) ([]armclient.Resource, error)) ([]string, cobra.ShellCompDirective) {
+	ctx := c.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	client, err := e.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	resources, err := list(ctx, client)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, resource := range resources {
+		if name := at(resource, "name"); strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

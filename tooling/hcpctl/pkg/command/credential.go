@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+func (e *environment) clusterCredential() *cobra.Command {
+	return group("credential", "Request and revoke administrators' credentials", e.credentialRequest(), e.credentialRevoke())
+}
+
+func (e *environment) credentialRequest() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "request NAME",
+		Short: "Request an administrator's credential for a cluster, and write a kubeconfig that uses it",
+		Long: `Request an administrator's credential for a cluster, and write a kubeconfig that uses it.
+
+The private key is made here and goes into the kubeconfig only: what is sent is a request to sign its certificate. The
+kubeconfig is a secret: whoever has it is the cluster's administrator until it expires or is revoked.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		RunE: func(c *cobra.Command, names []string) error {
+			client, err := e.client()
+			if err != nil {
+				return err
+			}
+			key, request, err := newCredential()
+			if err != nil {
+				return err
+			}
+			var issued struct {
+				Kubeconfig          string `json:"kubeconfig"`
+				ExpirationTimestamp string `json:"expirationTimestamp"`
+			}
+			body := map[string]string{"certificateSigningRequest": string(request)}
+			if err := e.act(c.Context(), client, names[0], "requestAdminCredential", body, &issued); err != nil {
+				return err
+			}
+			kubeconfig, err := withKey([]byte(issued.Kubeconfig), key)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.err, "cluster %s: the credential expires at %s\n", names[0], issued.ExpirationTimestamp)
+			return e.writeSecret(file, kubeconfig)
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the kubeconfig to, readable by its owner only")
+	return c
+}
+
+func (e *environment) credentialRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME", Short: "Revoke all administrators' credentials of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeNames(clusters()),
+		RunE: func(c *cobra.Command, names []string) error {
+			client, err := e.client()
+			if err != nil {
+				return err
+			}
+			return e.act(c.Context(), client, names[0], "revokeCredentials", nil, nil)
+		},
+	}
+}
+
+// act does an action on a cluster and waits for its end.
+func (e *environment) act(ctx context.Context, client *armclient.Client, cluster, action string, body, into any) error {
+	id := client.ClusterID(cluster)
+	operation, err := client.Act(ctx, id, action, body, into)
+	if err != nil {
+		return err
+	}
+	return e.await(ctx, client, operation, id, "cluster "+cluster)
+}
+
+// newCredential makes a key, and the request to sign a certificate for the administrator with it; both PEM.
+func newCredential() (keyPEM, requestPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters"}},
+	}, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), nil
+}
+
+// withKey puts the key into the users of a kubeconfig, which comes without.
+func withKey(kubeconfig, keyPEM []byte) ([]byte, error) {
+	var config map[string]any
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
+		return nil, fmt.Errorf("the answer holds no kubeconfig: %w", err)
+	}
+	users, _ := config["users"].([]any)
+	for _, item := range users {
+		named, _ := item.(map[string]any)
+		if user, ok := named["user"].(map[string]any); ok {
+			user["client-key-data"] = keyPEM // bytes are base64 in JSON, and so in YAML
+			return yaml.Marshal(config)
+		}
+	}
+	return nil, errors.New("the answer holds no kubeconfig: it has no user")
+}
+
+// writeSecret writes to a file that its owner alone can read, or to the output without a name.
+func (e *environment) writeSecret(file string, content []byte) error {
+	if file == "" {
+		_, err := e.out.Write(content)
+		return err
+	}
+	part := file + ".part"
+	if err := os.WriteFile(part, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, file)
+}

@@ -1,0 +1,222 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// kind is a kind of resource: what its commands call it, find it by and show of it. In all else the commands of one kind are
+// those of another.
+type kind struct {
+	// noun is what messages call one.
+	noun string
+	// names are the arguments that name one, in capitals: its own name, and before it that of its cluster.
+	names []string
+	id    func(client *armclient.Client, names []string) string
+	// list takes the names before the last.
+	list   func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error)
+	header []string
+	row    func(armclient.Resource) []string
+	// detail is what is shown below the row of a single one; may be nil.
+	detail func(resource map[string]any) []string
+}
+
+// clusters, nodePools and externalAuths are the kinds.
+func clusters() kind {
+	return kind{
+		noun: "cluster", names: []string{"NAME"},
+		id: func(client *armclient.Client, names []string) string { return client.ClusterID(names[0]) },
+		list: func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
+			return client.Clusters(ctx, false)
+		},
+		header: []string{"NAME", "RESOURCE GROUP", "LOCATION", "VERSION", "STATE", "API"},
+		row: func(r armclient.Resource) []string {
+			return []string{
+				at(r, "name"), groupOf(at(r, "id")), at(r, "location"), at(r, "properties", "version", "id"),
+				at(r, "properties", "provisioningState"), at(r, "properties", "api", "url"),
+			}
+		},
+		detail: conditions,
+	}
+}
+
+func nodePools() kind {
+	return kind{
+		noun: "node pool", names: []string{"CLUSTER", "NAME"},
+		id: func(client *armclient.Client, names []string) string { return client.NodePoolID(names[0], names[1]) },
+		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
+			return client.List(ctx, client.ClusterID(names[0])+"/nodePools")
+		},
+		header: []string{"NAME", "VERSION", "VM SIZE", "NODES", "STATE"},
+		row: func(r armclient.Resource) []string {
+			nodes := at(r, "properties", "replicas")
+			if low := at(r, "properties", "autoScaling", "min"); low != "" {
+				nodes = low + "–" + at(r, "properties", "autoScaling", "max")
+			}
+			return []string{
+				at(r, "name"), at(r, "properties", "version", "id"), at(r, "properties", "platform", "vmSize"), nodes,
+				at(r, "properties", "provisioningState"),
+			}
+		},
+	}
+}
+
+func externalAuths() kind {
+	return kind{
+		noun: "external authentication", names: []string{"CLUSTER", "NAME"},
+		id: func(client *armclient.Client, names []string) string {
+			return client.ExternalAuthID(names[0], names[1])
+		},
+		list: func(ctx context.Context, client *armclient.Client, names []string) ([]armclient.Resource, error) {
+			return client.List(ctx, client.ClusterID(names[0])+"/externalAuths")
+		},
+		header: []string{"NAME", "ISSUER", "AUDIENCES", "USERNAME CLAIM", "STATE"},
+		row: func(r armclient.Resource) []string {
+			return []string{
+				at(r, "name"), at(r, "properties", "issuer", "url"), at(r, "properties", "issuer", "audiences"),
+				at(r, "properties", "claim", "mappings", "username", "claim"), at(r, "properties", "provisioningState"),
+			}
+		},
+	}
+}
+
+// a is one, with its article.
+func (k kind) a() string {
+	if strings.ContainsRune("aeiou", rune(k.noun[0])) {
+		return "an " + k.noun
+	}
+	return "a " + k.noun
+}
+
+// of is how a command's usage names one.
+func (k kind) of(verb string) string {
+	for _, name := range k.names {
+		verb += " " + name
+	}
+	return verb
+}
+
+// print prints resources of a kind in the format that was asked for: all is the object to print unless it is a table.
+func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
+	if e.output != "table" {
+		return display.Object(e.out, e.output, all)
+	}
+	var rows [][]string
+	for _, resource := range resources {
+		rows = append(rows, k.row(resource))
+	}
+	return display.Table(e.out, k.header, rows)
+}
+
+func (e *environment) get(k kind) *cobra.Command {
+	c := &cobra.Command{
+		Use: k.of("get"), Short: "Show " + k.a(), Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
+		RunE: func(c *cobra.Command, names []string) error {
+			client, err := e.client()
+			if err != nil {
+				return err
+			}
+			resource, err := client.Get(c.Context(), k.id(client, names))
+			if err != nil {
+				return err
+			}
+			if err := e.print(k, resource, resource); err != nil || k.detail == nil || e.output != "table" {
+				return err
+			}
+			for _, line := range k.detail(resource) {
+				fmt.Fprintln(e.out, "  "+line)
+			}
+			return nil
+		},
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+// list lists what k.list finds.
+func (e *environment) list(k kind, short string) *cobra.Command {
+	parents := kind{names: k.names[:len(k.names)-1]}
+	c := &cobra.Command{
+		Use: parents.of("list"), Short: short, Args: cobra.ExactArgs(len(parents.names)),
+		RunE: func(c *cobra.Command, names []string) error {
+			client, err := e.client()
+			if err != nil {
+				return err
+			}
+			resources, err := k.list(c.Context(), client, names)
+			if err != nil {
+				return err
+			}
+			return e.print(k, resources, resources...)
+		},
+	}
+	if len(parents.names) > 0 {
+		c.ValidArgsFunction = e.completeNames(clusters())
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+// begin begins an operation on the resource with an id; names are the command's arguments.
+type begin func(ctx context.Context, client *armclient.Client, id string, names []string) (armclient.Operation, error)
+
+// operate is a command that begins an operation on a resource and waits for its end.
+func (e *environment) operate(k kind, use, short string, begin begin) *cobra.Command {
+	var noWait bool
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(len(k.names)), ValidArgsFunction: e.completeNames(k),
+		RunE: func(c *cobra.Command, names []string) error {
+			client, err := e.client()
+			if err != nil {
+				return err
+			}
+			id := k.id(client, names)
+			operation, err := begin(c.Context(), client, id, names)
+			if err != nil || noWait {
+				return err
+			}
+			return e.await(c.Context(), client, operation, id, k.noun+" "+names[len(names)-1])
+		},
+	}
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when the request was accepted")
+	return c
+}
+
+// create is a command that creates a resource from a file, or from what template makes of the flags; then finish makes what
+// other flags say of either.
+func (e *environment) create(k kind, template func(names []string, location string) (armclient.Resource, error), finish ...func(armclient.Resource) error) *cobra.Command {
+	var file string
+	c := e.operate(k, k.of("create"), "Create "+k.a()+" and wait until it is there",
+		func(ctx context.Context, client *armclient.Client, id string, names []string) (armclient.Operation, error) {
+			location, err := e.location()
+			if err != nil {
+				return nil, err
+			}
+			body, err := template(names, location)
+			if file != "" {
+				body, err = readBody(file)
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, finish := range finish {
+				if err := finish(body); err != nil {
+					return nil, err
+				}
+			}
+			return client.Put(ctx, id, body)
+		})
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` with the resource, instead of the flags above")
+	return c
+}
+
+func (e *environment) delete(k kind, short string) *cobra.Command {
+	return e.operate(k, k.of("delete"), short, func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
+		return client.Delete(ctx, id)
+	})
+}

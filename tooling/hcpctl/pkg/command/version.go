@@ -1,0 +1,30 @@
+package command
+
+import (
+	"context"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/spf13/cobra"
+)
+
+func (e *environment) version() *cobra.Command {
+	offered := kind{
+		noun: "version", names: []string{"NAME"},
+		list: func(ctx context.Context, client *armclient.Client, _ []string) ([]armclient.Resource, error) {
+			location, err := e.location()
+			if err != nil {
+				return nil, err
+			}
+			return client.Versions(ctx, location)
+		},
+		header: []string{"VERSION", "CHANNEL GROUP", "ENABLED", "END OF LIFE"},
+		row: func(r armclient.Resource) []string {
+			return []string{
+				at(r, "name"), at(r, "properties", "channelGroup"), at(r, "properties", "enabled"), at(r, "properties", "endOfLifeTimestamp"),
+			}
+		},
+	}
+	c := group("version", "Look at the OpenShift versions that a region offers", e.list(offered, "List the versions that the region offers"))
+	e.addARMFlags(c)
+	return c
+}
