@@ -197,7 +197,6 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 	}
 	for i, rule := range claim.ValidationRules {
 		field := fmt.Sprintf("%s[%d].", rules, i)
-		requiredText(report, field+"type", rule.Type)
 		if rule.RequiredClaim == nil {
 			report.required(field + "requiredClaim")
 			continue
