@@ -35,6 +35,12 @@ generate: tools ## write the generated code and the OpenAPI documents again (nee
 
 bench: third-party postgresql ## measure the region and print the table of figures
 	go run ./test/bench
+	tooling/third-party/build.sh maestro
+	go test ./maestro/conformance -run none -bench Maestro -benchtime 1x -timeout 30m
+
+peers: third-party postgresql ## build the published Maestro and test ours against it
+	tooling/third-party/build.sh maestro
+	go test ./maestro/conformance -run Published -count 1 -v
 
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
 	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000

@@ -62,7 +62,7 @@ type node struct {
 	typ, within reflect.Type
 	fields      []*node
 	// hub is the JSON path in the hub type.
-	hub string
+	hub   string
 	other *node
 
 	fallback, without, implied reflect.Value

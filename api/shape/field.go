@@ -31,9 +31,9 @@ type Field struct {
 	fixed    bool
 	always   bool
 	// rival is the other field of the same object that AloneShown and UnsaidLike name.
-	rival string
-	shown    *shown
-	fields   []Field
+	rival  string
+	shown  *shown
+	fields []Field
 }
 
 type kind string

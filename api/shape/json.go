@@ -2,6 +2,8 @@ package shape
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -27,7 +29,7 @@ func appendQuoted(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-// appendAny adds any value; nothing for nil and for an empty text.
+// appendAny adds any value; nothing for nil and for an empty text. Lists and maps of texts have something in them.
 func appendAny(b []byte, value any) ([]byte, error) {
 	switch value := value.(type) {
 	case nil:
@@ -40,6 +42,13 @@ func appendAny(b []byte, value any) ([]byte, error) {
 			b = appendQuoted(b, text)
 		}
 		return append(b, ']'), nil
+	case map[string]string:
+		for i, key := range slices.Sorted(maps.Keys(value)) {
+			b = append(b, "{,"[min(i, 1)])
+			b = append(appendQuoted(b, key), ':')
+			b = appendQuoted(b, value[key])
+		}
+		return append(b, '}'), nil
 	}
 	text, err := json.Marshal(value)
 	if string(text) == "null" {

@@ -38,7 +38,7 @@ type shownResource struct {
 
 // MarshalJSON implements json.Marshaler.
 func (s shownResource) MarshalJSON() ([]byte, error) {
-	return s.root.appendObject(make([]byte, 0, 4096), s.resource, &s.report)
+	return s.root.appendObject(make([]byte, 0, 6<<10), s.resource, &s.report)
 }
 
 func (n *node) appendObject(b []byte, v reflect.Value, r *report) ([]byte, error) {

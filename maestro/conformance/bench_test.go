@@ -11,76 +11,111 @@ import (
 	"time"
 )
 
+// figures are what BenchmarkMaestro measures, by name with the unit.
+type figures map[string]float64
+
 // BenchmarkMaestro prints the figures that the README names: latency of one work at a time, then throughput of many at
-// once, each from a source's publish to the agent's report at the source, with everything on this machine.
+// once, each from a source's publish to the agent's report at the source, with everything on this machine. Where the
+// published server is built (`make peers`), it and the published agent are measured in the same run, and each figure is
+// followed by ours divided by theirs.
 //
 //	go test ./conformance -run xxx -bench Maestro -benchtime 1x
 func BenchmarkMaestro(b *testing.B) {
+	fmt.Printf("machine: %d cores, %s/%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	var theirs figures
+	b.Run("published", func(b *testing.B) {
+		published(b)
+		for range b.N {
+			r := newRegion(b)
+			server := r.startPublishedServer()
+			consumer := r.register(server)
+			r.startPublishedAgent(consumer)
+			theirs = measure(b, r.source(server, "cluster-service"), consumer)
+		}
+		theirs.report(b, nil)
+	})
+	b.Run("ours", func(b *testing.B) {
+		var ours figures
+		for range b.N {
+			r := newRegion(b)
+			server := r.startServer()
+			consumer := r.consumer(server)
+			r.startAgent(consumer)
+			ours = measure(b, r.source(server, "cluster-service"), consumer)
+		}
+		ours.report(b, theirs)
+	})
+}
+
+func measure(b *testing.B, cs *source, consumer string) figures {
 	single, many := 200, 1000
 	if n, err := strconv.Atoi(os.Getenv("MAESTRO_BENCH_WORKS")); err == nil {
 		many = n
+		single = min(single, n)
 	}
-	for range b.N {
-		r := newRegion(b)
-		server := r.startServer()
-		consumer := r.consumer(server)
-		r.startAgent(consumer)
-		cs := r.source(server, "cluster-service")
-		cs.subscribe()
-		warm := newBundle(consumer, "warm")
-		cs.must("create", warm)
-		cs.untilApplied(warm.ID, 1)
+	cs.subscribe()
+	warm := newBundle(consumer, "warm")
+	cs.must("create", warm)
+	cs.untilApplied(warm.ID, 1)
+	taken := figures{}
 
-		var created, applied []time.Duration
-		for range single {
-			w := newBundle(consumer, "x")
-			start := time.Now()
-			cs.must("create", w)
-			created = append(created, time.Since(start))
-			applied = append(applied, cs.untilApplied(w.ID, 1).At.Sub(start))
-		}
-		report(b, "publish", created)
-		report(b, "applied", applied)
-
-		works := make([]bundle, many)
-		for i := range works {
-			works[i] = newBundle(consumer, "x")
-		}
+	var created, applied []time.Duration
+	for range single {
+		w := newBundle(consumer, "x")
 		start := time.Now()
-		inParallel(16, works, func(w bundle) { cs.must("create", w) })
-		b.ReportMetric(float64(many)/time.Since(start).Seconds(), "created/s")
-		for _, w := range works {
-			cs.untilApplied(w.ID, 1)
-		}
-		b.ReportMetric(float64(many)/time.Since(start).Seconds(), "applied/s")
-
-		start = time.Now()
-		inParallel(16, works, func(w bundle) { cs.must("delete", w) })
-		for _, w := range works {
-			cs.untilDeleted(w.ID)
-		}
-		b.ReportMetric(float64(many)/time.Since(start).Seconds(), "deleted/s")
-		fmt.Printf("machine: %d cores, %s/%s\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+		cs.must("create", w)
+		created = append(created, time.Since(start))
+		applied = append(applied, cs.untilApplied(w.ID, 1).At.Sub(start))
 	}
+	taken.durations("publish", created)
+	taken.durations("applied", applied)
+
+	works := make([]bundle, many)
+	for i := range works {
+		works[i] = newBundle(consumer, "x")
+	}
+	start := time.Now()
+	inParallel(16, works, func(w bundle) { cs.must("create", w) })
+	taken["created/s"] = float64(many) / time.Since(start).Seconds()
+	for _, w := range works {
+		cs.untilApplied(w.ID, 1)
+	}
+	taken["applied/s"] = float64(many) / time.Since(start).Seconds()
+
+	start = time.Now()
+	inParallel(16, works, func(w bundle) { cs.must("delete", w) })
+	for _, w := range works {
+		cs.untilDeleted(w.ID)
+	}
+	taken["deleted/s"] = float64(many) / time.Since(start).Seconds()
+	return taken
 }
 
-func report(b *testing.B, what string, times []time.Duration) {
+func (f figures) durations(what string, times []time.Duration) {
 	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, what+"-p50-ms")
-	b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, what+"-p99-ms")
+	f[what+"-p50-ms"] = float64(times[len(times)/2].Microseconds()) / 1000
+	f[what+"-p99-ms"] = float64(times[len(times)*99/100].Microseconds()) / 1000
+}
+
+// report reports the figures and, as far as the other's are known, their ratios to them.
+func (f figures) report(b *testing.B, other figures) {
+	for what, figure := range f {
+		b.ReportMetric(figure, what)
+		if reference := other[what]; reference > 0 {
+			b.ReportMetric(figure/reference, what+"-of-published")
+		}
+	}
 }
 
 func inParallel(n int, works []bundle, do func(bundle)) {
 	next := make(chan bundle)
 	var running sync.WaitGroup
 	for range n {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			for w := range next {
 				do(w)
 			}
-		}()
+		})
 	}
 	for _, w := range works {
 		next <- w

@@ -11,7 +11,9 @@ import (
 	"github.com/openshift/library-go/pkg/controller/controllercmd"
 	"github.com/openshift/library-go/pkg/operator/events"
 	utilclock "k8s.io/utils/clock"
+	ocmfeature "open-cluster-management.io/api/feature"
 	"open-cluster-management.io/ocm/pkg/common/options"
+	"open-cluster-management.io/ocm/pkg/features"
 	"open-cluster-management.io/ocm/pkg/work/spoke"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -31,6 +33,10 @@ topics:
   agentEvents: sources/maestro/consumers/%[3]s/agentevents
 `, r.brokerAt, filepath.Join(r.dir, consumer), consumer)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	// As its own program does. Our agent adds the same ones when it is made, which is no error.
+	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
 		r.t.Fatal(err)
 	}
 	common := options.NewAgentOptions()

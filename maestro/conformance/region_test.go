@@ -205,8 +205,9 @@ func (r *region) run(name string, run func(context.Context) error) *process {
 
 type maestroServer struct {
 	*process
-	server     *server.Server
+	server     *server.Server // nil when it is a program
 	grpc, rest string
+	plain      bool // it speaks plain text, as the published one does behind a mesh
 }
 
 // startServer starts a replica and waits until it is ready.
@@ -274,7 +275,11 @@ func (r *region) call(s *maestroServer, method, path string, body, into any) int
 		}
 		payload = strings.NewReader(string(text))
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), method, "https://"+s.rest+"/api/maestro/v1"+path, payload)
+	scheme := "https://"
+	if s.plain {
+		scheme = "http://"
+	}
+	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.rest+"/api/maestro/v1"+path, payload)
 	if err != nil {
 		r.t.Fatal(err)
 	}

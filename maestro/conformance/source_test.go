@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,8 +85,11 @@ func (s statusEvent) feedback(name string) string {
 
 func (r *region) source(s *maestroServer, name string) *source {
 	r.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+s.grpc,
-		grpc.WithTransportCredentials(credentials.NewTLS(r.identity("cluster-service").ClientTLS(mesh.MaestroServer))))
+	transport := credentials.NewTLS(r.identity("cluster-service").ClientTLS(mesh.MaestroServer))
+	if s.plain {
+		transport = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(transport))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -161,9 +165,8 @@ func (s *source) take(ctx context.Context, in *pbv1.CloudEvent) {
 		s.t.Errorf("status event: %v", err)
 	}
 	ext := evt.Extensions()
-	if v, ok := ext["resourceversion"].(int32); ok {
-		st.Version = int64(v)
-	}
+	// An integer of ours, a text of the published server's.
+	_, _ = fmt.Sscan(fmt.Sprint(ext["resourceversion"]), &st.Version)
 	st.Sequence, _ = ext["sequenceid"].(string)
 	st.Hash, _ = ext["statushash"].(string)
 	id, _ := ext["resourceid"].(string)

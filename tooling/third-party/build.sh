@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds the third-party programs of the local region, each at most once for its pins, and prints nothing when all are there.
+# With the word `maestro` also the published Maestro, which no region needs: ours is compared with it.
 #
 #   .build/third-party/<module>-<key>/   what a module's pins built to; <key> is a hash of go.mod, go.sum, sources and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")"
 out="$(cd ../.. && pwd)/.build/third-party"
 mkdir -p "$out/bin" "$out/crds"
@@ -16,12 +18,16 @@ goversion=$(go env GOVERSION)
 # built MODULE runs the rest of its words inside the module's folder with $dir set, unless its key is already built.
 built() {
 	local module=$1 && shift
-	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go 2>/dev/null; } | sha256sum | cut -c1-12)
+	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go; } | sha256sum | cut -c1-12)
 	dir="$out/$module-$key"
 	[ -d "$dir" ] && return
 	echo "building $module (once for these pins; the first time takes minutes)" >&2
 	rm -rf "$dir.part" && mkdir -p "$dir.part"
-	(cd "$module" && dir="$dir.part" && "$@")
+	(
+		cd "$module"
+		dir="$dir.part"
+		"$@"
+	)
 	mv "$dir.part" "$dir"
 }
 
@@ -29,9 +35,23 @@ programs() { go build -trimpath -ldflags='-s -w' -o "$dir/" "$@"; }
 kubernetes() { programs k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}; }
 etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 hypershift_crds() { go run . -out "$dir"; }
-work_crds() { cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/" && chmod u+w "$dir"/*; }
+maestro() { programs github.com/openshift-online/maestro/cmd/maestro; }
+work_crds() {
+	go mod download open-cluster-management.io/api # a module that is not downloaded has no folder
+	cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/"
+	chmod u+w "$dir"/*
+}
 
-built kubernetes kubernetes && ln -sfn "$dir"/* "$out/bin/"
-built etcd etcd && ln -sfn "$dir"/* "$out/bin/"
-built hypershift-crds hypershift_crds && ln -sfn "$dir" "$out/crds/hypershift"
-built work-crds work_crds && ln -sfn "$dir" "$out/crds/work"
+# Each on a line of its own: in a list of && the shell would go on after a failure inside built.
+built kubernetes kubernetes
+ln -sfn "$dir"/* "$out/bin/"
+built etcd etcd
+ln -sfn "$dir"/* "$out/bin/"
+built hypershift-crds hypershift_crds
+ln -sfn "$dir" "$out/crds/hypershift"
+built work-crds work_crds
+ln -sfn "$dir" "$out/crds/work"
+if [ "${1:-}" = maestro ]; then
+	built maestro maestro
+	ln -sfn "$dir"/* "$out/bin/"
+fi

@@ -3,19 +3,14 @@ package server_test
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
@@ -35,9 +30,12 @@ const location = "westus3"
 
 // harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
 type harness struct {
+	// read is how many bytes the store has sent.
+	read           *atomic.Int64
 	faults         *faults.Set
 	db             *database.DB
 	clusterService *fleet
+	rpc            *clusterservice.Client
 	server         http.Handler
 	url            string
 	client         *http.Client
@@ -52,7 +50,10 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := httptest.NewServer(cosmos)
+	read := &atomic.Int64{}
+	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cosmos.ServeHTTP(counted{w, read}, r)
+	}))
 	t.Cleanup(func() {
 		account.Close()
 		if err := cosmos.Close(); err != nil {
@@ -76,9 +77,10 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{faults: cosmos.Faults(), db: db, clusterService: &fleet{generations: map[string]int64{}, deleted: map[string]bool{}}, metrics: prometheus.NewRegistry()}
+	h := &harness{read: read, faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
-	dispatcher := dispatch.New(clusterservice.NewClient(h.clusterService.serve(t)), log, h.metrics)
+	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
+	dispatcher := dispatch.New(h.rpc, log, h.metrics)
 	workers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { dispatcher.Run(workers) })
@@ -94,7 +96,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		}
 	})
 	config := server.Config{
-		Database: db, Dispatcher: dispatcher, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
+		Database: db, Dispatcher: dispatcher, Credentials: h.rpc, Rules: validation.NewRules(offer, location), Offer: offer, SkipTokens: skiptoken.New(keys), Sealer: keys,
 		Notifications: asyncoperation.Policy{Hosts: []string{"management.azure.com"}},
 		Location:      location, Health: http.NotFoundHandler(), Log: log, Metrics: h.metrics,
 	}
@@ -110,6 +112,17 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	h.url, h.client = api.URL, api.Client()
 	h.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 64
 	return h
+}
+
+// counted counts the bytes of answers.
+type counted struct {
+	http.ResponseWriter
+	total *atomic.Int64
+}
+
+func (c counted) Write(content []byte) (int, error) {
+	c.total.Add(int64(len(content)))
+	return c.ResponseWriter.Write(content)
 }
 
 // watch lets a test fail when an answer departs from the ARM contract, whatever the test is about. The test is told when
@@ -131,91 +144,4 @@ func (h *harness) watch(t testing.TB, handler http.Handler) http.Handler {
 		}
 	})
 	return watched
-}
-
-// fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them.
-type fleet struct {
-	clusterservicev1.UnimplementedClusterServiceServer
-
-	mu          sync.Mutex
-	generations map[string]int64
-	deleted     map[string]bool
-}
-
-func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	grpcServer := grpc.NewServer()
-	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = grpcServer.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = connection.Close()
-		grpcServer.Stop()
-		wg.Wait()
-	})
-	return connection
-}
-
-func (f *fleet) apply(uid string, generation int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.deleted[uid] {
-		return status.Error(codes.FailedPrecondition, "the uid was deleted")
-	}
-	f.generations[uid] = max(f.generations[uid], generation)
-	return nil
-}
-
-func (f *fleet) remove(uid string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.deleted[uid] = true
-}
-
-// generation is what is stored of a uid; 0 when it is unknown.
-func (f *fleet) generation(uid string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.generations[uid]
-}
-
-func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyClusterRequest) (*clusterservicev1.Cluster, error) {
-	return &clusterservicev1.Cluster{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClusterRequest) (*clusterservicev1.Cluster, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.Cluster{Uid: r.GetUid()}, nil
-}
-
-func (f *fleet) ApplyNodePool(_ context.Context, r *clusterservicev1.ApplyNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	if f.generation(r.GetClusterUid()) == 0 {
-		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
-	}
-	return &clusterservicev1.NodePool{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNodePoolRequest) (*clusterservicev1.NodePool, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
-}
-
-func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
-	if f.generation(r.GetClusterUid()) == 0 {
-		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
-	}
-	return &clusterservicev1.ExternalAuth{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
-}
-
-func (f *fleet) DeleteExternalAuth(_ context.Context, r *clusterservicev1.DeleteExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
-	f.remove(r.GetUid())
-	return &clusterservicev1.ExternalAuth{Uid: r.GetUid()}, nil
 }

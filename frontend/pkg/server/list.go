@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -47,21 +48,13 @@ func list[D, R any](t resourceType[D, R]) handler {
 }
 
 func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R]) error {
-	limit, err := rq.top()
+	collection := t.collection(s.Database)
+	scope := rq.scope()
+	asked, err := s.paging(rq, string(collection.Kind())+" "+scope)
 	if err != nil {
 		return err
 	}
-	collection := t.collection(s.Database)
-	scope := rq.scope()
-	// A token is good for the list that it was given for, whatever the size of its pages.
-	sealedFor := string(collection.Kind()) + " " + scope
-	position := ""
-	if token := rq.queryValue("$skipToken"); token != "" {
-		if position, err = s.SkipTokens.Open(sealedFor, token); err != nil {
-			return apierror.New(apierror.InvalidParameter, "The skip token is not valid for this list.").WithTarget("$skipToken")
-		}
-	}
-	items, next, err := collection.List(ctx, rq.param(subscriptionParam), scope, position, limit)
+	items, next, err := collection.List(ctx, rq.param(subscriptionParam), scope, asked.position, asked.limit)
 	if err != nil {
 		return err
 	}
@@ -70,38 +63,93 @@ func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceT
 		answer.Value[i] = t.encode(rq.version, &item.Value)
 	}
 	if next != "" {
-		answer.NextLink = rq.nextLink(s.SkipTokens.Seal(sealedFor, next))
+		answer.NextLink = s.nextLink(rq, asked, next)
 	}
 	return rq.w.json(http.StatusOK, answer)
 }
 
-// top is the size of the page that the caller asks for, at most maxPage.
-func (rq *request) top() (int, error) {
-	text := rq.queryValue("$top")
-	if text == "" {
-		return maxPage, nil
+// listFixed answers with one page of a list that the process holds. Positions in it are numbers of values: it changes only
+// with the configuration.
+func (s *Server) listFixed(rq *request, name string, values []any) error {
+	asked, err := s.paging(rq, name+" "+rq.scope())
+	if err != nil {
+		return err
 	}
-	top, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || top < 1 {
-		return 0, apierror.New(apierror.InvalidParameter, "$top must be a whole number greater than zero.").WithTarget("$top")
+	first := 0
+	if asked.position != "" {
+		if first, err = strconv.Atoi(asked.position); err != nil {
+			return err
+		}
 	}
-	return min(int(top), maxPage), nil
+	first = min(first, len(values))
+	end := min(first+asked.limit, len(values))
+	answer := page{Value: append([]any{}, values[first:end]...)}
+	if end < len(values) {
+		answer.NextLink = s.nextLink(rq, asked, strconv.Itoa(end))
+	}
+	return rq.w.json(http.StatusOK, answer)
 }
 
-// nextLink is the URL of the next page, as ARM's client has to ask for it.
-func (rq *request) nextLink(token string) string {
+// asked is which page of a list a request is for.
+type asked struct {
+	// list names the list. A skip token is good for the list that it was given for, whatever the size of its pages.
+	list string
+	// position is where the page begins; empty is the beginning of the list.
+	position string
+	limit    int
+}
+
+// The options of lists, of OData's system query options; the others would change what is listed, so that not to heed them
+// would be wrong. ARM's lists of resources across providers have them, in ARM itself.
+const (
+	topOption       = "$top"
+	skipTokenOption = "$skipToken"
+)
+
+// paging reads which page of a list is asked for.
+func (s *Server) paging(rq *request, list string) (asked, error) {
+	for name := range rq.query {
+		if strings.HasPrefix(name, "$") && !strings.EqualFold(name, topOption) && !strings.EqualFold(name, skipTokenOption) {
+			return asked{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
+				wire.Show(name), topOption, skipTokenOption).WithTarget(name)
+		}
+	}
+	a := asked{list: list, limit: maxPage}
+	if text := rq.queryValue(topOption); text != "" || rq.hasQuery(topOption) {
+		top, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || top < 1 {
+			return asked{}, apierror.New(apierror.InvalidParameter, "%s must be a whole number greater than zero.", topOption).WithTarget(topOption)
+		}
+		a.limit = min(int(top), maxPage)
+	}
+	if token := rq.queryValue(skipTokenOption); token != "" {
+		var err error
+		if a.position, err = s.SkipTokens.Open(list, token); err != nil {
+			return asked{}, apierror.New(apierror.InvalidParameter, "The skip token is not valid for this list.").WithTarget(skipTokenOption)
+		}
+	}
+	return a, nil
+}
+
+// nextLink is the URL of the page at a position, as ARM's client has to ask for it.
+func (s *Server) nextLink(rq *request, a asked, position string) string {
 	next := rq.base()
 	next.Path = rq.http.URL.Path
-	if referer := rq.referer(); referer != nil && referer.Path != "" {
+	// ARM's own URL may have something before the path that it asks us for.
+	if referer := rq.referer(); referer != nil && hasSuffixFold(referer.Path, next.Path) {
 		next.Path = referer.Path
 	}
 	query := rq.http.URL.Query()
 	for name := range query {
-		if strings.EqualFold(name, "$skipToken") {
+		if strings.EqualFold(name, skipTokenOption) {
 			query.Del(name)
 		}
 	}
-	query.Set("$skipToken", token)
+	query.Set(skipTokenOption, s.SkipTokens.Seal(a.list, position))
 	next.RawQuery = query.Encode()
 	return next.String()
+}
+
+func hasSuffixFold(text, suffix string) bool {
+	return len(text) >= len(suffix) && strings.EqualFold(text[len(text)-len(suffix):], suffix)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// What the region offers, below its location. It changes only with the configuration of the process, and is small: its
-// lists have one page.
+// What the region offers, below its location. It changes only with the configuration of the process.
 
 // offered answers 404 for another region's location.
 func (s *Server) offered(rq *request) error {
@@ -44,11 +43,11 @@ func (s *Server) listOpenShiftVersions(_ context.Context, rq *request) error {
 	if err := s.offered(rq); err != nil {
 		return err
 	}
-	answer := page{Value: []any{}}
+	var values []any
 	for _, version := range s.openShiftVersions(rq) {
-		answer.Value = append(answer.Value, rq.version.EncodeOpenShiftVersion(&version))
+		values = append(values, rq.version.EncodeOpenShiftVersion(&version))
 	}
-	return rq.w.json(http.StatusOK, answer)
+	return s.listFixed(rq, "versions", values)
 }
 
 func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
@@ -68,12 +67,12 @@ func (s *Server) listOperatorIdentityRoleSets(_ context.Context, rq *request) er
 	if err := s.offered(rq); err != nil {
 		return err
 	}
-	answer := page{Value: []any{}}
+	var values []any
 	for _, set := range s.roleSets {
 		set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
-		answer.Value = append(answer.Value, rq.version.EncodeOperatorIdentityRoleSet(&set))
+		values = append(values, rq.version.EncodeOperatorIdentityRoleSet(&set))
 	}
-	return rq.w.json(http.StatusOK, answer)
+	return s.listFixed(rq, "role sets", values)
 }
 
 func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) error {

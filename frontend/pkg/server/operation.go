@@ -180,9 +180,12 @@ func results() map[string]answer {
 }
 
 func (s *Server) writeResult(ctx context.Context, rq *request, operation *database.OperationDocument) error {
-	if operation.Request == database.DeleteRequest {
+	switch operation.Request {
+	case database.DeleteRequest, database.RevokeCredentialsRequest:
 		rq.w.WriteHeader(http.StatusNoContent)
 		return nil
+	case database.RequestCredentialRequest:
+		return s.showCredential(ctx, rq, operation)
 	}
 	status := http.StatusOK
 	if operation.Request == database.CreateRequest {

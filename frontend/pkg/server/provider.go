@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 // providerOperation is one entry of ARM's list of what may be granted on the provider's resources.
@@ -64,26 +62,21 @@ func providerActions() []granted {
 
 // listOperations lists the provider's operations; the answer is the same for every api-version.
 func (s *Server) listOperations(_ context.Context, rq *request) error {
-	answer := page{Value: []any{}}
+	var values []any
 	for _, of := range providerActions() {
 		for _, action := range of.actions {
-			answer.Value = append(answer.Value, providerOperation{
+			values = append(values, providerOperation{
 				Name:    of.resource + "/" + action.name,
 				Display: providerDisplay{Provider: "Azure Red Hat OpenShift", Resource: of.title, Operation: action.operation, Description: action.description},
 				Origin:  "user,system",
 			})
 		}
 	}
-	return rq.w.json(http.StatusOK, answer)
+	return s.listFixed(rq, "operations", values)
 }
 
 // serveHealth answers /healthz and /readyz on the API's own listener.
 func (s *Server) serveHealth(_ context.Context, rq *request) error {
 	s.Health.ServeHTTP(rq.w, rq.http)
 	return nil
-}
-
-// notServed answers what the contract has and this release does not do yet.
-func (s *Server) notServed(_ context.Context, rq *request) error {
-	return apierror.New(apierror.InvalidResourceType, "This release of %s does not serve %s %s.", hub.ProviderNamespace, rq.http.Method, rq.match.pattern)
 }

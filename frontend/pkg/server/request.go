@@ -109,6 +109,16 @@ func (rq *request) queryValue(name string) string {
 	return ""
 }
 
+// hasQuery reports whether a query parameter is there, be it empty.
+func (rq *request) hasQuery(name string) bool {
+	for key := range rq.query {
+		if strings.EqualFold(key, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // writes reports whether the request asks for a change.
 func (rq *request) writes() bool {
 	return rq.http.Method != http.MethodGet
@@ -157,13 +167,19 @@ func (rq *request) base() *url.URL {
 	if rq.http.TLS != nil {
 		base.Scheme = "https"
 	}
-	if proto := rq.http.Header.Get("X-Forwarded-Proto"); proto == "http" || proto == "https" {
+	if proto := rq.forwarded("X-Forwarded-Proto"); proto == "http" || proto == "https" {
 		base.Scheme = proto
 	}
-	if host := rq.http.Header.Get("X-Forwarded-Host"); isHost(host) {
+	if host := rq.forwarded("X-Forwarded-Host"); isHost(host) {
 		base.Host = host
 	}
 	return base
+}
+
+// forwarded is what the first of the proxies before us says of the request that it got.
+func (rq *request) forwarded(header string) string {
+	first, _, _ := strings.Cut(rq.http.Header.Get(header), ",")
+	return strings.TrimSpace(first)
 }
 
 // referer is the URL that the client of ARM used; nil when there is none that can be used.

@@ -36,7 +36,12 @@ func (w *response) Write(content []byte) (int, error) {
 
 // json answers with a value.
 func (w *response) json(status int, value any) error {
-	content, err := json.Marshal(value)
+	marshal := func() ([]byte, error) { return json.Marshal(value) }
+	if resource, ok := value.(json.Marshaler); ok {
+		// Its own JSON is sent as it is, rather than read once more by json.Marshal.
+		marshal = resource.MarshalJSON
+	}
+	content, err := marshal()
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,8 @@ func routes() []*route {
 		{method: http.MethodGet, pattern: "/healthz", versioning: noVersion, handle: (*Server).serveHealth},
 		{method: http.MethodGet, pattern: "/readyz", versioning: noVersion, handle: (*Server).serveHealth},
 
-		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).notServed},
-		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).notServed},
+		{method: http.MethodPost, pattern: cluster + "/requestAdminCredential", handle: (*Server).requestAdminCredential},
+		{method: http.MethodPost, pattern: cluster + "/revokeCredentials", handle: (*Server).revokeCredentials},
 		{method: http.MethodGet, pattern: cluster + "/externalAuths", handle: list(externalAuthType{})},
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions", handle: (*Server).listOpenShiftVersions},
 		{method: http.MethodGet, pattern: locations + "/hcpOpenShiftVersions/{version}", handle: (*Server).getOpenShiftVersion},

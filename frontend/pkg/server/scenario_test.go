@@ -120,6 +120,7 @@ type documents struct {
 	clusters     []*database.Item[database.ClusterDocument]
 	nodePools    []*database.Item[database.NodePoolDocument]
 	externals    []*database.Item[database.ExternalAuthDocument]
+	credentials  []*database.Item[database.CredentialDocument]
 	operations   []*database.Item[database.OperationDocument]
 	reservations []*database.Item[database.ReservationDocument]
 }
@@ -127,7 +128,7 @@ type documents struct {
 func (y *tenancy) documents() documents {
 	y.t.Helper()
 	return documents{
-		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()), externals: all(y, y.db.ExternalAuths()),
+		clusters: all(y, y.db.Clusters()), nodePools: all(y, y.db.NodePools()), externals: all(y, y.db.ExternalAuths()), credentials: all(y, y.db.Credentials()),
 		operations: all(y, y.db.Operations()), reservations: all(y, y.db.Reservations()),
 	}
 }
@@ -152,16 +153,34 @@ func (d documents) check(t testing.TB) {
 	t.Helper()
 	uids := map[string]bool{}
 	active := map[string]string{}
+	running := map[string]database.OperationRequest{}
 	for _, operation := range d.operations {
-		if !operation.Value.Status.Terminal() {
+		if operation.Value.Status.Terminal() {
+			continue
+		}
+		running[operation.Value.OperationID] = operation.Value.Request
+		switch operation.Value.Request {
+		case database.CreateRequest, database.UpdateRequest, database.DeleteRequest:
 			if other := active[operation.Value.UID]; other != "" {
 				t.Errorf("%s has two active operations: %s and %s", operation.Value.ResourceID, other, operation.Value.OperationID)
 			}
 			active[operation.Value.UID] = operation.Value.OperationID
 		}
 	}
+	for _, credential := range d.credentials {
+		pending := credential.Value.State == database.CredentialPending
+		if pending != (running[credential.Value.UID] == database.RequestCredentialRequest) {
+			t.Errorf("%s is %s, and its operation runs: %v", credential.Key.ResourceID, credential.Value.State, !pending)
+		}
+		if !pending && credential.Value.State != database.CredentialIssued && len(credential.Value.SealedPrivateKey) > 0 {
+			t.Errorf("%s is %s and still has a key", credential.Key.ResourceID, credential.Value.State)
+		}
+	}
 	for _, cluster := range d.clusters {
 		uids[cluster.Value.UID] = true
+		if id := cluster.Value.RevocationOperationID; id != "" && running[id] != database.RevokeCredentialsRequest {
+			t.Errorf("%s waits for a revocation that does not run", cluster.Key.ResourceID)
+		}
 		if active[cluster.Value.UID] != cluster.Value.ActiveOperationID || (cluster.Value.ActiveOperationID == "") != cluster.Value.ProvisioningState.Terminal() {
 			t.Errorf("%s is %s with the operation %q, and active is %q", cluster.Key.ResourceID, cluster.Value.ProvisioningState,
 				cluster.Value.ActiveOperationID, active[cluster.Value.UID])

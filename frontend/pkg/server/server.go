@@ -39,7 +39,9 @@ type Dispatcher interface {
 type Config struct {
 	Database   *database.DB
 	Dispatcher Dispatcher
-	Rules      *validation.Rules
+	// Credentials reads issued credentials; nothing else of Cluster Service is asked for an answer.
+	Credentials CredentialReader
+	Rules       *validation.Rules
 	// Offer is what Rules judge by, and what customers may list.
 	Offer      *config.Config
 	SkipTokens *skiptoken.Sealer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -56,6 +57,10 @@ func (h *harness) finishOperation(ctx context.Context, operation *database.Item[
 		})
 	case hub.ExternalAuthResourceType:
 		err = h.finishExternalAuth(ctx, batch, resource, deletion)
+	case database.CredentialResourceType:
+		err = h.finishCredential(ctx, batch, resource)
+	case database.RevocationResourceType:
+		err = h.finishRevocation(ctx, batch, operation)
 	default:
 		err = fmt.Errorf("an operation of the type %s", operation.Value.ResourceType)
 	}
@@ -77,6 +82,43 @@ func finishChild[D any](ctx context.Context, batch *database.Batch, in *database
 	succeed(&item.Value)
 	database.Replace(batch, item)
 	return nil
+}
+
+// finishCredential has a credential signed.
+func (h *harness) finishCredential(ctx context.Context, batch *database.Batch, key database.Key) error {
+	item, err := h.db.Credentials().Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	report, err := h.rpc.ApplyCredential(ctx, &item.Value)
+	if err != nil {
+		return err
+	}
+	expires := report.GetStatus().GetExpirationTime().AsTime()
+	item.Value.State, item.Value.ExpirationTime = database.CredentialIssued, &expires
+	database.Replace(batch, item)
+	return nil
+}
+
+// finishRevocation revokes what was issued, and lets credentials be asked for again.
+func (h *harness) finishRevocation(ctx context.Context, batch *database.Batch, operation *database.Item[database.OperationDocument]) error {
+	if _, err := h.rpc.RevokeCredentials(ctx, &operation.Value); err != nil {
+		return err
+	}
+	clusterID, _, _ := strings.Cut(operation.Value.ResourceID, "/credentialRevocations/")
+	cluster, err := h.db.Clusters().Get(ctx, database.Key{SubscriptionID: operation.Key.SubscriptionID, ResourceID: clusterID})
+	if err != nil {
+		return err
+	}
+	cluster.Value.RevocationOperationID = ""
+	database.Replace(batch, cluster)
+	return h.db.Credentials().All(ctx, operation.Key.SubscriptionID, clusterID+"/", func(item *database.Item[database.CredentialDocument]) error {
+		if item.Value.State == database.CredentialIssued {
+			item.Value.State = database.CredentialRevoked
+			database.Replace(batch, item)
+		}
+		return nil
+	})
 }
 
 // finishExternalAuth leaves one with a confidential client waiting for its secret.

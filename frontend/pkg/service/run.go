@@ -100,10 +100,12 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	schema := &schema{db: db}
 	p.Ready("cosmos-db", schema.ready)
 	// Cluster Service is not a dependency of answering ARM: what it is not told now, the backend tells it later.
-	dispatcher := dispatch.New(clusterservice.NewClient(connection), p.Log, p.Metrics)
+	clusterService := clusterservice.NewClient(connection)
+	dispatcher := dispatch.New(clusterService, p.Log, p.Metrics)
 	handler := server.New(server.Config{
 		Database:      db,
 		Dispatcher:    dispatcher,
+		Credentials:   clusterService,
 		Rules:         validation.NewRules(offer, options.Location),
 		Offer:         offer,
 		SkipTokens:    skiptoken.New(tokenKeys),

@@ -125,18 +125,22 @@ func (s *Store) Compare(ctx context.Context, consumer string, held map[string]in
 				return err
 			}
 		}
+		known, err := lockAll(ctx, tx, consumer)
+		if err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, `
 			insert into deliveries as d (resource_id, consumer, lane)
 			select r.id, r.consumer, 1 from resources r
-			left join unnest($2::text[], $3::bigint[]) as h (id, version) on h.id = r.id
-			where r.consumer = $1 and (r.deleted_at is not null or h.id is null or h.version < r.version)
+			left join unnest($1::text[], $2::bigint[]) as h (id, version) on h.id = r.id
+			where r.id = any($3) and (r.deleted_at is not null or h.id is null or h.version < r.version)
 			order by r.id
 			on conflict (resource_id) do update set
 				-- What was sent before the agent lost it is a resync now; what was never sent is still new work.
 				lane = case when d.attempts > 0 then 1 else d.lane end,
 				position = case when d.attempts > 0 then nextval('delivery_order') else d.position end,
 				due_at = now(), attempts = 0
-			where d.parked is null`, consumer, ids, versions)
+			where d.parked is null`, ids, versions, known)
 		if err != nil {
 			return err
 		}
@@ -145,9 +149,9 @@ func (s *Store) Compare(ctx context.Context, consumer string, held map[string]in
 			return nil
 		}
 		tag, err = tx.Exec(ctx, `
-			delete from deliveries d using resources r, unnest($2::text[], $3::bigint[]) as h (id, version)
-			where d.resource_id = r.id and r.id = h.id and r.consumer = $1 and r.deleted_at is null and h.version = r.version`,
-			consumer, ids, versions)
+			delete from deliveries d using resources r, unnest($1::text[], $2::bigint[]) as h (id, version)
+			where d.resource_id = r.id and r.id = h.id and r.id = any($3) and r.deleted_at is null and h.version = r.version`,
+			ids, versions, known)
 		if err != nil {
 			return err
 		}
@@ -167,6 +171,21 @@ func (s *Store) Compare(ctx context.Context, consumer string, held map[string]in
 		return nil, wrap(err, "compare what consumer %s holds", consumer)
 	}
 	return diff, nil
+}
+
+// lockAll locks a consumer's resources and their deliveries, in the order that package store keeps, and lists the
+// resources. One that is created afterwards is none of the comparison's business: its delivery is new work.
+func lockAll(ctx context.Context, tx pgx.Tx, consumer string) ([]string, error) {
+	rows, err := tx.Query(ctx, `select id from resources where consumer = $1 order by id for no key update`, consumer)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, `select from deliveries where resource_id = any($1) order by resource_id for update`, ids)
+	return ids, err
 }
 
 func unknownTo(ctx context.Context, tx pgx.Tx, consumer string, ids []string, diff *Difference) error {

@@ -46,7 +46,7 @@ type Report struct {
 // ApplyStatuses takes an agent's reports in: all of them in one transaction, in the order of their resources. Reports
 // about the same resource must stand in the order in which they arrived.
 func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*resource.Status) ([]*Report, error) {
-	// One order of locking for everybody: by resource.
+	// The order of locking: by resource.
 	slices.SortStableFunc(statuses, func(a, b *resource.Status) int { return strings.Compare(a.ResourceID, b.ResourceID) })
 	reports := make([]*Report, len(statuses))
 	var batch pgx.Batch
@@ -115,7 +115,7 @@ func queueRemoval(batch *pgx.Batch, report *Report, consumer string, sequence in
 		return nil
 	})
 	batch.Queue(`insert into deliveries (resource_id, consumer)
-		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null
+		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null for key share
 		-- An agent that goes on denying what it is sent gets it with the usual growing pauses.
 		on conflict (resource_id) do nothing`,
 		st.ResourceID, consumer, st.Version).Exec(func(tag pgconn.CommandTag) error {

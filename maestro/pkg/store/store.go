@@ -2,6 +2,9 @@
 // Every change of a resource commits together with the delivery it causes; every status commits together with the
 // delivery it confirms. Nothing here blocks on anything but the database, and no method writes blindly: a change names
 // the version it builds on, or says that it means whichever is newest.
+//
+// Every transaction locks a resource before its delivery and several resources in the order of their ids, so that no two
+// wait for each other. A row that refers to another locks it too: a delivery is inserted after its resource was locked.
 package store
 
 import (

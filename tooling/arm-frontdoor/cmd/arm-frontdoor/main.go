@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -35,6 +36,7 @@ type options struct {
 	clientsFile string
 	ownFile     string
 	audience    string
+	limits      string
 	location    string
 	apiVersions string
 }
@@ -52,7 +54,8 @@ func main() {
 	flags.StringVar(&o.ownFile, "own-client-file", "", "JSON `file` with the one client that the door itself is at the resource provider; empty sends the provider no token")
 	flags.StringVar(&o.audience, "provider-audience", "", "`audience` of the resource provider's tokens; required with --own-client-file")
 	flags.StringVar(&o.location, "location", "westus3", "Azure `location` that the region plays")
-	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
+	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
+	flags.StringVar(&o.limits, "limits", "", "what a subscription may ask for, as `KIND=SIZE:PER_SECOND,…` of buckets for reads, writes and deletes; Azure has reads=250:25,writes=200:10,deletes=200:10")
 	process.Parse(flags, os.Args[1:], func() error {
 		if o.ownFile != "" && o.audience == "" {
 			return errors.New("--provider-audience is required with --own-client-file")
@@ -86,6 +89,10 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	if err != nil {
 		return err
 	}
+	limits, err := throttle.Parse(o.limits)
+	if err != nil {
+		return fmt.Errorf("--limits: %w", err)
+	}
 	stored, err := directory.Open(filepath.Join(o.stateDir, "subscriptions.json"))
 	if err != nil {
 		return err
@@ -93,7 +100,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	door, err := frontdoor.New(frontdoor.Options{
 		PublicURL: o.publicURL, Location: o.location, APIVersions: strings.Split(o.apiVersions, ","),
 		Frontend: o.frontend, FrontendTLS: identity.ClientTLS(mesh.Frontend),
-		Tokens: issuer, Own: own, ProviderAudience: o.audience, Directory: stored, Log: p.Log, Metrics: p.Metrics,
+		Tokens: issuer, Own: own, ProviderAudience: o.audience, Directory: stored, Limits: limits, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
 		return err

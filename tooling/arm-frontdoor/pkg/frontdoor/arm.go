@@ -19,6 +19,8 @@ type answer struct {
 	text   string
 	body   any
 	header map[string]string
+	// details are those of an error, as somebody else worded them.
+	details []json.RawMessage
 }
 
 func (a *answer) Error() string { return a.code + ": " + a.text }
@@ -36,7 +38,11 @@ func (a *answer) write(w http.ResponseWriter) {
 	body := a.body
 	if a.code != "" {
 		w.Header().Set("x-ms-error-code", a.code)
-		body = map[string]any{"error": map[string]string{"code": a.code, "message": a.text}}
+		e := map[string]any{"code": a.code, "message": a.text}
+		if len(a.details) > 0 {
+			e["details"] = a.details
+		}
+		body = map[string]any{"error": e}
 	}
 	if body == nil {
 		w.WriteHeader(a.status)
@@ -126,14 +132,15 @@ func groupBody(s directory.Subscription, g directory.Group) any {
 // providerBody is the resource provider as ARM shows it, to everybody or to a subscription.
 func (d *Door) providerBody(subscription string, registration string) any {
 	types := []any{}
-	for _, name := range []string{
-		"hcpOpenShiftClusters", "hcpOpenShiftClusters/nodePools", "hcpOpenShiftClusters/externalAuths", "locations",
-		"locations/hcpOpenShiftVersions", "locations/hcpOperatorIdentityRoleSets", "locations/hcpOperationStatuses",
-		"locations/hcpOperationResults", "operations",
+	const tracked = "SupportsTags, SupportsLocation"
+	for _, resource := range []struct{ name, capabilities string }{
+		{"hcpOpenShiftClusters", tracked}, {"hcpOpenShiftClusters/nodePools", tracked}, {"hcpOpenShiftClusters/externalAuths", "None"},
+		{"locations", "None"}, {"locations/hcpOpenShiftVersions", "None"}, {"locations/hcpOperatorIdentityRoleSets", "None"},
+		{"locations/hcpOperationStatuses", "None"}, {"locations/hcpOperationResults", "None"}, {"operations", "None"},
 	} {
 		types = append(types, map[string]any{
-			"resourceType": name, "locations": []string{d.options.Location}, "apiVersions": d.options.APIVersions,
-			"defaultApiVersion": d.options.APIVersions[0], "capabilities": "SupportsTags, SupportsLocation",
+			"resourceType": resource.name, "locations": []string{d.options.Location}, "apiVersions": d.options.APIVersions,
+			"defaultApiVersion": d.options.APIVersions[0], "capabilities": resource.capabilities,
 		})
 	}
 	body := map[string]any{"namespace": Provider, "resourceTypes": types, "registrationPolicy": "RegistrationRequired"}

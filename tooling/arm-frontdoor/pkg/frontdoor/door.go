@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -40,7 +41,9 @@ type Options struct {
 	Own              *token.Client
 	ProviderAudience string
 	Directory        *directory.Directory
-	Log              *slog.Logger
+	// Limits are of what a subscription may ask for; nil takes the default.
+	Limits throttle.Limits
+	Log    *slog.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 }
@@ -52,7 +55,8 @@ type Door struct {
 	proxy    *httputil.ReverseProxy
 	requests *prometheus.CounterVec
 
-	own ownToken
+	own     ownToken
+	buckets *throttle.Buckets
 
 	closing chan struct{}
 	once    sync.Once
@@ -65,7 +69,11 @@ func New(options Options) (*Door, error) {
 		return nil, fmt.Errorf("the public URL %q is not an https URL", options.PublicURL)
 	}
 	options.PublicURL = strings.TrimSuffix(options.PublicURL, "/")
+	if options.Limits == nil {
+		options.Limits = throttle.Default()
+	}
 	d := &Door{
+		buckets: throttle.New(options.Limits, time.Now),
 		options: options,
 		frontend: &http.Transport{
 			TLSClientConfig: options.FrontendTLS, ForceAttemptHTTP2: true,
@@ -109,7 +117,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if caller, refused := d.authenticate(r); refused != nil {
 		refused.write(recorder)
 	} else {
-		request := &request{Request: r, caller: caller, correlation: correlationID(r)}
+		request := &request{Request: r, answered: recorder.Header(), caller: caller, correlation: correlationID(r)}
 		recorder.Header().Set("x-ms-correlation-request-id", request.correlation)
 		own := d.answer(request)
 		if own != nil {
@@ -146,6 +154,8 @@ type request struct {
 	caller      token.Caller
 	correlation string
 	path        path
+	// answered is the header of the answer.
+	answered http.Header
 }
 
 // knownMethod bounds the metric's label.

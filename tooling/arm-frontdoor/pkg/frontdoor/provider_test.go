@@ -24,6 +24,8 @@ type provider struct {
 	operations    map[string]*pending
 	subscriptions map[string]map[string]any
 	seen          []*http.Request
+	// preflights are the deployments that it was asked about; it refuses those with a resource at nowhere.
+	preflights []map[string]any
 }
 
 type pending struct {
@@ -74,6 +76,8 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(body, &subscription)
 		p.subscriptions[id] = subscription
 		reply(w, http.StatusOK, subscription)
+	case strings.HasSuffix(id, "/preflight"):
+		p.preflight(w, body)
 	case strings.HasSuffix(id, "/hcpopenshiftclusters"):
 		p.list(w, base, r, strings.TrimSuffix(id, "/providers/microsoft.redhatopenshift/hcpopenshiftclusters"))
 	case strings.HasSuffix(id, "/nodepools"):
@@ -93,6 +97,17 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		p.begin(w, base, r, func() { delete(p.clusters, id) })
 		w.WriteHeader(http.StatusAccepted)
 	}
+}
+
+func (p *provider) preflight(w http.ResponseWriter, body []byte) {
+	var deployment map[string]any
+	_ = json.Unmarshal(body, &deployment)
+	p.preflights = append(p.preflights, deployment)
+	if strings.Contains(string(body), `"nowhere"`) {
+		reply(w, http.StatusOK, map[string]any{"status": "Failed", "error": map[string]any{"code": "InvalidRequestContent", "message": "not here", "target": "location"}})
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{"status": "Succeeded"})
 }
 
 func (p *provider) put(w http.ResponseWriter, base string, r *http.Request, id string, body []byte) {

@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
 )
 
 // maxOwnBody bounds the bodies that the door reads itself.
@@ -49,6 +51,12 @@ func (d *Door) answerInSubscription(r *request) *answer {
 	if !known || !strings.EqualFold(s.TenantID, r.caller.TenantID) {
 		return refuse(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", r.path.subscription)
 	}
+	if refused := d.throttle(r, s); refused != nil {
+		return refused
+	}
+	if own := d.deployment(r, s); own != nil {
+		return own
+	}
 	p := r.path
 	switch {
 	case p.group == "" && p.is():
@@ -78,6 +86,20 @@ func (d *Door) answerInSubscription(r *request) *answer {
 		return notFound(r)
 	}
 	return d.admit(r, s)
+}
+
+// throttle takes a token out of the subscription's bucket, and tells the caller how many are left, as ARM does.
+func (d *Door) throttle(r *request, s directory.Subscription) *answer {
+	kind := throttle.KindOf(r.Method)
+	left, after := d.buckets.Take(s.ID, kind)
+	r.answered.Set("x-ms-ratelimit-remaining-subscription-"+string(kind), strconv.Itoa(left))
+	if after == 0 {
+		return nil
+	}
+	seconds := strconv.Itoa(int((after + time.Second - 1) / time.Second))
+	refused := refuse(http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of %s for subscription '%s' exceeded. Please try again after %s seconds.", kind, s.ID, seconds)
+	refused.header = map[string]string{"Retry-After": seconds}
+	return refused
 }
 
 // admit checks what ARM checks before it asks a resource provider; nil lets the request pass.

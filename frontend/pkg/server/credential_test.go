@@ -1,0 +1,229 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// serviceKeys is an api-version in which the service makes the keys of credentials.
+const serviceKeys = "2025-12-23-preview"
+
+// signingRequest is the content of a request for a credential whose key the test does not have.
+func signingRequest(t testing.TB) string {
+	t.Helper()
+	content, err := os.ReadFile("../../testdata/bodies/credential-request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// resultOf is the URL of the result of an operation that was accepted.
+func resultOf(header http.Header) string {
+	location := header.Get("Location")
+	return location[strings.Index(location, "/subscriptions/"):]
+}
+
+// TestCredentialOfServiceKey: a credential whose key the service made is a whole client identity, is handed out once, and
+// neither the store nor the log ever holds its key or its certificate.
+func TestCredentialOfServiceKey(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	logged := writer(func(line []byte) { mu.Lock(); defer mu.Unlock(); log.Write(line) })
+	h := newHarness(t, func(config *server.Config) {
+		config.Log = slog.New(slog.NewJSONHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	y := h.tenancy(t)
+	y.ready("cluster")
+	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
+	stored := all(y, h.db.Credentials())
+	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) == 0 {
+		t.Fatalf("stored are %d credentials", len(stored))
+	}
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+
+	// Of many that fetch it at once, one gets it.
+	var answers []string
+	counts := together(8, func(int) int {
+		status, _, body := y.do(http.MethodGet, resultOf(header), "")
+		if status == http.StatusOK {
+			mu.Lock()
+			defer mu.Unlock()
+			answers = append(answers, body)
+		}
+		return status
+	})
+	if counts[http.StatusOK] != 1 || counts[http.StatusConflict] != 7 {
+		t.Fatalf("answers were %v", counts)
+	}
+	kubeconfig := decode[struct{ Kubeconfig string }](t, answers[0]).Kubeconfig
+	var config struct {
+		Users []struct {
+			User struct {
+				Certificate string `yaml:"client-certificate-data"`
+				Key         string `yaml:"client-key-data"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(kubeconfig), &config); err != nil {
+		t.Fatal(err)
+	}
+	certificate, _ := base64.StdEncoding.DecodeString(config.Users[0].User.Certificate)
+	key, _ := base64.StdEncoding.DecodeString(config.Users[0].User.Key)
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		t.Errorf("the certificate and the key are no pair: %v", err)
+	}
+
+	stored = all(y, h.db.Credentials())
+	if len(stored) != 1 || len(stored[0].Value.SealedPrivateKey) != 0 || !stored[0].Value.KeyHandedOut {
+		t.Errorf("the key is still stored")
+	}
+	document, err := json.Marshal(stored[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for name, secret := range map[string]string{"the key": config.Users[0].User.Key[60:120], "the key's PEM": "PRIVATE KEY", "the certificate": "BEGIN CERTIFICATE-"} {
+		if strings.Contains(string(document), secret) {
+			t.Errorf("%s is in the store", name)
+		}
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("%s is in the log", name)
+		}
+	}
+	if log.Len() == 0 {
+		t.Error("nothing was logged at all")
+	}
+}
+
+// TestCredentialsAndRevocations: while credentials are asked for and revoked at once, and the backend works on both, what
+// is stored is whole at every moment that nobody writes, and no credential outlives a revocation that started after it.
+func TestCredentialsAndRevocations(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	y.ready("cluster")
+	body := signingRequest(t)
+	for round := range 5 {
+		counts := together(12, func(i int) int {
+			switch {
+			case i%6 == 5:
+				status, _, _ := y.do(http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
+				return status
+			default:
+				status, _, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
+				if status != http.StatusAccepted && status != http.StatusConflict {
+					t.Error(answer)
+				}
+				return status
+			}
+		})
+		if counts[http.StatusAccepted]+counts[http.StatusConflict] != 12 || counts[http.StatusAccepted] == 0 {
+			t.Errorf("round %d: answers were %v", round, counts)
+		}
+		y.documents().check(t)
+		if err := y.settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		y.documents().check(t)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, credential := range all(y, h.db.Credentials()) {
+		if state := credential.Value.State; state != database.CredentialCanceled && state != database.CredentialRevoked {
+			t.Errorf("%s is %s after the revocation of all", credential.Key.ResourceID, state)
+		}
+	}
+}
+
+// TestMostPendingCredentials: no more are pending than a revocation cancels in its batch, and it does cancel as many.
+func TestMostPendingCredentials(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	body := signingRequest(t)
+	for range database.MostPendingCredentials {
+		y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
+	}
+	status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
+	if status != http.StatusConflict || header.Get("Retry-After") == "" {
+		t.Errorf("one more was answered %d %s", status, answer)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
+	for _, credential := range all(y, y.db.Credentials()) {
+		if credential.Value.State != database.CredentialCanceled {
+			t.Errorf("%s is %s", credential.Key.ResourceID, credential.Value.State)
+		}
+	}
+	y.documents().check(t)
+}
+
+// TestClusterServiceSilent: an issued credential cannot be read while Cluster Service does not answer, and its private
+// key is not lost by that.
+func TestClusterServiceSilent(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	y.ready("cluster")
+	header := y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential?api-version="+serviceKeys, "")
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h.clusterService.silence(true)
+	status, answered, _ := y.do(http.MethodGet, resultOf(header), "")
+	if status != http.StatusServiceUnavailable || answered.Get("Retry-After") == "" {
+		t.Errorf("answered %d with Retry-After %q", status, answered.Get("Retry-After"))
+	}
+	h.clusterService.silence(false)
+	y.mustDo(http.StatusOK, http.MethodGet, resultOf(header), "")
+}
+
+// FuzzCredentialRequest: a request of any bytes is accepted or refused with the field, and leaves nothing when refused.
+func FuzzCredentialRequest(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	f.Add([]byte(signingRequest(f)))
+	f.Add([]byte(`{"certificateSigningRequest":"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----"}`))
+	f.Add([]byte(`{"certificateSigningRequest":null}`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		y := y.in(t)
+		before := len(all(y, y.db.Credentials()))
+		status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", string(body))
+		answerable(t, status, header, answer)
+		stored := len(all(y, y.db.Credentials())) - before
+		if accepted := status == http.StatusAccepted; accepted != (stored == 1) {
+			t.Fatalf("answered %d and stored %d", status, stored)
+		}
+		if status == http.StatusAccepted {
+			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// writer is a function as an io.Writer.
+type writer func(line []byte)
+
+func (w writer) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
+}

@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/examples"
+	"github.com/hcpmesh/hcpmesh/api/openapi"
+)
+
+// exampleSubscription is the subscription that all examples of the contract speak of.
+const exampleSubscription = "6a4b9c1e-2f0d-4a57-9d3a-0c5e8b7f1d42"
+
+// TestExamples replays every example of the contract at every api-version, each in a subscription of its own that has what
+// the example takes for granted. The request must be taken, with one of the answers that the example shows, and what it
+// asks for must be shown afterwards. That the answers keep to the contract is the harness's matter.
+func TestExamples(t *testing.T) {
+	h := newHarness(t)
+	for _, version := range openapi.Versions() {
+		t.Run(version, func(t *testing.T) {
+			found, err := examples.Of(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &replay{harness: h, examples: map[string]*examples.Example{}}
+			for i := range found {
+				r.examples[found[i].Name] = &found[i]
+			}
+			for name := range r.examples {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					r.run(h.tenancy(t), name)
+				})
+			}
+		})
+	}
+}
+
+// replay replays the examples of one api-version.
+type replay struct {
+	*harness
+	examples map[string]*examples.Example
+}
+
+// takenForGranted are the examples that come before another, by its name or by that of its operation; none before those
+// that stand for themselves.
+func takenForGranted(e *examples.Example) []string {
+	const small, full = "HcpOpenShiftClusters_CreateOrUpdate", "HcpOpenShiftClusters_CreateOrUpdate_Full"
+	switch {
+	case e.Name == "HcpOpenShiftClusters_Update_Version":
+		return []string{small}
+	case e.OperationID == "HcpOpenShiftClusters_CreateOrUpdate" || !strings.Contains(e.Path, "/hcpOpenShiftClusters"):
+		return nil
+	case e.OperationID == "NodePools_CreateOrUpdate" || e.OperationID == "ExternalAuths_CreateOrUpdate":
+		return []string{full}
+	case strings.HasPrefix(e.OperationID, "NodePools_"):
+		return []string{full, "NodePools_CreateOrUpdate", "NodePools_CreateOrUpdate_AutoScaling"}
+	case strings.HasPrefix(e.OperationID, "ExternalAuths_"):
+		return []string{full, "ExternalAuths_CreateOrUpdate_Full"}
+	}
+	return []string{full}
+}
+
+// run brings about what an example takes for granted, replays it and looks at what has become of it.
+func (r *replay) run(y *tenancy, name string) {
+	for _, before := range takenForGranted(r.examples[name]) {
+		r.send(y, before)
+		if err := y.settleSubscription(context.Background(), y.subscription); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+	target, sent := r.send(y, name)
+	if sent == "" || r.examples[name].Method == http.MethodPost {
+		return
+	}
+	if err := y.settleSubscription(context.Background(), y.subscription); err != nil {
+		y.t.Fatal(err)
+	}
+	status, _, shown := y.do(http.MethodGet, target, "")
+	if status != http.StatusOK {
+		y.t.Fatalf("GET %s answered %d: %s", target, status, shown)
+	}
+	if at := missing("", decode[any](y.t, sent), decode[any](y.t, shown)); at != "" {
+		y.t.Errorf("%s was asked for, and is not shown: %s", at, shown)
+	}
+}
+
+// send sends an example's request and gives its target and body as they were sent.
+func (r *replay) send(y *tenancy, name string) (target, body string) {
+	y.t.Helper()
+	e := r.examples[name]
+	target, err := e.Target()
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	target = strings.ReplaceAll(target, exampleSubscription, y.subscription)
+	body = strings.ReplaceAll(string(e.Body()), exampleSubscription, y.subscription)
+	status, header, answer := y.do(e.Method, target, body)
+	if e.Method == http.MethodPost && status == http.StatusBadRequest && strings.Contains(answer, "does not serve") {
+		y.t.Skipf("this release does not serve %s", e.OperationID)
+	}
+	example, ok := e.Responses[status]
+	if !ok {
+		y.t.Fatalf("%s %s answered %d, which the example %s does not show: %s", e.Method, target, status, name, answer)
+	}
+	for name := range example.Headers {
+		if header.Get(name) == "" {
+			y.t.Errorf("%s %s answered %d without %s", e.Method, target, status, name)
+		}
+	}
+	return target, body
+}
+
+// missing is the first place where there is less shown than was sent; empty when there is none.
+func missing(at string, sent, shown any) string {
+	switch sent := sent.(type) {
+	case map[string]any:
+		object, ok := shown.(map[string]any)
+		if !ok {
+			return at
+		}
+		for name, value := range sent {
+			if found := missing(at+"."+name, value, object[name]); found != "" {
+				return found
+			}
+		}
+		return ""
+	case []any:
+		array, ok := shown.([]any)
+		if !ok || len(array) != len(sent) {
+			return at
+		}
+		for i, value := range sent {
+			if found := missing(at+"[]", value, array[i]); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	if !reflect.DeepEqual(sent, shown) {
+		encoded, _ := json.Marshal(shown)
+		return at + " (" + string(encoded) + ")"
+	}
+	return ""
+}

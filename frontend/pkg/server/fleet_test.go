@@ -1,0 +1,196 @@
+package server_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// fleet is a Cluster Service that stores uids and generations as the real one promises to, and does nothing with them but
+// sign credentials.
+type fleet struct {
+	clusterservicev1.UnimplementedClusterServiceServer
+
+	mu          sync.Mutex
+	generations map[string]int64
+	deleted     map[string]bool
+	silent      bool
+	credentials map[string]*clusterservicev1.BreakGlassCredential
+	signer      *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// newFleet makes a fleet with a signer for credentials.
+func newFleet(t testing.TB) *fleet {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleet{
+		generations: map[string]int64{}, deleted: map[string]bool{},
+		credentials: map[string]*clusterservicev1.BreakGlassCredential{}, signer: signer, key: key,
+	}
+}
+
+func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grpcServer := grpc.NewServer()
+	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = grpcServer.Serve(listener) })
+	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = connection.Close()
+		grpcServer.Stop()
+		wg.Wait()
+	})
+	return connection
+}
+
+func (f *fleet) apply(uid string, generation int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.deleted[uid] {
+		return status.Error(codes.FailedPrecondition, "the uid was deleted")
+	}
+	f.generations[uid] = max(f.generations[uid], generation)
+	return nil
+}
+
+func (f *fleet) remove(uid string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deleted[uid] = true
+}
+
+// generation is what is stored of a uid; 0 when it is unknown.
+func (f *fleet) generation(uid string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.generations[uid]
+}
+
+func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyClusterRequest) (*clusterservicev1.Cluster, error) {
+	return &clusterservicev1.Cluster{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
+}
+
+func (f *fleet) DeleteCluster(_ context.Context, r *clusterservicev1.DeleteClusterRequest) (*clusterservicev1.Cluster, error) {
+	f.remove(r.GetUid())
+	return &clusterservicev1.Cluster{Uid: r.GetUid()}, nil
+}
+
+func (f *fleet) ApplyNodePool(_ context.Context, r *clusterservicev1.ApplyNodePoolRequest) (*clusterservicev1.NodePool, error) {
+	if f.generation(r.GetClusterUid()) == 0 {
+		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
+	}
+	return &clusterservicev1.NodePool{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
+}
+
+func (f *fleet) DeleteNodePool(_ context.Context, r *clusterservicev1.DeleteNodePoolRequest) (*clusterservicev1.NodePool, error) {
+	f.remove(r.GetUid())
+	return &clusterservicev1.NodePool{Uid: r.GetUid()}, nil
+}
+
+func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	if f.generation(r.GetClusterUid()) == 0 {
+		return nil, status.Error(codes.FailedPrecondition, "the cluster is unknown")
+	}
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid(), Generation: r.GetGeneration()}, f.apply(r.GetUid(), r.GetGeneration())
+}
+
+func (f *fleet) DeleteExternalAuth(_ context.Context, r *clusterservicev1.DeleteExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
+	f.remove(r.GetUid())
+	return &clusterservicev1.ExternalAuth{Uid: r.GetUid()}, nil
+}
+
+func (f *fleet) ApplyBreakGlassCredential(_ context.Context, r *clusterservicev1.ApplyBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
+	block, _ := pem.Decode([]byte(r.GetSpec().GetCertificateSigningRequest()))
+	if block == nil || r.GetSpec().GetRequester() == "" || r.GetClusterUid() == "" {
+		return nil, status.Error(codes.InvalidArgument, "the request is not whole")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	expires := time.Now().Add(24 * time.Hour).Truncate(time.Second)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: request.Subject, NotAfter: expires}, f.signer, request.PublicKey, f.key)
+	if err != nil {
+		return nil, err
+	}
+	inPEM := func(der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.credentials[r.GetUid()] = &clusterservicev1.BreakGlassCredential{Uid: r.GetUid(), ClusterUid: r.GetClusterUid(), Spec: r.GetSpec(), Status: &clusterservicev1.BreakGlassCredentialStatus{
+		State:       clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED,
+		Certificate: inPEM(der), ServingCertificateAuthority: inPEM(f.signer.Raw), ApiUrl: "https://api.example:443", ExpirationTime: timestamppb.New(expires),
+	}}
+	return f.credentials[r.GetUid()], nil
+}
+
+func (f *fleet) GetBreakGlassCredential(_ context.Context, r *clusterservicev1.GetBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent {
+		return nil, status.Error(codes.Unavailable, "silent")
+	}
+	found, ok := f.credentials[r.GetUid()]
+	if !ok {
+		return nil, status.Error(codes.NotFound, "no such credential")
+	}
+	return proto.CloneOf(found), nil
+}
+
+// silence makes it not answer questions for credentials.
+func (f *fleet) silence(silent bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent = silent
+}
+
+func (f *fleet) RevokeBreakGlassCredentials(_ context.Context, r *clusterservicev1.RevokeBreakGlassCredentialsRequest) (*clusterservicev1.BreakGlassRevocation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, found := range f.credentials {
+		if found.GetClusterUid() == r.GetClusterUid() {
+			found.Status.State = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED
+		}
+	}
+	return &clusterservicev1.BreakGlassRevocation{Uid: r.GetUid()}, nil
+}

@@ -1,0 +1,163 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// fill stores clusters without going through the API.
+func (y *tenancy) fill(count int) {
+	y.t.Helper()
+	ctx := context.Background()
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", "{}"))
+	first, err := y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	document := first.Value
+	for i := 1; i < count; {
+		batch := y.db.NewBatch(y.subscription)
+		for ; i < count && batch.Len() < database.BatchLimit; i++ {
+			document.UID = uuid.NewString()
+			document.Cluster.Name = fmt.Sprintf("cluster-%05d", i)
+			document.Cluster.ID = y.cluster(document.Cluster.Name)
+			document.ProvisioningState, document.ActiveOperationID = hub.Succeeded, ""
+			database.Create(batch, y.db.Clusters(), database.Key{SubscriptionID: y.subscription, ResourceID: document.Cluster.ID}, document)
+		}
+		if err := batch.Commit(ctx); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+}
+
+// allClusters is the URL of the list of all clusters of the subscription.
+func (y *tenancy) allClusters() string {
+	return "/subscriptions/" + y.subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
+}
+
+type listed struct {
+	Value []struct {
+		Name string `json:"name"`
+	} `json:"value"`
+	NextLink string `json:"nextLink"`
+}
+
+// next is the path and query of the next page; empty on the last.
+func (l listed) next(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(l.NextLink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.RequestURI()
+}
+
+// TestLongList: a list of 1,000 clusters comes page by page, each cluster once and in order, and no page holds more than
+// the limit, whatever was asked for.
+func TestLongList(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	const count = 1000
+	y.fill(count)
+	var names []string
+	pages := 0
+	for target := y.allClusters() + "?$top=5000"; ; pages++ {
+		status, _, body := y.do(http.MethodGet, target, "")
+		if status != http.StatusOK {
+			t.Fatal(status, body)
+		}
+		page := decode[listed](t, body)
+		if len(page.Value) > 100 {
+			t.Fatalf("a page has %d clusters", len(page.Value))
+		}
+		for _, cluster := range page.Value {
+			names = append(names, cluster.Name)
+		}
+		if page.NextLink == "" {
+			break
+		}
+		target = page.next(t)
+	}
+	if len(names) != count || !slices.IsSorted(names) || len(slices.Compact(names)) != count || pages != count/100-1 {
+		t.Errorf("%d clusters in %d pages, sorted %v", len(names), pages+1, slices.IsSorted(names))
+	}
+}
+
+// TestListMemory: a page of a long list takes no more of the frontend's memory than one of a short list. What it takes is
+// what it reads and what it answers; both are counted, and the same but for the digits of names.
+func TestListMemory(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	page := func(y *tenancy) (read, answered int64) {
+		before := y.read.Load()
+		status, _, body := y.do(http.MethodGet, y.allClusters()+"?$top=50", "")
+		if status != http.StatusOK {
+			t.Fatal(status, body)
+		}
+		return y.read.Load() - before, int64(len(body))
+	}
+	y.fill(60)
+	_, _ = page(y) // the subscription is read once more the first time
+	shortRead, shortAnswered := page(y)
+	long := y.tenancy(t)
+	long.fill(1000)
+	_, _ = page(long)
+	if read, answered := page(long); read > shortRead*11/10 || answered > shortAnswered*11/10 || read == 0 {
+		t.Errorf("a page of 50 reads %d and answers %d bytes in a list of 60, and %d and %d in one of 1,000", shortRead, shortAnswered, read, answered)
+	}
+}
+
+// FuzzListOptions: any options of a list are answered with a page or refused, and a page never has more than was asked for.
+func FuzzListOptions(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.fill(5)
+	_, _, body := y.do(http.MethodGet, y.allClusters()+"?$top=2", "")
+	token, err := url.Parse(decode[listed](f, body).NextLink)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("2", token.Query().Get("$skipToken"), "")
+	f.Add("+3", "", "name eq 'a'")
+	f.Add("0x10", strings.Repeat("A", 9000), "")
+	f.Add("9223372036854775808", "%", "\x00")
+	f.Fuzz(func(t *testing.T, top, skipToken, filter string) {
+		y := y.in(t)
+		query := url.Values{"$top": {top}, "$skipToken": {skipToken}}
+		if filter != "" {
+			query.Set("$filter", filter)
+		}
+		status, header, body := y.do(http.MethodGet, y.allClusters()+"?"+query.Encode(), "")
+		answerable(t, status, header, body)
+		if status != http.StatusOK {
+			return
+		}
+		if filter != "" {
+			t.Fatal("a filter was ignored")
+		}
+		if page := decode[listed](t, body); len(page.Value) > 5 || page.NextLink != "" && len(page.Value) == 0 {
+			t.Fatalf("the page has %d values and the next link %q", len(page.Value), page.NextLink)
+		}
+	})
+}
+
+// BenchmarkList is a page of 100 clusters out of 1,000, and of 10,000: bytes and time are to be the same.
+func BenchmarkList(b *testing.B) {
+	for _, count := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("of=%d", count), func(b *testing.B) {
+			y := newHarness(b).tenancy(b)
+			y.fill(count)
+			b.ReportAllocs()
+			for b.Loop() {
+				y.mustDo(http.StatusOK, http.MethodGet, y.allClusters(), "")
+			}
+		})
+	}
+}

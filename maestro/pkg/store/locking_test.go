@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+var database *postgrestest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &database)) }
+
+func open(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), database.Database(t), 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestEverybodyLocksInOneOrder has a source update and delete, the sender note what it has sent, and an agent report and
+// list what it holds, all about the same resources at once. Transactions that lock in different orders end each other:
+// PostgreSQL breaks the deadlock by failing one of them, and a source would be told of an internal error.
+func TestEverybodyLocksInOneOrder(t *testing.T) {
+	s, ctx := open(t), t.Context()
+	const consumer, source, count, rounds = "mgmt-1", "cluster-service", 40, 60
+	if _, err := s.CreateConsumer(ctx, consumer, nil); err != nil {
+		t.Fatal(err)
+	}
+	bundle := func(i, round int) *resource.Resource {
+		spec := fmt.Sprintf(`{"manifests":[{"round":%d}]}`, round)
+		return &resource.Resource{ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Source: source, Consumer: consumer, Spec: json.RawMessage(spec)}
+	}
+	for i := range count {
+		if _, err := s.Create(ctx, bundle(i, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports := func(round int, deleted bool) []*resource.Status {
+		var all []*resource.Status
+		for i := range count {
+			all = append(all, &resource.Status{ResourceID: bundle(i, 0).ID, Consumer: consumer, Version: int64(1 + round), Agent: "agent",
+				Sequence: strconv.Itoa(round), Hash: strconv.Itoa(round), Body: []byte(`{}`), Deleted: deleted})
+		}
+		return all
+	}
+
+	var clients sync.WaitGroup
+	each := func(what string, do func(round int) error) {
+		clients.Go(func() {
+			for round := range rounds {
+				if err := do(round); err != nil {
+					t.Errorf("%s, round %d: %v", what, round, err)
+					return
+				}
+			}
+		})
+	}
+	each("update", func(round int) error {
+		for i := range count {
+			if _, err := s.Update(ctx, bundle(count-1-i, round)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	each("status", func(round int) error {
+		_, err := s.ApplyStatuses(ctx, consumer, reports(round, false))
+		return err
+	})
+	// Nobody has asked for a deletion, so that each of these orders a delivery.
+	each("denial", func(round int) error {
+		_, err := s.ApplyStatuses(ctx, consumer, reports(round, true))
+		return err
+	})
+	each("list", func(round int) error {
+		held := map[string]int64{}
+		for i := range count {
+			if (i+round)%3 > 0 {
+				held[bundle(i, 0).ID] = int64(1 + round)
+			}
+		}
+		_, err := s.Compare(ctx, consumer, held, round%5 == 0)
+		return err
+	})
+	each("send", func(int) error { return send(ctx, s, consumer) })
+	clients.Wait()
+}
+
+// send notes everything that is due as sent, newest first.
+func send(ctx context.Context, s *Store, consumer string) error {
+	var sent []*Delivery
+	for _, lane := range []Lane{Resync, NewWork} {
+		due, err := s.Due(ctx, consumer, lane, 100)
+		if err != nil {
+			return err
+		}
+		sent = append(sent, due...)
+	}
+	return s.Sent(ctx, sent, func(int) time.Duration { return time.Millisecond })
+}

@@ -1,0 +1,151 @@
+package frontdoor
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
+)
+
+const validation = "/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo/validate?api-version=2024-03-01"
+
+func decoded(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// TestValidation: the provider is asked about its own resources, with what is known put in; its refusal is told as ARM does.
+func TestValidation(t *testing.T) {
+	cases := map[string]struct {
+		reason, body string
+		status       int
+		code         string
+		// asked are the resources that the provider is asked about; empty when it is not asked.
+		asked string
+	}{
+		"accepted": {
+			reason: "parameters, variables and the group's location are known",
+			body: `{"properties":{"mode":"Incremental","parameters":{"name":{"value":"one"}},"template":{
+				"parameters":{"name":{"type":"string"},"version":{"type":"string","defaultValue":"4.20"}},
+				"variables":{"kind":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","profile":{"id":"[parameters('version')]"},"loop":"[variables('loop')]"},
+				"resources":[{"type":"Microsoft.Network/virtualNetworks","name":"vnet"},
+					{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"[parameters('name')]","location":"[resourceGroup().location]",
+					"properties":{"version":"[variables('profile')]","subnet":"[reference('vnet').id]","loop":"[variables('loop')]"}}]}}}`,
+			status: 200,
+			asked: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one","location":"westus3",
+				"properties":{"version":{"id":"4.20"},"subnet":"[reference('vnet').id]","loop":"[variables('loop')]"}}]`,
+		},
+		"children": {
+			reason: "resources within others have their full types and names",
+			body: `{"properties":{"template":{"resources":{"c":{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one",
+				"resources":[{"type":"nodePools","name":"workers"}]}}}}}`,
+			status: 200,
+			asked: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one"},
+				{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters/nodePools","name":"one/workers"}]`,
+		},
+		"refused": {
+			reason: "what the provider says is within ARM's error",
+			body:   `{"properties":{"template":{"resources":[{"type":"microsoft.redhatopenshift/hcpOpenShiftClusters","name":"one","location":"nowhere"}]}}}`,
+			status: 400, code: "InvalidTemplateDeployment",
+			asked: `[{"type":"microsoft.redhatopenshift/hcpOpenShiftClusters","name":"one","location":"nowhere"}]`,
+		},
+		"nothing of ours": {reason: "others are not asked about", body: `{"properties":{"template":{"resources":[{"type":"Microsoft.Network/virtualNetworks"},null]}}}`, status: 200},
+		"no template":     {reason: "a template is needed", body: `{"properties":{}}`, status: 400, code: "InvalidRequestContent"},
+		"no resources":    {reason: "and its resources", body: `{"properties":{"template":{"resources":7}}}`, status: 400, code: "InvalidTemplate"},
+		"not JSON":        {reason: "in JSON", body: `"x"`, status: 400, code: "InvalidRequestContent"},
+	}
+	h := newHouse(t)
+	h.moveIn(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h.provider.preflights = nil
+			response, body := h.do(t, http.MethodPost, validation, nil, json.RawMessage(tc.body))
+			if response.StatusCode != tc.status || response.Header.Get("X-Ms-Error-Code") != tc.code {
+				t.Errorf("%s: %s %v", tc.reason, response.Status, body)
+			}
+			var want []map[string]any
+			if tc.asked != "" {
+				want = []map[string]any{{"resources": decoded(t, tc.asked)}}
+			}
+			if diff := cmp.Diff(want, h.provider.preflights); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if tc.code == "InvalidTemplateDeployment" {
+				details := body["error"].(map[string]any)["details"]
+				if diff := cmp.Diff(decoded(t, `[{"code":"InvalidRequestContent","message":"not here","target":"location"}]`), details); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+				}
+			}
+		})
+	}
+	for path, status := range map[string]int{
+		"/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo?api-version=2024-03-01": http.StatusBadRequest,
+		validation: http.StatusMethodNotAllowed,
+	} {
+		if response, body := h.do(t, http.MethodPut, path, nil, nil); response.StatusCode != status {
+			t.Errorf("PUT %s: %s %v", path, response.Status, body)
+		}
+	}
+}
+
+// FuzzTemplate: any template is validated or refused by whom it should be, and soon.
+func FuzzTemplate(f *testing.F) {
+	f.Add(`{"properties":{"template":{"variables":{"a":["[variables('a')]","[variables('a')]","[variables('a')]"]},"resources":[{"type":"Microsoft.RedHatOpenShift/x","name":"[variables('a')]","resources":[{"type":"y"}]}]}}}`)
+	f.Fuzz(func(t *testing.T, content string) {
+		var body deploymentRequest
+		if json.Unmarshal([]byte(content), &body) != nil || body.Properties.Template == nil {
+			return
+		}
+		resources, err := body.Properties.Template.flatten()
+		if err != nil {
+			return
+		}
+		evaluation := body.evaluation(directory.Subscription{ID: subscription}, "group")
+		for _, resource := range resources {
+			if resource != nil && evaluation.resource(resource) == nil && evaluation.left >= 0 {
+				t.Fatalf("%v became nothing", resource)
+			}
+		}
+	})
+}
+
+// TestThrottling: callers are told what is left, and when to come back.
+func TestThrottling(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	limits, err := throttle.Parse("reads=2:0.01,deletes=1:0.01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.door.buckets = throttle.New(limits, time.Now)
+	get := func() *http.Response {
+		response, _ := h.do(t, http.MethodGet, "/subscriptions/"+subscription+"/resourcegroups?api-version=2021-04-01", nil, nil)
+		return response
+	}
+	for _, left := range []string{"1", "0"} {
+		if response := get(); response.StatusCode != http.StatusOK || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads") != left {
+			t.Errorf("%s, %s left", response.Status, response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads"))
+		}
+	}
+	if response := get(); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "100" || response.Header.Get("X-Ms-Error-Code") != "SubscriptionRequestsThrottled" {
+		t.Errorf("%s after %s: %v", response.Status, response.Header.Get("Retry-After"), response.Header)
+	}
+	// What is forwarded is counted as well, and has the header beside the provider's.
+	response, _ := h.do(t, http.MethodPut, clusterID("one")+"?api-version="+apiVersion, nil, map[string]any{"location": "westus3"})
+	if response.StatusCode != http.StatusCreated || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Writes") == "" {
+		t.Errorf("%s %v", response.Status, response.Header)
+	}
+	response, _ = h.do(t, http.MethodDelete, clusterID("one")+"?api-version="+apiVersion, nil, nil)
+	if response.StatusCode != http.StatusAccepted || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Deletes") != "0" {
+		t.Errorf("%s %v", response.Status, response.Header)
+	}
+}
