@@ -61,6 +61,9 @@ oav: third-party postgresql ## record the tests' traffic and hold it against the
 recorded = ./frontend/pkg/server ./test/e2e
 needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: it needs Node 20 or later"; exit 0; fi;
 
+fuzz: ## run every fuzz target of all modules for 30 s each (FUZZTIME=10m for longer)
+	tooling/fuzz.sh $(or $(FUZZTIME),30s)
+
 build: third-party ## build all programs
 	mkdir -p $(bin)
 	go build -o $(bin)/ $$(git ls-files -co --exclude-standard '*/cmd/*/main.go' | grep -v '^tooling/third-party/' | xargs -n1 dirname | sed 's|^|./|')

@@ -18,6 +18,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
 // patience is how long the region has for what it does after it has answered, on a machine that is busy with other things.
@@ -40,9 +41,18 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	someone, err := customer.New(t.Context(), endpoints, "11111111-0000-0000-0000-00000000000c", "contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := someone.ARMToken(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 16}
 	target := httpcase.Target{
 		BaseURL:    "https://" + endpoints.Frontend,
-		Client:     &http.Client{Transport: &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 16}},
+		Client:     &http.Client{Transport: bearer{transport, token}},
 		Location:   endpoints.Location,
 		APIVersion: v20260901preview.Version,
 		Patience:   patience,
@@ -61,6 +71,19 @@ func TestCases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// bearer sends ARM's token along.
+type bearer struct {
+	next  http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
 }
 
 // nothingRefused: an agent that cannot apply a manifest tries for ever, and its cluster never comes up. The rules of the
