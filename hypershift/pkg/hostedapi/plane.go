@@ -100,6 +100,9 @@ func (p *plane) update(next Spec) error {
 		default:
 		}
 	}
+	if next.Authentication == nil {
+		next.Authentication = p.spec.Authentication
+	}
 	before, after := p.spec.files(), next.files()
 	p.spec = next
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -272,6 +275,7 @@ func (p *plane) arguments(spec *Spec) []string {
 		"--tls-cert-file=" + file("serving.crt"),
 		"--tls-private-key-file=" + file("serving.key"),
 		"--client-ca-file=" + file("client-ca.crt"),
+		"--authentication-config=" + file(authenticationName),
 		"--service-account-issuer=" + spec.Issuer,
 		"--service-account-key-file=" + file("sa.pub"),
 		"--service-account-signing-key-file=" + file("sa.key"),

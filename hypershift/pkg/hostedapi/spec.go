@@ -38,9 +38,19 @@ type Spec struct {
 	Admin     pki.Pair
 	// ClientCA is the bundle that client certificates are verified with. It may change while the server runs.
 	ClientCA []byte
+	// Authentication is the structured authentication configuration, which may change while the server runs. Nil leaves
+	// what it has.
+	Authentication []byte
 	// ServiceAccountKey and ServiceAccountPublicKey sign and verify service-account tokens.
 	ServiceAccountKey, ServiceAccountPublicKey []byte
 }
+
+const (
+	authenticationName = "authentication.json"
+	// noAuthentication takes nobody's tokens but the cluster's own. With the file there from the start, issuers can come and
+	// go without a restart.
+	noAuthentication = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`
+)
 
 // Prefix is the etcd key prefix of a control plane, without a trailing slash.
 func Prefix(name string) string { return "/hosted/" + name }
@@ -81,6 +91,10 @@ func (s *Spec) files() map[string][]byte {
 		"client-ca.crt": s.ClientCA,
 		"sa.key":        s.ServiceAccountKey,
 		"sa.pub":        s.ServiceAccountPublicKey,
+	}
+	files[authenticationName] = s.Authentication
+	if s.Authentication == nil {
+		files[authenticationName] = []byte(noAuthentication)
 	}
 	for i, name := range slices.Sorted(maps.Keys(s.Named)) {
 		prefix := "named-" + strconv.Itoa(i)

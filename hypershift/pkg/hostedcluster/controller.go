@@ -65,6 +65,8 @@ type Reconciler struct {
 	// Fidelity is that of clusters that do not say theirs. Process fidelity needs ControlPlanes.
 	Fidelity      Fidelity
 	ControlPlanes ControlPlanes
+	// Guests tells of secrets inside clusters of process fidelity.
+	Guests Guests
 	// Removed is called before a control plane's API server goes away, so that nobody keeps talking to it.
 	Removed func(controlPlaneNamespace string)
 	Log     *slog.Logger
@@ -84,8 +86,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		Watches(&hyperv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(nodePoolToHostedCluster)).
 		Watches(&hyperv1.HostedControlPlane{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner), builder.WithPredicates(specOrMetadataChanged())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToHostedClusters)).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.clientCAToHostedCluster)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.besideToHostedClusters)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToHostedClusters)).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.namespaceToHostedCluster))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: quietLog(mgr)}).
 		Complete(r)
@@ -125,11 +127,11 @@ func (r *Reconciler) namespaceToHostedCluster(_ context.Context, object client.O
 	return []reconcile.Request{owner.(reconcile.Request)}
 }
 
-// secretToHostedClusters wakes the clusters beside a secret: one of them may wait for it.
-func (r *Reconciler) secretToHostedClusters(ctx context.Context, object client.Object) []reconcile.Request {
+// besideToHostedClusters wakes the clusters beside a secret or configmap: one of them may wait for it.
+func (r *Reconciler) besideToHostedClusters(ctx context.Context, object client.Object) []reconcile.Request {
 	var clusters hyperv1.HostedClusterList
 	if err := r.Management.List(ctx, &clusters, client.InNamespace(object.GetNamespace())); err != nil {
-		r.Log.Error("listing the HostedClusters beside a Secret", "namespace", object.GetNamespace(), "error", err)
+		r.Log.Error("listing the HostedClusters of a namespace", "namespace", object.GetNamespace(), "error", err)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -139,10 +141,11 @@ func (r *Reconciler) secretToHostedClusters(ctx context.Context, object client.O
 	return requests
 }
 
-// clientCAToHostedCluster wakes the cluster whose trust bundle changed.
-func (r *Reconciler) clientCAToHostedCluster(ctx context.Context, object client.Object) []reconcile.Request {
+// configMapToHostedClusters wakes the cluster whose trust bundle changed, and those beside a configmap, one of which may
+// refer to it.
+func (r *Reconciler) configMapToHostedClusters(ctx context.Context, object client.Object) []reconcile.Request {
 	if object.GetName() != contract.TotalClientCAConfigMap {
-		return nil
+		return r.besideToHostedClusters(ctx, object)
 	}
 	return r.namespaceToHostedCluster(ctx, &corev1.Namespace{ObjectMeta: metaNamed(object.GetNamespace())})
 }

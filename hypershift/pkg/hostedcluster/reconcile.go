@@ -138,6 +138,9 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 	if err := r.updateControlPlane(ctx, hc, hcp, o); err != nil {
 		return 0, err
 	}
+	if err := r.decideAuthentication(ctx, hc, hcp, o); err != nil {
+		return 0, err
+	}
 	fidelity := Fidelity(hcp.Annotations[contract.FidelityAnnotation])
 	o.Endpoint = hyperv1.APIEndpoint{Host: hc.Spec.KubeAPIServerDNSName, Port: 443}
 	if o.Endpoint.Host == "" {
@@ -161,6 +164,9 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		}
 	}
 
+	if err := r.observeClients(ctx, hc, hcp, o); err != nil {
+		return 0, err
+	}
 	wait := r.decideRollout(hc, hcp, fidelity, o)
 	if o.Phase > schedule.Kubeconfig {
 		if err := r.ensureComponents(ctx, hcp, o.Rollout, metav1.NewTime(o.Now)); err != nil {
@@ -260,6 +266,18 @@ func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedClu
 	references := map[string]string{hc.Spec.PullSecret.Name: "pull secret"}
 	if key := hc.Spec.ServiceAccountSigningKey; key != nil {
 		references[key.Name] = "service account signing key"
+	}
+	if spec := oidc(hc.Spec.Configuration); spec != nil {
+		if _, err := r.issuerAuthorities(ctx, hc.Namespace, spec); err != nil {
+			return err
+		}
+		for _, provider := range spec.OIDCProviders {
+			for _, c := range provider.OIDCClients {
+				if c.ClientSecret.Name != "" {
+					references[c.ClientSecret.Name] = "OIDC client secret"
+				}
+			}
+		}
 	}
 	if hc.Spec.SSHKey.Name != "" {
 		references[hc.Spec.SSHKey.Name] = "SSH key"
@@ -381,7 +399,7 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 	spec := hostedapi.Spec{
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
-		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic,
+		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
 		MaxRequests: 150, MaxMutatingRequests: 50, // what HyperShift gives a cluster of size small
 	}
 	for _, network := range hcp.Spec.Networking.ServiceNetwork {

@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,7 +42,13 @@ type Observed struct {
 	Kubeconfig, CustomKubeconfig, KubeadminPassword bool
 	// ReadyNodes counts the nodes of all node pools that are Ready.
 	ReadyNodes int
-	Faults     contract.Faults
+	// Authentication is the file that tells the API server whose tokens to take; nil while it is not known.
+	Authentication []byte
+	// ConfigurationProblem is what is wrong with the configuration that was asked for; the one before goes on.
+	ConfigurationProblem error
+	// OIDCClients are the components that sign users in with an external issuer.
+	OIDCClients []configv1.OIDCClientStatus
+	Faults      contract.Faults
 }
 
 // conditions collects conditions with the rules of the API: a transition time moves only when a status does.
@@ -85,7 +92,12 @@ func decideControlPlane(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPla
 	status := *hcp.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.Now), generation: hcp.Generation}
 
-	c.yes(hyperv1.ValidHostedControlPlaneConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
+	if o.ConfigurationProblem != nil {
+		c.no(hyperv1.ValidHostedControlPlaneConfiguration, hyperv1.InvalidConfigurationReason, o.ConfigurationProblem.Error())
+	} else {
+		c.yes(hyperv1.ValidHostedControlPlaneConfiguration, hyperv1.AsExpectedReason, "Configuration passes validation")
+	}
+	status.Configuration = configurationStatus(o)
 	c.yes(hyperv1.ValidReleaseInfo, hyperv1.AsExpectedReason, hyperv1.AllIsWellMessage)
 	infrastructure := o.Phase > schedule.Infrastructure
 	if infrastructure {
@@ -293,6 +305,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Obser
 		}
 		status.ControlPlaneEndpoint = hcp.Status.ControlPlaneEndpoint
 		status.OAuthCallbackURLTemplate = hcp.Status.OAuthCallbackURLTemplate
+		status.Configuration = hcp.Status.Configuration.DeepCopy()
 		status.ControlPlaneVersion = *hcp.Status.ControlPlaneVersion.DeepCopy()
 		status.ControlPlaneVersion.ObservedGeneration = generationIf(hc, len(status.ControlPlaneVersion.History) > 0)
 		status.Version = hcp.Status.VersionStatus.DeepCopy()

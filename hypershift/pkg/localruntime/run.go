@@ -12,14 +12,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/guest"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -133,13 +136,28 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 }
 
 func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, catalog *release.Catalog) error {
+	// Ended as soon as the controllers are, for nobody takes changes any more then.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
-	keeper := node.NewKeeper(connector(manager.GetClient()), r.log)
+	connect := connector(manager.GetClient())
+	keeper := node.NewKeeper(connect, r.log)
 	defer keeper.Close()
+	changed := func(name string) event.GenericEvent {
+		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	}
+	guests := guest.NewFollower(guest.Connect(connect), func(controlPlane string) {
+		select {
+		case clusterChanges <- changed(controlPlane):
+		case <-ctx.Done():
+		}
+	}, r.log)
+	defer guests.Close()
 
 	clusters := &hostedcluster.Reconciler{
 		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Removed: keeper.Forget, Log: r.log,
+		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
+		Removed: func(controlPlane string) { keeper.Forget(controlPlane); guests.Forget(controlPlane) },
 	}
 	if r.options.canRunProcesses() {
 		dir, err := filepath.Abs(r.options.StateDir)
@@ -150,10 +168,9 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
 			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Log: r.log,
 			Changed: func(name string) {
-				change := event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {
-					case changes <- change:
+					case changes <- changed(name):
 					case <-ctx.Done():
 					}
 				}
@@ -184,8 +201,6 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	if err := registerInformers(ctx, manager.GetCache()); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	synced := make(chan struct{})
 	go func() {
 		defer close(synced)
@@ -209,6 +224,7 @@ func registerInformers(ctx context.Context, informers cache.Informers) error {
 	for _, object := range []client.Object{
 		&hyperv1.HostedCluster{}, &hyperv1.HostedControlPlane{}, &hyperv1.ControlPlaneComponent{}, &hyperv1.NodePool{},
 		&corev1.Namespace{}, &corev1.Secret{}, &corev1.ConfigMap{},
+		&certificatesv1.CertificateSigningRequest{}, &certificatesv1alpha1.CertificateSigningRequestApproval{}, &certificatesv1alpha1.CertificateRevocationRequest{},
 	} {
 		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)

@@ -1,0 +1,248 @@
+package localruntime
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+)
+
+// issuer is an OpenID Connect issuer with a key set, over https.
+type issuer struct {
+	*httptest.Server
+	authority []byte
+	key       *rsa.PrivateKey
+}
+
+func newIssuer(t testing.TB) *issuer {
+	t.Helper()
+	root, err := pki.NewAuthority("issuer-root", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := root.Server("issuer", []string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &issuer{authority: root.Cert}
+	if i.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(w http.ResponseWriter, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
+			"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
+			"n": base64.RawURLEncoding.EncodeToString(i.key.N.Bytes()), "e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(i.key.E)).Bytes())}}})
+	})
+	i.Server = httptest.NewUnstartedServer(mux)
+	i.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	i.StartTLS()
+	t.Cleanup(i.Close)
+	return i
+}
+
+// token is signed with the issuer's key.
+func (i *issuer) token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{"iss": i.URL, "aud": "cli-id", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	for k, v := range claims {
+		all[k] = v
+	}
+	part := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	signed := part(map[string]string{"alg": "RS256", "kid": "1", "typ": "JWT"}) + "." + part(all)
+	sum := sha256.Sum256([]byte(signed))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+func withToken(token string) func(*rest.Config) {
+	return func(config *rest.Config) { config.BearerToken = token }
+}
+
+const consoleSecret = "entra-console-openshift-console"
+
+// authenticate has the sample take the tokens of an issuer, as Cluster Service renders it.
+func (s *sample) authenticate(t testing.TB, issuerURL string, authority []byte) {
+	t.Helper()
+	for _, object := range []func() error{
+		func() error {
+			return s.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "entra-issuer-ca"},
+				Data: map[string]string{"ca-bundle.crt": string(authority)}}, workAgent)
+		},
+		func() error {
+			return s.client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: consoleSecret,
+				Annotations: map[string]string{hyperv1.HostedClusterSourcedAnnotation: "true"}}}, workAgent)
+		},
+	} {
+		if err := object(); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	s.set(t, map[string]any{"type": "OIDC", "oidcProviders": []any{map[string]any{
+		"name": "entra", "issuer": map[string]any{"issuerURL": issuerURL, "audiences": []any{"console-id", "cli-id"}, "issuerCertificateAuthority": map[string]any{"name": "entra-issuer-ca"}},
+		"oidcClients": []any{map[string]any{"componentName": "console", "componentNamespace": "openshift-console", "clientID": "console-id", "clientSecret": map[string]any{"name": consoleSecret}}},
+		"claimMappings": map[string]any{"username": map[string]any{"claim": "email", "prefixPolicy": "Prefix", "prefix": map[string]any{"prefixString": "entra:"}},
+			"groups": map[string]any{"claim": "groups", "prefix": "entra:"}},
+		"claimValidationRules": []any{map[string]any{"type": "RequiredClaim", "requiredClaim": map[string]any{"claim": "tid", "requiredValue": "tenant"}}},
+	}}}, "spec", "configuration", "authentication")
+	s.apply(t, s.cluster)
+}
+
+// consoleReports is satisfied when the console's client is reported with these conditions.
+func consoleReports(degraded metav1.ConditionStatus, reason string) func(*hyperv1.HostedCluster) error {
+	return func(hc *hyperv1.HostedCluster) error {
+		if hc.Status.Configuration == nil || len(hc.Status.Configuration.Authentication.OIDCClients) != 1 {
+			return fmt.Errorf("configuration %v", hc.Status.Configuration)
+		}
+		reported := hc.Status.Configuration.Authentication.OIDCClients[0]
+		c := meta.FindStatusCondition(reported.Conditions, "Degraded")
+		if c == nil || c.Status != degraded || c.Reason != reason {
+			return fmt.Errorf("conditions %v", reported.Conditions)
+		}
+		if reported.ComponentName != "console" || reported.CurrentOIDCClients[0].ClientID != "console-id" {
+			return fmt.Errorf("client %v", reported)
+		}
+		return nil
+	}
+}
+
+// TestExternalAuthentication has the hosted API server take the tokens of an issuer, and stop it again, without a restart.
+func TestExternalAuthentication(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), process))
+	issuer := newIssuer(t)
+	s := m.sample(t, "oidc")
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+	before := s.servers(t)
+
+	s.authenticate(t, issuer.URL, issuer.authority)
+	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consoleSecret}, Data: map[string][]byte{"clientSecret": []byte("s")}}
+	secrets := s.hosted(t).CoreV1().Secrets("openshift-config")
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
+	if err := secrets.Delete(t.Context(), consoleSecret, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+
+	claims := map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}
+	eventually(t, 2*time.Minute, func() error {
+		user, err := s.whoAmI(t, withToken(issuer.token(t, claims)))
+		if err == nil && (user.Username != "entra:ada@example.com" || !slices.Contains(user.Groups, "entra:engineers")) {
+			err = fmt.Errorf("taken for %v", user)
+		}
+		return err
+	})
+	for name, wrong := range map[string]map[string]any{"another tenant": {"tid": "other"}, "another audience": {"aud": "other"}, "an expired token": {"exp": time.Now().Add(-time.Hour).Unix()}} {
+		changed := map[string]any{}
+		for k, v := range claims {
+			changed[k] = v
+		}
+		for k, v := range wrong {
+			changed[k] = v
+		}
+		if user, err := s.whoAmI(t, withToken(issuer.token(t, changed))); !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s is taken for %v, %v", name, user, err)
+		}
+	}
+
+	// What the API server would refuse is reported, and does not take away what it has.
+	s.set(t, "https://westus3.oic.aro-hcp.azure.com/2qrppk0otds3rdmdcojqcqkqq8f0s591", "spec", "issuerURL")
+	s.authenticate(t, s.hostedCluster(t).Spec.IssuerURL, issuer.authority)
+	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedControlPlaneConfiguration)); c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != hc.Generation {
+			return fmt.Errorf("condition %v", c)
+		}
+		return nil
+	})
+	if _, err := s.whoAmI(t, withToken(issuer.token(t, claims))); err != nil {
+		t.Errorf("a configuration that is refused took the one before away: %v", err)
+	}
+
+	delete(s.cluster.Object["spec"].(map[string]any)["configuration"].(map[string]any), "authentication")
+	s.apply(t, s.cluster)
+	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+		if hc.Status.Configuration != nil {
+			return errors.New("its clients are still reported")
+		}
+		return nil
+	})
+	eventually(t, 2*time.Minute, func() error {
+		if user, err := s.whoAmI(t, withToken(issuer.token(t, claims))); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("taken for %v, %v", user, err)
+		}
+		return nil
+	})
+	if after := s.servers(t); !slices.Equal(before, after) {
+		t.Errorf("the API server was started again: %v, then %v", before, after)
+	}
+	s.delete(t)
+	s.expectNothingRuns(t)
+}
+
+// TestExternalAuthenticationOfStatus reports without an API server; the content of the marked secret stands for what the
+// owner makes inside.
+func TestExternalAuthenticationOfStatus(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), nil))
+	s := m.sample(t, "reported-oidc")
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+	s.authenticate(t, "https://login.example.com", newIssuer(t).authority)
+	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
+	var secret corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: consoleSecret}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data = map[string][]byte{"clientSecret": []byte("s")}
+	if err := s.client.Update(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionFalse, "OIDCConfigAvailable"))
+	s.delete(t)
+}
