@@ -1,8 +1,9 @@
 // Judges exchanges between clients and the ARM API by the OpenAPI documents of all api-versions, with oav's LiveValidator.
 //
 // Every response to a request of the contract must be as its document says, and so must every request that was accepted; a
-// request that was refused may well break the contract: that is why it was refused. What no document has, an unknown path,
-// method or api-version, must be refused. Operation statuses and results are in no resource provider's document: statuses
+// request that was refused may well break the contract: that is why it was refused. Two liberties of requests are tolerated,
+// and counted, because the service grants them on purpose (see tolerances). What no document has, an unknown path, method or
+// api-version, must be refused. Operation statuses and results are in no resource provider's document: statuses
 // are held against what ARM asks of them, and results against that of the resource or credential that they hold.
 
 import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -14,11 +15,19 @@ const { LiveValidator } = createRequire(import.meta.url)("oav/dist/lib/liveValid
 
 const locations = "/subscriptions/{subscriptionId}/providers/Microsoft.RedHatOpenShift/locations/{location}";
 
-// Preflight is called by ARM's deployments, with an api-version of its own.
-const preflight = /\/deployments\/[^/]+\/preflight$/i;
+// Called by ARM's deployments with an api-version of its own, or answered by ARM itself.
+const undocumented = /\/(deployments\/[^/]+\/preflight|providers\/microsoft\.redhatopenshift\/(un)?register)$/i;
+
+// tolerances are what an accepted request may do although its document does not allow it, by oav's code.
+export const tolerances = {
+  READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST: "a read-only field was sent, as who sends back what it read does; it is ignored",
+  OBJECT_ADDITIONAL_PROPERTIES: "a field was sent that is not in the document; it is ignored, or merged by a PATCH if the resource has it",
+};
 
 export class Judge {
-  counts = { exchanges: 0, responses: 0, accepted: 0, refused: 0, preflights: 0 };
+  counts = { exchanges: 0, responses: 0, accepted: 0, refused: 0, undocumented: 0 };
+  // tolerated is how often each of the tolerances was needed.
+  tolerated = new Map();
   // operations are all that the documents have, as "version operationId", and succeeded those of them that did.
   operations = new Set();
   succeeded = new Set();
@@ -76,12 +85,14 @@ export class Judge {
   // judge takes one exchange in the form that internal/traffic writes.
   async judge(exchange) {
     this.counts.exchanges++;
-    const { liveRequest: request, liveResponse: response } = exchange;
+    const { liveResponse: response } = exchange;
+    // ARM takes the two slashes that the SDK for JavaScript begins a path with, and passes one on.
+    const request = { ...exchange.liveRequest, url: exchange.liveRequest.url.replace(/^(https:\/\/[^/]+)\/+/, "$1/") };
     const status = Number(response.statusCode);
     const { pathname, searchParams } = new URL(request.url);
     const { info, error } = this.#validator.getOperationInfo(request);
     if (error !== undefined) {
-      if (preflight.test(pathname)) this.counts.preflights++;
+      if (undocumented.test(pathname)) this.counts.undocumented++;
       else if (status >= 400 && status < 500) this.counts.refused++;
       else this.#violation(`${request.method} ${pathname}`, `is answered ${status}, but no document has it`, exchange);
       return;
@@ -91,7 +102,8 @@ export class Judge {
     if (status < 400) {
       this.succeeded.add(operation);
       this.counts.accepted++;
-      this.#report(`${operation} request`, await this.#validator.validateLiveRequest(structuredClone(request)), exchange);
+      const result = await this.#validator.validateLiveRequest(structuredClone(request));
+      this.#report(`${operation} request`, { ...result, errors: this.#tolerate(result.errors) }, exchange);
     }
     this.counts.responses++;
     this.#report(`${operation} response ${status}`, await this.#validateResponse(response, request), exchange);
@@ -103,6 +115,17 @@ export class Judge {
         : { method: "POST", url: `https://management.azure.com${someCluster}/requestAdminCredential?api-version=${version}` };
       this.#report(`${operation} result`, await this.#validateResponse({ statusCode: "200", headers: response.headers, body }, as), exchange);
     }
+  }
+
+  // tolerate counts the errors that are tolerated and returns the others. What is ignored may have any form.
+  #tolerate(errors) {
+    const ignored = new Set();
+    for (const { code, pathsInPayload } of errors) {
+      if (!tolerances[code]) continue;
+      this.tolerated.set(code, (this.tolerated.get(code) ?? 0) + 1);
+      pathsInPayload.forEach((path) => ignored.add(path));
+    }
+    return errors.filter(({ code, pathsInPayload }) => !tolerances[code] && !pathsInPayload.some((path) => ignored.has(path)));
   }
 
   #validateResponse(response, request) {

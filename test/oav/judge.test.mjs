@@ -33,6 +33,10 @@ const cases = {
   "a resource is created": [true, exchange("PUT", pool, sent(), 201, shown({ provisioningState: "Accepted" }), asynchronous)],
   "a wrong request is refused": [true, exchange("PUT", pool, sent({ replicas: "two" }), 400, refusal)],
   "an unknown path is refused": [true, exchange("GET", `${pool}/friends`, null, 404, refusal)],
+  "a read-only field is sent": [true, exchange("PUT", pool, sent({ provisioningState: "Failed" }), 200, shown())],
+  "a field is sent that nobody knows": [true, exchange("PUT", pool, sent({ colour: "blue" }), 200, shown())],
+  "a path begins with two slashes": [true, exchange("GET", `/${pool}`, null, 200, shown())],
+  "ARM registers the provider": [true, exchange("POST", `${subscription}${provider}/register`, null, 200, {})],
   "a status is read": [true, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status())],
   "a result is read": [true, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown())],
 

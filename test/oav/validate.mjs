@@ -9,7 +9,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
-import { Judge } from "./judge.mjs";
+import { Judge, tolerances } from "./judge.mjs";
 
 const { values: flags } = parseArgs({ options: { traffic: { type: "string" }, documents: { type: "string" } } });
 if (!flags.traffic || !flags.documents) {
@@ -27,7 +27,8 @@ for (const file of files) {
 const { counts } = judge;
 console.log(`${counts.exchanges} exchanges in ${files.length} files, held against ${judge.versions.join(", ")}:`);
 console.log(`  ${counts.responses} responses and ${counts.accepted} accepted requests checked`);
-console.log(`  ${counts.refused} refused that no document has (unknown paths, methods, api-versions), ${counts.preflights} preflights`);
+console.log(`  ${counts.refused} refused that no document has (unknown paths, methods, api-versions), ${counts.undocumented} of ARM's own`);
+for (const [code, count] of judge.tolerated) console.log(`  tolerated ${count} times: ${tolerances[code]}`);
 const missing = new Map();
 for (const operation of [...judge.operations].sort()) {
   const [version, name] = operation.split(" ");

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/census"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/changes"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/fleetwatch"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
@@ -74,13 +75,14 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	clusterService := clusterservice.NewClient(connection)
 	follower := fleetwatch.New(clusterService, owner, in, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
+	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
 	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
-		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications)
+		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications, counted)
 	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), p.Log)
 	owner.Subscribe(
 		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },
-		follower.Lost,
+		func(g partition.Group) { follower.Lost(g); counted.Lost(g) },
 	)
 	observe(p.Metrics, in, owner)
 

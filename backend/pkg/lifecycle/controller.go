@@ -133,6 +133,7 @@ type view struct {
 	state      *hub.ProvisioningState
 	operation  *string
 	fleet      *database.FleetState
+	limits     limits
 }
 
 // kind is a kind of resource that is brought to its desired state, and what differs between those.
@@ -149,7 +150,7 @@ type kind[D any] struct {
 	reservations func(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// doom tells what stands beneath a resource that it is being deleted with it.
 	doom func(ctx context.Context, item *database.Item[D]) error
-	// usable is called before it is written that the resource can be used; it may be called again.
+	// usable is called before it is written that the resource is ready; it may be called again.
 	usable func(ctx context.Context, item *database.Item[D]) error
 	// along adds to the batch that removes the resource what goes with it; ended is called once that is committed.
 	along func(ctx context.Context, batch *database.Batch, item *database.Item[D]) (ended func(), err error)
@@ -205,7 +206,7 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		return false, err
 	}
 	s := situation{
-		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet,
+		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet, limits: v.limits,
 		report: report, waiting: letter.Waiting,
 	}
 	if operation != nil {
@@ -351,6 +352,14 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 			return false, err
 		}
 	}
+	// Whatever becomes of the operation: a cluster that took too long, and is ready after all, can be used.
+	if d.action == wait || d.action == record || d.action == finish {
+		if v := k.view(&item.Value); k.usable != nil && report != nil && report.Phase == clusterservice.PhaseReady && v.fleet.Phase != clusterservice.PhaseReady {
+			if err := k.usable(ctx, item); err != nil {
+				return false, err
+			}
+		}
+	}
 	switch d.action {
 	case collect:
 		return false, nil
@@ -359,11 +368,6 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	case remove:
 		return k.send(ctx, r, item, operation, k.remove)
 	case record, finish:
-		if d.state == hub.Succeeded && d.action == finish && k.usable != nil {
-			if err := k.usable(ctx, item); err != nil {
-				return false, err
-			}
-		}
 		if err := k.write(ctx, item, operation, report, d); err != nil {
 			return false, err
 		}

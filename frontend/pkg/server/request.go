@@ -1,8 +1,10 @@
 package server
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -96,17 +98,24 @@ func (rq *request) identify(routes []*route) {
 
 func (rq *request) param(p param) string { return rq.match.params[p] }
 
-// queryValue is a query parameter, whose name ARM compares without regard to case.
+// queryValue is the first value of a parameter, whose name has no case; empty when it is not there.
 func (rq *request) queryValue(name string) string {
-	if values, ok := rq.query[name]; ok && len(values) > 0 {
-		return values[0]
+	values := rq.queryValues(name)
+	if len(values) == 0 {
+		return ""
 	}
-	for key, values := range rq.query {
-		if strings.EqualFold(key, name) && len(values) > 0 {
-			return values[0]
+	return values[0]
+}
+
+// queryValues are all values of a parameter, those under the name as it is written first.
+func (rq *request) queryValues(name string) []string {
+	values := slices.Clone(rq.query[name])
+	for _, key := range slices.Sorted(maps.Keys(rq.query)) {
+		if key != name && strings.EqualFold(key, name) {
+			values = append(values, rq.query[key]...)
 		}
 	}
-	return ""
+	return values
 }
 
 // hasQuery reports whether a query parameter is there, be it empty.

@@ -170,6 +170,9 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 	if name == "" {
 		return apierror.New(apierror.InvalidParameter, "An api-version query parameter is required.").WithTarget("api-version")
 	}
+	if len(rq.queryValues("api-version")) > 1 {
+		return apierror.New(apierror.InvalidParameter, "The api-version query parameter must be given once.").WithTarget("api-version")
+	}
 	var ok bool
 	switch rq.match.route.versioning {
 	case subscriptionVersion:
