@@ -164,8 +164,8 @@ func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup 
 		report.invalid(field, id, "must be the id of a resource of type %s", resourceType)
 		return armid.ID{}, false
 	}
-	if owner, err := armid.Parse(ownerID); err == nil && !strings.EqualFold(owner.SubscriptionID, parsed.SubscriptionID) {
-		report.invalid(field, id, "must be in the subscription %s of the resource", owner.SubscriptionID)
+	if owner := armid.Subscription(ownerID); owner != "" && !strings.EqualFold(owner, parsed.SubscriptionID) {
+		report.invalid(field, id, "must be in the subscription %s of the resource", owner)
 		return armid.ID{}, false
 	}
 	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroup, managedGroup) {
