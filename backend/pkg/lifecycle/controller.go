@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // callTimeout bounds one call of Cluster Service, turnTimeout the whole turn of a resource.
@@ -34,6 +35,7 @@ type Controller struct {
 	timing         Timing
 	log            *slog.Logger
 	metrics        *Metrics
+	traces         *tracing.Tracing
 
 	clusters      *kind[database.ClusterDocument]
 	nodePools     *kind[database.NodePoolDocument]
@@ -52,9 +54,9 @@ type reconciler interface {
 }
 
 // New makes a Controller of the resources whose groups are owned.
-func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, log *slog.Logger) *Controller {
+func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, traces *tracing.Tracing, log *slog.Logger) *Controller {
 	c := &Controller{
-		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics,
+		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics, traces: traces,
 		doomed: map[inbox.Resource]doomed{},
 	}
 	c.clusters, c.nodePools, c.externalAuths = clusterKind(c), nodePoolKind(c), externalAuthKind(c)
@@ -418,6 +420,8 @@ func (k *kind[D]) purge(ctx context.Context, item *database.Item[D], operation *
 func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], call func(ctx context.Context, document *D) (clusterservice.Report, error)) (again bool, err error) {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	callCtx, span := k.span(callCtx, "send "+string(operation.Value.Request), &operation.Value)
+	defer span.End()
 	k.metrics.Sent.Inc()
 	report, err := call(callCtx, &item.Value)
 	if err == nil {
@@ -468,6 +472,7 @@ func (c *Controller) ended(ctx context.Context, r inbox.Resource, operation *dat
 	c.inbox.Finished(r, o.OperationID)
 	took := time.Since(o.StartTime)
 	c.metrics.ended(o, took)
+	c.tell(ctx, o)
 	attrs := []any{
 		"resourceId", o.ResourceID, "operationId", o.OperationID, "correlationId", o.CorrelationID,
 		"request", string(o.Request), "status", string(o.Status), "took", took.Round(time.Millisecond).String(),
