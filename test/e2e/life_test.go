@@ -83,6 +83,9 @@ func TestLifeOfACluster(t *testing.T) {
 		}
 	})
 
+	t.Run("external authentication", func(t *testing.T) { authenticateElsewhere(t, ctx, c, "lively") })
+	t.Run("credentials", func(t *testing.T) { useCredential(t, ctx, c, id) })
+
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
