@@ -19,7 +19,7 @@ import (
 // what they assert are in clients/npm/drive.mjs.
 func TestLifeOfAClusterByNpm(t *testing.T) {
 	needsRegion(t)
-	if err := node.Prepare(patience(t, 5*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {
+	if err := node.Prepare(patience(t, 10*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestLifeOfAClusterByNpm(t *testing.T) {
 	var customers []*customer.Customer
 	t.Run("at", func(t *testing.T) {
 		for i, version := range []string{"2024-06-10-preview", "2025-12-23-preview", "2026-06-30-preview", customer.APIVersion} {
-			ctx := patience(t, 5*time.Minute)
+			ctx := patience(t, 10*time.Minute)
 			c := newCustomer(t, ctx, fmt.Sprintf("11111111-0000-0000-0001-%012d", i), "npm")
 			customers = append(customers, c)
 			t.Run(version, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLifeOfAClusterByNpm(t *testing.T) {
 			})
 		}
 	})
-	nothingIsLeft(t, patience(t, time.Minute), customers...)
+	nothingIsLeft(t, patience(t, 5*time.Minute), customers...)
 }
 
 // npmDir is where the program is that drives the client.
