@@ -29,6 +29,9 @@ type Config struct {
 	BasePort *int `json:"basePort,omitempty"`
 	// LogLevel of our services: debug, info, warn or error.
 	LogLevel string `json:"logLevel,omitempty"`
+	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) that the frontend, the backend and Cluster
+	// Service send their spans to; empty sends none.
+	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
 	// Faults lets tests inject faults into the emulators.
 	Faults bool `json:"faults,omitempty"`
 	// Throwaway gives up durability over a crash of the machine (not of a process) for speed. For tests.

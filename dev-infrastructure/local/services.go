@@ -10,6 +10,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
+// tracing are the flags of the processes that trace.
+func (r *Region) tracing() []string {
+	if r.config.OTLPEndpoint == "" {
+		return nil
+	}
+	return []string{"--otlp-endpoint=" + r.config.OTLPEndpoint}
+}
+
 // without reports whether the region leaves a process out.
 func (c *Config) without(name string) bool { return slices.Contains(c.Without, name) }
 
@@ -138,6 +146,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		// Hosted API servers are on loopback, where no DNS name leads.
 		"--api-url-source=endpoint",
 	)
+	spec.Args = append(spec.Args, r.tracing()...)
 	spec.Prepare = r.writeShards
 	spec.Needs = []string{"postgres", "maestro-server"}
 	spec.Ports["grpc"] = r.port(clusterServicePort)
@@ -145,7 +154,7 @@ func (r *Region) clusterService() supervisor.Spec {
 }
 
 func (r *Region) backend() supervisor.Spec {
-	spec := r.ours("backend", "backend", backendOps, append(r.cosmosFlags(),
+	spec := r.ours("backend", "backend", backendOps, append(append(r.cosmosFlags(), r.tracing()...),
 		"--identity-dir="+r.identityDir("backend"),
 		"--cluster-service-address="+r.address(clusterServicePort),
 		"--replica=local",
@@ -156,7 +165,7 @@ func (r *Region) backend() supervisor.Spec {
 }
 
 func (r *Region) frontend() supervisor.Spec {
-	spec := r.ours("frontend", "frontend", frontendOps, append(r.cosmosFlags(),
+	spec := r.ours("frontend", "frontend", frontendOps, append(append(r.cosmosFlags(), r.tracing()...),
 		"--listen="+r.address(frontendPort),
 		"--identity-dir="+r.identityDir("frontend"),
 		"--cluster-service-address="+r.address(clusterServicePort),

@@ -13,7 +13,8 @@ import (
 )
 
 // BillingDocument is one billable life of a cluster, in the container Billing: from when it first could be used until it
-// was gone. It is never removed. Whoever bills reads the container, so the field names are a contract.
+// was gone. It is never removed. Whoever bills reads the container, so the field names are a contract. One that could never
+// be used has a life of no length.
 type BillingDocument struct {
 	// ID is the uid of the incarnation.
 	ID string `json:"id"`
@@ -26,32 +27,45 @@ type BillingDocument struct {
 	DeletionTime   *time.Time `json:"deletionTime,omitempty"`
 }
 
-// BeginBilling notes that a cluster can be used from at on, unless that has been noted. It is idempotent: the first time
-// counts.
+// BeginBilling notes that a cluster can be used from at on, unless that has been noted, or that it is gone. It is
+// idempotent: the first time counts.
 func (db *DB) BeginBilling(ctx context.Context, key Key, cluster *ClusterDocument, at time.Time) error {
-	body, err := json.Marshal(BillingDocument{
-		ID: cluster.UID, SubscriptionID: strings.ToLower(key.SubscriptionID), ResourceID: cluster.Cluster.ID,
-		Location: cluster.Cluster.Location, TenantID: cluster.TenantID, CreationTime: at,
-	})
-	if err != nil {
-		return err
-	}
-	err = db.connection.do(ctx, func(ctx context.Context, client *client) error {
-		_, err := client.billing.CreateItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), body, nil)
-		return existsIsFine(err)
-	})
-	if err != nil {
+	if err := db.createBilling(ctx, key, cluster, at, nil); err != nil {
 		return failure(err, "beginning the billing of %s", cluster.Cluster.ID)
 	}
 	return nil
 }
 
-// EndBilling notes that a cluster is gone since at, unless that has been noted or it never could be used.
-func (db *DB) EndBilling(ctx context.Context, key Key, uid string, at time.Time) error {
+func (db *DB) createBilling(ctx context.Context, key Key, cluster *ClusterDocument, from time.Time, to *time.Time) error {
+	body, err := json.Marshal(BillingDocument{
+		ID: cluster.UID, SubscriptionID: strings.ToLower(key.SubscriptionID), ResourceID: cluster.Cluster.ID,
+		Location: cluster.Cluster.Location, TenantID: cluster.TenantID, CreationTime: from, DeletionTime: to,
+	})
+	if err != nil {
+		return err
+	}
+	return db.connection.do(ctx, func(ctx context.Context, client *client) error {
+		_, err := client.billing.CreateItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), body, nil)
+		return existsIsFine(err)
+	})
+}
+
+// EndBilling notes that a cluster is gone since at, unless that has been noted. One that never could be used gets a life of
+// no length: whoever is late to note that it could finds it ended, and cannot begin one that nobody would end.
+func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument, at time.Time) error {
 	err := Retry(ctx, func(ctx context.Context) error {
-		document, etag, err := db.readBilling(ctx, key.SubscriptionID, uid)
-		if err != nil || document == nil || document["deletionTime"] != nil {
+		document, etag, err := db.readBilling(ctx, key.SubscriptionID, cluster.UID)
+		switch {
+		case err != nil || document != nil && document["deletionTime"] != nil:
 			return err
+		case document == nil:
+			if err := db.createBilling(ctx, key, cluster, at, &at); err != nil {
+				return err
+			}
+			// It may have been begun just now: then it is to be ended like any other.
+			if document, etag, err = db.readBilling(ctx, key.SubscriptionID, cluster.UID); err != nil || document == nil || document["deletionTime"] != nil {
+				return err
+			}
 		}
 		if document["deletionTime"], err = json.Marshal(at); err != nil {
 			return err
@@ -61,7 +75,7 @@ func (db *DB) EndBilling(ctx context.Context, key Key, uid string, at time.Time)
 			return err
 		}
 		err = db.connection.do(ctx, func(ctx context.Context, client *client) error {
-			_, err := client.billing.ReplaceItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), uid, body, &azcosmos.ItemOptions{IfMatchEtag: &etag})
+			_, err := client.billing.ReplaceItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), cluster.UID, body, &azcosmos.ItemOptions{IfMatchEtag: &etag})
 			return err
 		})
 		if statusOf(err) == http.StatusPreconditionFailed {

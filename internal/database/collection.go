@@ -148,33 +148,12 @@ func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKe
 // kind, in no order: everything that goes when the resource does. ItemOf reads the document of a change.
 func (db *DB) Beneath(ctx context.Context, key Key, each func(Change) error) error {
 	const query = "SELECT * FROM c WHERE STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp)"
-	var continuation *string
-	for {
-		var page azcosmos.QueryItemsResponse
-		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
-			var err error
-			page, err = client.resources.NewQueryItemsPager(query, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), &azcosmos.QueryOptions{
-				PageSizeHint:      200,
-				ContinuationToken: continuation,
-				QueryParameters:   []azcosmos.QueryParameter{{Name: "@prefix", Value: key.lower() + "/"}},
-			}).NextPage(ctx)
-			return err
-		})
+	parameters := []azcosmos.QueryParameter{{Name: "@prefix", Value: key.lower() + "/"}}
+	return db.pages(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), query, parameters, func(document []byte) error {
+		change, err := readChange(document)
 		if err != nil {
-			return failure(err, "listing what is beneath %s", key.lower())
+			return err
 		}
-		for _, document := range page.Items {
-			change, err := readChange(document)
-			if err != nil {
-				return err
-			}
-			if err := each(change); err != nil {
-				return err
-			}
-		}
-		if page.ContinuationToken == nil || *page.ContinuationToken == "" {
-			return nil
-		}
-		continuation = page.ContinuationToken
-	}
+		return each(change)
+	})
 }

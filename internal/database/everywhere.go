@@ -44,17 +44,42 @@ func (db *DB) UnemptiedSubscriptions(ctx context.Context, each func(*Item[Subscr
 	}, azcosmos.QueryParameter{Name: "@state", Value: string(hub.Deleted)})
 }
 
-// everywhere calls each for the documents of all partitions that a query finds, page by page. The query has the
-// collection's kind as @kind.
+// ProvisioningStates calls each for every live document, of all subscriptions, that has a provisioning state, with no more
+// of it than that; see ActiveOperations.
+func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) error {
+	const query = "SELECT c.kind, c.partitionKey, c.resourceId, {'provisioningState': c.properties.provisioningState} AS properties " +
+		"FROM c WHERE IS_DEFINED(c.properties.provisioningState) AND NOT IS_DEFINED(c.deletionTimestamp)"
+	return db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
+		change, err := readChange(document)
+		if err != nil {
+			return err
+		}
+		return each(change)
+	})
+}
+
+// everywhere calls each for the documents of all partitions that a query finds. The query has the collection's kind as
+// @kind.
 func everywhere[T any](ctx context.Context, c *Collection[T], query string, each func(*Item[T]) error, parameters ...azcosmos.QueryParameter) error {
 	parameters = append(parameters, azcosmos.QueryParameter{Name: "@kind", Value: string(c.kind)})
+	// An empty partition key asks across all of them.
+	return c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
+		item, err := c.decode(document)
+		if err != nil {
+			return err
+		}
+		return each(item)
+	})
+}
+
+// pages calls each for everything that a query without an order finds, page by page.
+func (db *DB) pages(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, each func(document []byte) error) error {
 	var continuation *string
 	for {
 		var page azcosmos.QueryItemsResponse
-		err := c.db.connection.do(ctx, func(ctx context.Context, client *client) error {
+		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
 			var err error
-			// An empty partition key asks across all of them.
-			page, err = client.resources.NewQueryItemsPager(query, azcosmos.NewPartitionKey(), &azcosmos.QueryOptions{
+			page, err = client.resources.NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
 				PageSizeHint:      200,
 				ContinuationToken: continuation,
 				QueryParameters:   parameters,
@@ -65,11 +90,7 @@ func everywhere[T any](ctx context.Context, c *Collection[T], query string, each
 			return failure(err, "running the query %q", query)
 		}
 		for _, document := range page.Items {
-			item, err := c.decode(document)
-			if err != nil {
-				return err
-			}
-			if err := each(item); err != nil {
+			if err := each(document); err != nil {
 				return err
 			}
 		}

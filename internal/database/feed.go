@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
 // Change is the newest state of a document that has been written. Writes in quick succession may be one change; a
@@ -24,6 +26,19 @@ type Change struct {
 // ItemOf is the document of a change, of the collection's kind.
 func ItemOf[T any](c *Collection[T], change Change) (*Item[T], error) {
 	return c.decode(change.document)
+}
+
+// ProvisioningState is the state of a document that has one.
+func (c Change) ProvisioningState() (state hub.ProvisioningState, ok bool) {
+	var e struct {
+		Properties struct {
+			ProvisioningState hub.ProvisioningState `json:"provisioningState"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(c.document, &e); err != nil {
+		return "", false
+	}
+	return e.Properties.ProvisioningState, e.Properties.ProvisioningState != ""
 }
 
 // Handler takes changes in their order. As long as it returns an error the same changes come again, after a back-off;

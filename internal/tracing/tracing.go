@@ -109,6 +109,14 @@ func (t *Tracing) Start(ctx context.Context, name string, options ...trace.SpanS
 // Shutdown sends the spans that wait, within the time that ctx gives.
 func (t *Tracing) Shutdown(ctx context.Context) error { return t.shutdown(ctx) }
 
+// Flush is Shutdown at the end of a process, whose ctx is over: it takes at most the time that is given, and what cannot be
+// sent by then is lost.
+func (t *Tracing) Flush(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	_ = t.shutdown(ctx)
+}
+
 // traceParent is the header of the W3C's Trace Context.
 const traceParent = "traceparent"
 

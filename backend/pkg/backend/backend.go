@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/census"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/changes"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/fleetwatch"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
@@ -30,10 +31,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // schemaRetry is how long to wait for a Cosmos DB that does not answer before it is asked again.
 const schemaRetry = time.Second
+
+// flushTimeout is how long the last spans may take to be sent.
+const flushTimeout = 3 * time.Second
 
 // Run connects to Cosmos DB and Cluster Service and works until ctx ends.
 func Run(ctx context.Context, p *process.Process, options Options) error {
@@ -41,7 +46,11 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 	if err != nil {
 		return fmt.Errorf("--identity-dir: %w", err)
 	}
-	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity)
+	if options.traces, err = tracing.New(ctx, p.Name, options.Tracing); err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer options.traces.Flush(ctx, flushTimeout)
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity, options.traces.DialOption())
 	if err != nil {
 		return err
 	}
@@ -69,18 +78,22 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	}
 	schema.Store(true)
 
+	if options.traces == nil {
+		options.traces = tracing.Off()
+	}
 	in := inbox.New()
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
 	clusterService := clusterservice.NewClient(connection)
 	follower := fleetwatch.New(clusterService, owner, in, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
+	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
 	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
-		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications)
-	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), p.Log)
+		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications, counted)
+	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
 	owner.Subscribe(
 		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },
-		follower.Lost,
+		func(g partition.Group) { follower.Lost(g); counted.Lost(g) },
 	)
 	observe(p.Metrics, in, owner)
 

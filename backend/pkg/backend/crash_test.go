@@ -19,7 +19,7 @@ import (
 
 var errDead = errors.New("this backend is dead")
 
-// death kills a backend at one of its steps: a write to the container Resources or a call of Cluster Service. From then
+// death kills a backend at one of its steps: a write to Resources or Billing, or a call of Cluster Service. From then
 // on nothing that it does has any effect, as after kill -9; it does not even give back its leases.
 type death struct {
 	transport http.RoundTripper
@@ -58,7 +58,9 @@ func (d *death) happened() bool {
 }
 
 func (d *death) RoundTrip(request *http.Request) (*http.Response, error) {
-	writes := request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/")
+	batch := request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != ""
+	writes := batch && strings.Contains(request.URL.Path, "/colls/Resources/") ||
+		request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/colls/Billing/")
 	happens, arrives := d.step(writes)
 	if !happens {
 		return nil, errDead
@@ -139,6 +141,11 @@ func killedAtEveryStep(t *testing.T, after bool) {
 			key := clusterKey(subscription, "a")
 			r.fleet.secrets = true
 			operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createAuth(key, "entra")}
+			cluster, err := r.db.Clusters().Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uid := cluster.Value.UID
 			request, issued := r.requestCredential(key)
 			operations = append(operations, request)
 			allEnded := func(operations []database.Key) func() bool {
@@ -171,6 +178,9 @@ func killedAtEveryStep(t *testing.T, after bool) {
 			r.ends(operation, hub.Succeeded)
 			r.endsSomehow(pending)
 			r.nothingLeft(subscription)
+			if billed, err := r.db.Billing(t.Context(), subscription, uid); err != nil || billed == nil || billed.DeletionTime == nil || !billed.CreationTime.Before(*billed.DeletionTime) {
+				t.Errorf("the billing of the cluster: %+v, %v", billed, err)
+			}
 			r.fleet.mu.Lock()
 			defer r.fleet.mu.Unlock()
 			for uid, effects := range r.fleet.effects {

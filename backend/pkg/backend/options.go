@@ -11,12 +11,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // Options are the flags of the backend.
 type Options struct {
 	Process  process.Options
 	Database database.Options
+	Tracing  tracing.Options
 	// ClusterServiceAddress is host:port, IdentityDir the folder of this process's SPIFFE identity.
 	ClusterServiceAddress string
 	IdentityDir           string
@@ -33,12 +35,16 @@ type Options struct {
 	Resync             time.Duration
 	// LeaseDuration is after what silence another replica takes over.
 	LeaseDuration time.Duration
+
+	// traces is made of Tracing by Run; nil records nothing.
+	traces *tracing.Tracing
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
 	host, _ := os.Hostname()
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service's gRPC")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt of this process's SPIFFE identity")
@@ -59,6 +65,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 // Validate names the first flag that is missing or wrong.
 func (o *Options) Validate() error {
 	if err := o.Database.Validate(); err != nil {
+		return err
+	}
+	if err := o.Tracing.Validate(); err != nil {
 		return err
 	}
 	switch {

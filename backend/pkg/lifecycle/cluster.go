@@ -19,7 +19,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		Controller: c,
 		collection: c.db.Clusters(),
 		view: func(d *database.ClusterDocument) view {
-			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
 		},
 		observe: func(d *database.ClusterDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.Cluster)
@@ -63,7 +63,7 @@ func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batc
 			return nil, err
 		}
 	}
-	if err := c.db.EndBilling(ctx, cluster.Key, cluster.Value.UID, time.Now().UTC()); err != nil {
+	if err := c.db.EndBilling(ctx, cluster.Key, &cluster.Value, time.Now().UTC()); err != nil {
 		return nil, err
 	}
 	if err := c.endRevocation(ctx, cluster); err != nil {

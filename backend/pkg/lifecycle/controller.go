@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // callTimeout bounds one call of Cluster Service, turnTimeout the whole turn of a resource.
@@ -34,6 +35,7 @@ type Controller struct {
 	timing         Timing
 	log            *slog.Logger
 	metrics        *Metrics
+	traces         *tracing.Tracing
 
 	clusters      *kind[database.ClusterDocument]
 	nodePools     *kind[database.NodePoolDocument]
@@ -52,9 +54,9 @@ type reconciler interface {
 }
 
 // New makes a Controller of the resources whose groups are owned.
-func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, log *slog.Logger) *Controller {
+func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, traces *tracing.Tracing, log *slog.Logger) *Controller {
 	c := &Controller{
-		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics,
+		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics, traces: traces,
 		doomed: map[inbox.Resource]doomed{},
 	}
 	c.clusters, c.nodePools, c.externalAuths = clusterKind(c), nodePoolKind(c), externalAuthKind(c)
@@ -133,6 +135,7 @@ type view struct {
 	state      *hub.ProvisioningState
 	operation  *string
 	fleet      *database.FleetState
+	limits     limits
 }
 
 // kind is a kind of resource that is brought to its desired state, and what differs between those.
@@ -149,7 +152,7 @@ type kind[D any] struct {
 	reservations func(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// doom tells what stands beneath a resource that it is being deleted with it.
 	doom func(ctx context.Context, item *database.Item[D]) error
-	// usable is called before it is written that the resource can be used; it may be called again.
+	// usable is called before it is written that the resource is ready; it may be called again.
 	usable func(ctx context.Context, item *database.Item[D]) error
 	// along adds to the batch that removes the resource what goes with it; ended is called once that is committed.
 	along func(ctx context.Context, batch *database.Batch, item *database.Item[D]) (ended func(), err error)
@@ -205,7 +208,7 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		return false, err
 	}
 	s := situation{
-		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet,
+		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet, limits: v.limits,
 		report: report, waiting: letter.Waiting,
 	}
 	if operation != nil {
@@ -351,6 +354,14 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 			return false, err
 		}
 	}
+	// Whatever becomes of the operation: a cluster that took too long, and is ready after all, can be used.
+	if d.action == wait || d.action == record || d.action == finish {
+		if v := k.view(&item.Value); k.usable != nil && report != nil && report.Phase == clusterservice.PhaseReady && v.fleet.Phase != clusterservice.PhaseReady {
+			if err := k.usable(ctx, item); err != nil {
+				return false, err
+			}
+		}
+	}
 	switch d.action {
 	case collect:
 		return false, nil
@@ -359,11 +370,6 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	case remove:
 		return k.send(ctx, r, item, operation, k.remove)
 	case record, finish:
-		if d.state == hub.Succeeded && d.action == finish && k.usable != nil {
-			if err := k.usable(ctx, item); err != nil {
-				return false, err
-			}
-		}
 		if err := k.write(ctx, item, operation, report, d); err != nil {
 			return false, err
 		}
@@ -414,6 +420,8 @@ func (k *kind[D]) purge(ctx context.Context, item *database.Item[D], operation *
 func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], call func(ctx context.Context, document *D) (clusterservice.Report, error)) (again bool, err error) {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	callCtx, span := k.span(callCtx, "send "+string(operation.Value.Request), &operation.Value)
+	defer span.End()
 	k.metrics.Sent.Inc()
 	report, err := call(callCtx, &item.Value)
 	if err == nil {
@@ -464,6 +472,7 @@ func (c *Controller) ended(ctx context.Context, r inbox.Resource, operation *dat
 	c.inbox.Finished(r, o.OperationID)
 	took := time.Since(o.StartTime)
 	c.metrics.ended(o, took)
+	c.tell(ctx, o)
 	attrs := []any{
 		"resourceId", o.ResourceID, "operationId", o.OperationID, "correlationId", o.CorrelationID,
 		"request", string(o.Request), "status", string(o.Status), "took", took.Round(time.Millisecond).String(),

@@ -10,6 +10,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -64,6 +65,8 @@ type situation struct {
 	now    time.Time
 	timing Timing
 
+	// limits are the resource's own deadlines, before those of timing.
+	limits     limits
 	generation int64
 	state      hub.ProvisioningState
 	fleet      database.FleetState
@@ -118,7 +121,7 @@ func decideDelete(s situation) decision {
 	if !accepted {
 		return s.send(remove)
 	}
-	if left := s.left(s.timing.DeleteDeadline); left <= 0 {
+	if s.left() <= 0 {
 		return s.overdue()
 	}
 	return s.progress(hub.Deleting, hub.Deleting)
@@ -136,9 +139,9 @@ func decideApply(s situation) decision {
 		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}
 	case current && s.report.Phase == clusterservice.PhaseFailed:
 		return s.fail(failureOf(s.report))
-	case s.left(s.timing.CreateDeadline) <= 0 && current && s.report.Phase == clusterservice.PhaseAwaitingSecret:
+	case s.left() <= 0 && current && s.report.Phase == clusterservice.PhaseAwaitingSecret:
 		return s.fail(database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within " + s.deadline().String() + ". " + messageOf(s.report, "SecretsPresent")})
-	case s.left(s.timing.CreateDeadline) <= 0:
+	case s.left() <= 0:
 		return s.overdue()
 	case current && s.report.Phase == clusterservice.PhaseAwaitingSecret && s.report.Observed >= target:
 		return s.progress(hub.AwaitingSecret, hub.AwaitingSecret)
@@ -165,7 +168,7 @@ func (s situation) send(what action) decision {
 func (s situation) progress(state, status hub.ProvisioningState) decision {
 	d := decision{action: wait, state: state, status: status}
 	if s.operation != nil {
-		d.after = max(s.left(s.deadline()), 0)
+		d.after = max(s.left(), 0)
 	}
 	moved := s.report != nil && (s.state != state || s.operation != nil && s.operation.Status != status)
 	if s.report == nil || !s.news && !moved {
@@ -190,15 +193,36 @@ func (s situation) overdue() decision {
 }
 
 func (s situation) deadline() time.Duration {
-	if s.operation.Request == database.DeleteRequest {
+	switch {
+	case s.operation.Request == database.DeleteRequest && s.limits.deletion > 0:
+		return s.limits.deletion
+	case s.operation.Request == database.DeleteRequest:
 		return s.timing.DeleteDeadline
+	case s.operation.Request == database.CreateRequest && s.limits.creation > 0:
+		return s.limits.creation
 	}
 	return s.timing.CreateDeadline
 }
 
 // left of the operation's time.
-func (s situation) left(deadline time.Duration) time.Duration {
-	return s.operation.StartTime.Add(deadline).Sub(s.now)
+func (s situation) left() time.Duration {
+	return s.operation.StartTime.Add(s.deadline()).Sub(s.now)
+}
+
+// limits are the deadlines that a resource's experimental tags set; 0 leaves one as it is.
+type limits struct{ creation, deletion time.Duration }
+
+// limitsOf reads them from the tags of a cluster or a nodepool. The frontend lets only those set them who may.
+func limitsOf(tags map[string]string, of string) limits {
+	var l limits
+	for name, value := range tags {
+		for limit, tag := range map[*time.Duration]string{&l.creation: "max-creation-duration", &l.deletion: "max-deletion-duration"} {
+			if d, err := time.ParseDuration(value); strings.EqualFold(name, "aro-hcp.experimental."+of+"."+tag) && err == nil && d > 0 {
+				*limit = d
+			}
+		}
+	}
+	return l
 }
 
 // failureOf says why Cluster Service gave up: the condition that says so, in its own words.

@@ -31,6 +31,8 @@ func TestDecide(t *testing.T) {
 		{Type: "Available", Status: "False", Reason: "NoCapacity", Message: "No shard has room."},
 		{Type: "Degraded", Status: "True", Reason: "Broken", Message: "It is broken."},
 	}
+	awaiting := report(clusterservice.PhaseAwaitingSecret, 1, 1)
+	awaiting.Conditions = []hub.Condition{{Type: "SecretsPresent", Status: "False", Message: "The secret a/b is missing."}}
 	for name, c := range map[string]struct {
 		reason string
 		s      situation
@@ -136,6 +138,41 @@ func TestDecide(t *testing.T) {
 			situation{state: hub.Deleting, report: report(clusterservice.PhaseDeleted, 1, 1)},
 			decision{action: purge, status: hub.Succeeded},
 		},
+		"create, over the limit of its tags": {
+			"the customer wanted to know earlier",
+			situation{operation: operation(database.CreateRequest, 1, 2*time.Minute, hub.Provisioning), state: hub.Provisioning, report: report(clusterservice.PhaseInstalling, 1, 0), limits: limits{creation: 90 * time.Second}},
+			decision{action: finish, state: hub.Failed, status: hub.Failed, failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m30s."}},
+		},
+		"update, over the limit of creation": {
+			"that is for the creation alone",
+			situation{operation: operation(database.UpdateRequest, 2, 2*time.Minute, hub.Updating), state: hub.Updating, report: report(clusterservice.PhaseUpdating, 2, 1), limits: limits{creation: 90 * time.Second}},
+			decision{action: wait, state: hub.Updating, status: hub.Updating, after: 58 * time.Minute},
+		},
+		"delete, over the limit of its tags": {
+			"the customer wanted to know earlier",
+			situation{operation: operation(database.DeleteRequest, 1, 2*time.Minute, hub.Deleting), state: hub.Deleting, report: deleting, limits: limits{deletion: time.Minute}},
+			decision{action: finish, state: hub.Failed, status: hub.Failed, failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1m0s."}},
+		},
+		"external auth, without its secret": {
+			"the customer is to give it",
+			situation{operation: operation(database.CreateRequest, 1, time.Minute, hub.Accepted), state: hub.Accepted, report: report(clusterservice.PhaseAwaitingSecret, 1, 1), news: true},
+			decision{action: record, state: hub.AwaitingSecret, status: hub.AwaitingSecret, after: 59 * time.Minute},
+		},
+		"external auth, after a restart": {
+			"what was last heard still holds",
+			situation{operation: operation(database.CreateRequest, 1, time.Minute, hub.AwaitingSecret), state: hub.AwaitingSecret, fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}},
+			decision{action: wait, state: hub.AwaitingSecret, status: hub.AwaitingSecret, after: 59 * time.Minute},
+		},
+		"external auth, secret never given": {
+			"an operation always ends",
+			situation{operation: operation(database.CreateRequest, 1, time.Hour, hub.AwaitingSecret), state: hub.AwaitingSecret, report: awaiting},
+			decision{action: finish, state: hub.Failed, status: hub.Failed, failure: &database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within 1h0m0s. The secret a/b is missing."}},
+		},
+		"external auth, secret given late": {
+			"it works, so it is not failed any more",
+			situation{generation: 1, state: hub.Failed, fleet: database.FleetState{AcceptedGeneration: 1, Phase: clusterservice.PhaseAwaitingSecret}, report: report(clusterservice.PhaseReady, 1, 1)},
+			decision{action: record, state: hub.Succeeded},
+		},
 		"no operation, news": {
 			"the customer sees how the cluster fares",
 			situation{state: hub.Succeeded, report: report(clusterservice.PhaseReady, 1, 1), news: true, waiting: now.Add(-time.Second)},
@@ -183,6 +220,27 @@ func TestRefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, refusal(c.err)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+func TestLimitsOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason string
+		tags   map[string]string
+		of     string
+		want   limits
+	}{
+		"both":         {"as they are written", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m", "aro-hcp.experimental.cluster.max-deletion-duration": "2h"}, "cluster", limits{90 * time.Minute, 2 * time.Hour}},
+		"any casing":   {"ARM's tag names have none", map[string]string{"ARO-HCP.Experimental.Nodepool.Max-Creation-Duration": "1h"}, "nodepool", limits{creation: time.Hour}},
+		"another kind": {"is none of its business", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "90m"}, "nodepool", limits{}},
+		"nonsense":     {"leaves it as it is", map[string]string{"aro-hcp.experimental.cluster.max-creation-duration": "-1h", "a": "1h"}, "cluster", limits{}},
+		"no tags":      {"leaves it as it is", nil, "cluster", limits{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := limitsOf(c.tags, c.of); got != c.want {
+				t.Errorf("%+v, want %+v: %s", got, c.want, c.reason)
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func (e *errand) decide(now time.Time, operation *database.OperationDocument, re
 			return d
 		}
 	}
-	switch left := s.left(s.deadline()); {
+	switch left := s.left(); {
 	case left <= 0:
 		return s.overdue()
 	case report != nil:

@@ -13,7 +13,7 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 		Controller: c,
 		collection: c.db.NodePools(),
 		view: func(d *database.NodePoolDocument) view {
-			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.NodePool.Tags, "nodepool")}
 		},
 		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.NodePool)

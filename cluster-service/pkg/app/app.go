@@ -22,6 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 const (
@@ -65,6 +66,11 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		}
 	})
 
+	traces, err := tracing.New(ctx, p.Name, o.Tracing)
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer traces.Flush(ctx, shutdownPeriod)
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -82,7 +88,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
-	return serve(ctx, listener, in.identity, system.API)
+	return serve(ctx, listener, in.identity, system.API, traces)
 }
 
 // prepare brings the database up to date, for as long as it takes the database to be there.
@@ -113,8 +119,8 @@ func prepare(ctx context.Context, database *store.Store, shards []config.Shard) 
 	}
 }
 
-func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service) error {
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))),
+func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
+	server := grpc.NewServer(traces.ServerOption(), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}))
 	csv1.RegisterClusterServiceServer(server, api)

@@ -19,11 +19,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
 // Options are the flags of the process.
 type Options struct {
 	Process process.Options
+	Tracing tracing.Options
 
 	Listen         string
 	IdentityDir    string
@@ -47,6 +49,7 @@ type Options struct {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the gRPC API, mTLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.DatabaseURL, "database-url-file", "", "`file` that holds the URL of the PostgreSQL database")
@@ -71,6 +74,9 @@ var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
 // Validate checks the flags.
 func (o *Options) Validate(flags *flag.FlagSet) error {
 	if err := process.Required(flags, "listen", "identity-dir", "database-url-file", "secrets-key-file", "maestro-grpc-address", "shards-file", "region"); err != nil {
+		return err
+	}
+	if err := o.Tracing.Validate(); err != nil {
 		return err
 	}
 	if o.BaseDomain == "" {

@@ -91,3 +91,25 @@ func TestTheOfferFitsTheCatalogue(t *testing.T) {
 		}
 	}
 }
+
+func TestNewestClusterVersion(t *testing.T) {
+	const offer = "vmSizes: [a]\nclusterVersions: ['4.9', '4.20', '4.21']\nreleases:\n" +
+		"- {version: 4.21.1, channelGroups: [fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
+		"- {version: 4.9.1, channelGroups: [stable, fast], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
+		"- {version: 4.20.9, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n" +
+		"- {version: 4.21.2, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z, enabled: false}\n" +
+		"- {version: 4.22.0, channelGroups: [stable], endOfLife: 2027-01-01T00:00:00Z, enabled: true}\n"
+	file := filepath.Join(t.TempDir(), "offer.yaml")
+	if err := os.WriteFile(file, []byte(offer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group, want := range map[string]string{"stable": "4.20", "fast": "4.21", "nightly": ""} {
+		if got := c.NewestClusterVersion(group); got != want {
+			t.Errorf("the newest in %s is %q, not %q: of those that clusters may have, one that can be chosen", group, got, want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -39,10 +40,11 @@ const (
 // change is one committed change.
 type change struct {
 	resourceID, operationID, correlationID string
+	trace                                  trace.SpanContext
 	send                                   func(ctx context.Context) error
 }
 
-// Dispatcher sends committed changes. Its methods never block.
+// Dispatcher sends committed changes. Its methods never block, and take of a context its trace and not its end.
 type Dispatcher struct {
 	clusterService ClusterService
 	log            *slog.Logger
@@ -87,7 +89,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 }
 
 func (d *Dispatcher) send(ctx context.Context, c change) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(trace.ContextWithSpanContext(ctx, c.trace), deadline)
 	defer cancel()
 	started := time.Now()
 	err := c.send(ctx)
@@ -95,7 +97,11 @@ func (d *Dispatcher) send(ctx context.Context, c change) {
 		"duration_ms", float64(time.Since(started).Microseconds())/1000)
 	if err != nil {
 		d.sent.WithLabelValues("failed").Inc()
-		log.Info("left the change to the backend", "reason", apierror.As(err).Reason, "error", err)
+		e, text := apierror.As(err), err.Error()
+		if e.Kind == apierror.Invalid {
+			text = "the request is not valid" // more would repeat what the customer sent
+		}
+		log.Info("left the change to the backend", "reason", e.Reason, "error", text)
 		return
 	}
 	d.sent.WithLabelValues("sent").Inc()
@@ -111,20 +117,20 @@ func (d *Dispatcher) enqueue(c change) {
 }
 
 // Cluster sends a cluster's change: its deletion when it is being deleted. The document is the dispatcher's from now on.
-func (d *Dispatcher) Cluster(document *database.ClusterDocument, deleting bool, correlationID string) {
-	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID,
+func (d *Dispatcher) Cluster(ctx context.Context, document *database.ClusterDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.Cluster.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyCluster, d.clusterService.DeleteCluster)})
 }
 
 // NodePool sends a node pool's change.
-func (d *Dispatcher) NodePool(document *database.NodePoolDocument, deleting bool, correlationID string) {
-	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID,
+func (d *Dispatcher) NodePool(ctx context.Context, document *database.NodePoolDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.NodePool.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyNodePool, d.clusterService.DeleteNodePool)})
 }
 
 // ExternalAuth sends an external auth's change.
-func (d *Dispatcher) ExternalAuth(document *database.ExternalAuthDocument, deleting bool, correlationID string) {
-	d.enqueue(change{document.ExternalAuth.ID, document.ActiveOperationID, correlationID,
+func (d *Dispatcher) ExternalAuth(ctx context.Context, document *database.ExternalAuthDocument, deleting bool, correlationID string) {
+	d.enqueue(change{document.ExternalAuth.ID, document.ActiveOperationID, correlationID, trace.SpanContextFromContext(ctx),
 		call(document, deleting, d.clusterService.ApplyExternalAuth, d.clusterService.DeleteExternalAuth)})
 }
 

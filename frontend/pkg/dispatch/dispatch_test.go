@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
@@ -24,10 +25,14 @@ func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (*c
 	return nil, ctx.Err()
 }
 
-// broken is one that refuses everything.
-type broken struct{ dispatch.ClusterService }
+// broken is one that refuses everything, and remembers in which trace it was called.
+type broken struct {
+	dispatch.ClusterService
+	trace *trace.TraceID
+}
 
-func (broken) DeleteNodePool(context.Context, *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
+func (b broken) DeleteNodePool(ctx context.Context, _ *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
+	*b.trace = trace.SpanContextFromContext(ctx).TraceID()
 	return nil, errors.New("no")
 }
 
@@ -59,7 +64,7 @@ func TestSilentClusterService(t *testing.T) {
 		synctest.Wait()
 		const sent = 2000
 		for range sent {
-			d.Cluster(&database.ClusterDocument{}, false, "")
+			d.Cluster(t.Context(), &database.ClusterDocument{}, false, "")
 		}
 		synctest.Wait()
 		dropped := counted(t, metrics, "dropped")
@@ -76,18 +81,26 @@ func TestSilentClusterService(t *testing.T) {
 	})
 }
 
-// TestRefusal: a refusal is counted and nothing more; the backend sends the change again.
+// TestRefusal: a refusal is counted and nothing more; the backend sends the change again. A call is made in the trace of the
+// request, and not within its time: that is over by then.
 func TestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		d := dispatch.New(broken{}, slog.New(slog.DiscardHandler), metrics)
+		var called trace.TraceID
+		d := dispatch.New(broken{trace: &called}, slog.New(slog.DiscardHandler), metrics)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); d.Run(ctx) }()
-		d.NodePool(&database.NodePoolDocument{}, true, "")
+		of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+		request, answered := context.WithCancel(trace.ContextWithSpanContext(t.Context(), of))
+		answered()
+		d.NodePool(request, &database.NodePoolDocument{}, true, "")
 		synctest.Wait()
 		if failed := counted(t, metrics, "failed"); failed != 1 {
 			t.Errorf("%v changes failed", failed)
+		}
+		if called != of.TraceID() {
+			t.Errorf("called in the trace %s", called)
 		}
 		stop()
 		<-done

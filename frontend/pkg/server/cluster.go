@@ -134,6 +134,6 @@ func (clusterType) taken(document *database.ClusterDocument, held []database.Res
 	return apierror.InvalidFields(taken)
 }
 
-func (clusterType) dispatch(to Dispatcher, document *database.ClusterDocument, deleting bool, correlationID string) {
-	to.Cluster(document, deleting, correlationID)
+func (clusterType) dispatch(ctx context.Context, to Dispatcher, document *database.ClusterDocument, deleting bool, correlationID string) {
+	to.Cluster(ctx, document, deleting, correlationID)
 }

@@ -71,6 +71,6 @@ func (externalAuthType) taken(_ *database.ExternalAuthDocument, held []database.
 		holder[strings.LastIndexByte(holder, '/')+1:]).WithTarget(holder)
 }
 
-func (externalAuthType) dispatch(to Dispatcher, document *database.ExternalAuthDocument, deleting bool, correlationID string) {
-	to.ExternalAuth(document, deleting, correlationID)
+func (externalAuthType) dispatch(ctx context.Context, to Dispatcher, document *database.ExternalAuthDocument, deleting bool, correlationID string) {
+	to.ExternalAuth(ctx, document, deleting, correlationID)
 }

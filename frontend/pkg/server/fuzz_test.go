@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -29,23 +30,41 @@ func answerable(t *testing.T, status int, header http.Header, body string) {
 	}
 }
 
-// FuzzClusterBody: a PUT of any bytes creates a cluster or is refused without leaving anything.
+// at is a target at one of the api-versions.
+func at(target string, version uint8) string {
+	apis := versions.APIs()
+	return target + "?api-version=" + apis[int(version)%len(apis)].Name
+}
+
+// seed adds a body at every api-version.
+func seed(f *testing.F, bodies ...string) {
+	for version := range versions.APIs() {
+		for _, body := range bodies {
+			f.Add([]byte(body), uint8(version))
+		}
+	}
+}
+
+// FuzzClusterBody: a PUT of any bytes at any version creates a cluster, which every version can show, or is refused without
+// leaving anything.
 func FuzzClusterBody(f *testing.F) {
 	y := newHarness(f).tenancy(f)
-	f.Add([]byte(y.body("cluster.json", "{}")))
-	f.Add([]byte(y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged"}},"api":{"authorizedCidrs":["0.0.0.0/0"]}}}`)))
-	f.Add([]byte(`{"properties":{"network":{"hostPrefix":1e400}}}`))
-	f.Add([]byte(`[]`))
-	f.Add([]byte("\xff\x00"))
+	seed(f, y.body("cluster.json", "{}"),
+		y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged"}},"api":{"authorizedCidrs":["0.0.0.0/0"]}}}`),
+		y.body("cluster.json", `{"properties":{"version":null,"platform":{"vnetIntegrationSubnetId":null}}}`),
+		y.body("cluster.json", `{"properties":{"etcd":{"dataEncryption":{"keyManagementMode":"CustomerManaged","customerManaged":{"kms":{"activeKey":{"vaultName":"v","name":"k","version":"1"}}}}}}}`),
+		`{"properties":{"network":{"hostPrefix":1e400}}}`, `[]`, "\xff\x00")
 	var count atomic.Int64
-	f.Fuzz(func(t *testing.T, body []byte) {
+	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
 		y := y.in(t)
 		name := fmt.Sprintf("cluster-%d", count.Add(1))
-		status, header, answer := y.do(http.MethodPut, y.cluster(name), string(body))
+		status, header, answer := y.do(http.MethodPut, at(y.cluster(name), version), string(body))
 		answerable(t, status, header, answer)
-		got, _, _ := y.do(http.MethodGet, y.cluster(name), "")
-		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
-			t.Fatalf("answered %d and then GET %d", status, got)
+		for other := range versions.APIs() {
+			got, _, _ := y.do(http.MethodGet, at(y.cluster(name), uint8(other)), "")
+			if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
+				t.Fatalf("answered %d and then GET %d", status, got)
+			}
 		}
 		if status == http.StatusCreated {
 			y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster(name), "")
@@ -60,13 +79,13 @@ func FuzzClusterBody(f *testing.F) {
 func FuzzNodePoolBody(f *testing.F) {
 	y := newHarness(f).tenancy(f)
 	y.ready("cluster")
-	f.Add([]byte(y.body("nodepool.json", "{}")))
-	f.Add([]byte(y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`)))
+	seed(f, y.body("nodepool.json", "{}"),
+		y.body("nodepool.json", `{"properties":{"labels":[{"key":"a/b"}],"taints":[{"key":"a","effect":"NoSchedule"}],"replicas":null,"autoScaling":{"min":1,"max":2}}}`))
 	var count atomic.Int64
-	f.Fuzz(func(t *testing.T, body []byte) {
+	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
 		y := y.in(t)
 		target := fmt.Sprintf("%s/nodePools/p-%d", y.cluster("cluster"), count.Add(1))
-		status, header, answer := y.do(http.MethodPut, target, string(body))
+		status, header, answer := y.do(http.MethodPut, at(target, version), string(body))
 		answerable(t, status, header, answer)
 		got, _, _ := y.do(http.MethodGet, target, "")
 		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
@@ -79,13 +98,12 @@ func FuzzNodePoolBody(f *testing.F) {
 func FuzzPatch(f *testing.F) {
 	y := newHarness(f).tenancy(f)
 	y.ready("cluster")
-	f.Add([]byte(`{"tags":{"a":null}}`))
-	f.Add([]byte(`{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`))
-	f.Add([]byte(`{"properties":null,"identity":null,"location":null}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	seed(f, `{"tags":{"a":null}}`, `{"properties":{"autoscaling":{"maxNodesTotal":3},"imageDigestMirrors":[{"source":"a","mirrors":["b"]}]}}`,
+		`{"properties":null,"identity":null,"location":null}`)
+	f.Fuzz(func(t *testing.T, body []byte, version uint8) {
 		y := y.in(t)
 		before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
-		status, header, answer := y.do(http.MethodPatch, y.cluster("cluster"), string(body))
+		status, header, answer := y.do(http.MethodPatch, at(y.cluster("cluster"), version), string(body))
 		answerable(t, status, header, answer)
 		after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
 		if changed := before != after; changed != (status == http.StatusAccepted) {
@@ -108,6 +126,10 @@ func FuzzPath(f *testing.F) {
 	f.Add("PUT", "/subscriptions/"+y.subscription, "api-version=2.0")
 	f.Add("DELETE", y.cluster("cluster")+"/nodePools/%2e%2e", "api-version=2026-09-01-preview")
 	f.Add("GET", "/subscriptions/"+y.subscription+"/providers/Microsoft.RedHatOpenShift/locations/westus3/hcpOperationStatuses/1", "api-version=2026-09-01-preview")
+	f.Add("PUT", y.cluster("cluster")+"/externalAuths/a%00b", "api-version=2026-09-01-preview")
+	f.Add("POST", y.cluster("cluster")+"/requestAdminCredential", "api-version=2025-12-23-preview")
+	f.Add("POST", y.cluster("cluster")+"/revokeCredentials/", "api-version=2026-09-01-preview&API-VERSION=2025-12-23-preview")
+	f.Add("GET", y.cluster("cluster")+"/externalAuths", "api-version=2026-09-01-preview&$skiptoken=AAAA&$filter=x")
 	f.Add("GET", "//%2f", "%zz")
 	f.Fuzz(func(t *testing.T, method, path, query string) {
 		switch method {

@@ -78,6 +78,6 @@ func (nodePoolType) taken(*database.NodePoolDocument, []database.ReservationDocu
 	return nil
 }
 
-func (nodePoolType) dispatch(to Dispatcher, document *database.NodePoolDocument, deleting bool, correlationID string) {
-	to.NodePool(document, deleting, correlationID)
+func (nodePoolType) dispatch(ctx context.Context, to Dispatcher, document *database.NodePoolDocument, deleting bool, correlationID string) {
+	to.NodePool(ctx, document, deleting, correlationID)
 }

@@ -87,6 +87,22 @@ func TestManyPoolsAtOnce(t *testing.T) {
 	}
 }
 
+// TestManyClustersAtOnce: clusters that are created at once in one subscription pass its gates without keeping each other.
+func TestManyClustersAtOnce(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	const clusters = 48
+	counts := together(clusters, func(i int) int {
+		network := fmt.Sprintf("/subscriptions/%s/resourceGroups/network/providers/Microsoft.Network", y.subscription)
+		patch := fmt.Sprintf(`{"properties":{"platform":{"subnetId":"%s/virtualNetworks/vnet/subnets/nodes-%d","networkSecurityGroupId":"%s/networkSecurityGroups/nsg-%d"}}}`, network, i, network, i)
+		status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), y.body("cluster.json", patch))
+		return status
+	})
+	if counts[http.StatusCreated] != clusters {
+		t.Errorf("answers were %v", counts)
+	}
+	y.documents().check(t)
+}
+
 // TestNoPoolIsLeftBehind: node pools that are created while their cluster's deletion starts are either part of it or refused.
 func TestNoPoolIsLeftBehind(t *testing.T) {
 	y := newHarness(t).tenancy(t)

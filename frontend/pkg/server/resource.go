@@ -42,7 +42,7 @@ type resourceType[D, R any] interface {
 	reservations(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// taken says that others hold reservations that a new resource needs.
 	taken(document *D, held []database.ReservationDocument) error
-	dispatch(to Dispatcher, document *D, deleting bool, correlationID string)
+	dispatch(ctx context.Context, to Dispatcher, document *D, deleting bool, correlationID string)
 }
 
 // parts points into a document.
@@ -145,7 +145,7 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 		}
 
 		document := item.Value
-		t.dispatch(s.Dispatcher, &document, false, rq.correlationID)
+		t.dispatch(ctx, s.Dispatcher, &document, false, rq.correlationID)
 		s.follow(rq, p.operationID, patch)
 		switch {
 		case created:
@@ -372,7 +372,7 @@ func startDeletion[D, R any](s *Server, ctx context.Context, rq *request, t reso
 		return nil
 	})
 	if started {
-		t.dispatch(s.Dispatcher, &document, true, rq.correlationID)
+		t.dispatch(ctx, s.Dispatcher, &document, true, rq.correlationID)
 	}
 	return started, err
 }

@@ -78,6 +78,13 @@ func (y *tenancy) own(name string) string {
 
 // do sends a request straight to the handler.
 func (y *tenancy) do(method, target, body string, headers ...string) (int, http.Header, string) {
+	recorder := httptest.NewRecorder()
+	y.server.ServeHTTP(recorder, y.request(method, target, body, headers...))
+	return recorder.Code, recorder.Header(), recorder.Body.String()
+}
+
+// request makes a request as ARM sends it, in the newest api-version unless the target names one.
+func (y *tenancy) request(method, target, body string, headers ...string) *http.Request {
 	separator := "?"
 	if strings.Contains(target, "?") {
 		separator = "&"
@@ -91,9 +98,7 @@ func (y *tenancy) do(method, target, body string, headers ...string) (int, http.
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	recorder := httptest.NewRecorder()
-	y.server.ServeHTTP(recorder, request)
-	return recorder.Code, recorder.Header(), recorder.Body.String()
+	return request
 }
 
 // mustDo is do with the status that it must have.

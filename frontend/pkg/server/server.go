@@ -28,11 +28,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
-// Dispatcher sends what was committed to Cluster Service, without blocking; see package dispatch.
+// Dispatcher sends what was committed to Cluster Service, without blocking, in the trace of ctx; see package dispatch.
 type Dispatcher interface {
-	Cluster(document *database.ClusterDocument, deleting bool, correlationID string)
-	NodePool(document *database.NodePoolDocument, deleting bool, correlationID string)
-	ExternalAuth(document *database.ExternalAuthDocument, deleting bool, correlationID string)
+	Cluster(ctx context.Context, document *database.ClusterDocument, deleting bool, correlationID string)
+	NodePool(ctx context.Context, document *database.NodePoolDocument, deleting bool, correlationID string)
+	ExternalAuth(ctx context.Context, document *database.ExternalAuthDocument, deleting bool, correlationID string)
 }
 
 // Config is what a Server needs.

@@ -44,6 +44,9 @@ func (h *harness) finishOperation(ctx context.Context, operation *database.Item[
 	if err != nil {
 		return err
 	}
+	if operation.Value.Status == hub.AwaitingSecret {
+		return nil
+	}
 	operation.Value.End(hub.Succeeded, nil, time.Now().UTC())
 	batch := h.db.NewBatch(resource.SubscriptionID)
 	database.Replace(batch, operation)
@@ -56,7 +59,7 @@ func (h *harness) finishOperation(ctx context.Context, operation *database.Item[
 			d.ProvisioningState, d.ActiveOperationID = hub.Succeeded, ""
 		})
 	case hub.ExternalAuthResourceType:
-		err = h.finishExternalAuth(ctx, batch, resource, deletion)
+		err = h.finishExternalAuth(ctx, batch, resource, operation)
 	case database.CredentialResourceType:
 		err = h.finishCredential(ctx, batch, resource)
 	case database.RevocationResourceType:
@@ -121,20 +124,23 @@ func (h *harness) finishRevocation(ctx context.Context, batch *database.Batch, o
 	})
 }
 
-// finishExternalAuth leaves one with a confidential client waiting for its secret.
-func (h *harness) finishExternalAuth(ctx context.Context, batch *database.Batch, key database.Key, deletion bool) error {
+// finishExternalAuth leaves one with a confidential client waiting for its secret, and so its operation.
+func (h *harness) finishExternalAuth(ctx context.Context, batch *database.Batch, key database.Key, operation *database.Item[database.OperationDocument]) error {
+	deletion := operation.Value.Request == database.DeleteRequest
 	if deletion {
 		if err := h.release(ctx, batch, database.ExternalAuthReservations(key, "")); err != nil {
 			return err
 		}
 	}
 	return finishChild(ctx, batch, h.db.ExternalAuths(), key, deletion, func(d *database.ExternalAuthDocument) {
-		d.ProvisioningState, d.ActiveOperationID = hub.Succeeded, ""
 		for _, client := range d.ExternalAuth.Properties.Clients {
 			if client.Type == "Confidential" {
 				d.ProvisioningState = hub.AwaitingSecret
+				operation.Value.Status, operation.Value.EndTime = hub.AwaitingSecret, nil
+				return
 			}
 		}
+		d.ProvisioningState, d.ActiveOperationID = hub.Succeeded, ""
 	})
 }
 

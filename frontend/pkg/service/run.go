@@ -82,7 +82,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	if err != nil {
 		return fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	defer flush(ctx, traces, p.Log)
+	defer traces.Flush(ctx, shutdownTimeout)
 	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity, traces.DialOption())
 	if err != nil {
 		return err
@@ -168,15 +168,6 @@ func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
 		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
 	return keys, nil
-}
-
-// flush sends the spans that wait.
-func flush(ctx context.Context, traces *tracing.Tracing, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if err := traces.Shutdown(ctx); err != nil {
-		log.Warn("the last spans could not be sent", "error", err)
-	}
 }
 
 // schema makes sure that the containers exist, before the process says that it is ready.

@@ -73,7 +73,7 @@ type region struct {
 	client   func(peer mesh.Peer) *http.Client
 }
 
-func serve(t testing.TB) *region {
+func serve(t testing.TB, changes ...func(*service.Options)) *region {
 	t.Helper()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {
@@ -99,6 +99,9 @@ func serve(t testing.TB) *region {
 	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
 		Authentication: service.AuthenticationOptions{Mode: "off"}}
 	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
+	for _, change := range changes {
+		change(&options)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

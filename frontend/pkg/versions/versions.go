@@ -57,8 +57,12 @@ func All() map[string]*Version {
 	apis := APIs()
 	newest := bind(apis[len(apis)-1])
 	all := map[string]*Version{}
-	for _, api := range apis {
-		all[api.Name] = speak(api, newest)
+	for i, api := range apis {
+		own := newest
+		if i < len(apis)-1 {
+			own = bind(api).under(newest)
+		}
+		all[api.Name] = speak(api, own)
 	}
 	return all
 }
@@ -78,17 +82,19 @@ func bind(api version.Version) converters {
 	}
 }
 
-func speak(api version.Version, newest converters) *Version {
-	own := bind(api)
-	cluster, nodePool, externalAuth := own.cluster.Under(newest.cluster), own.nodePool.Under(newest.nodePool), own.externalAuth.Under(newest.externalAuth)
+func (c converters) under(newest converters) converters {
+	return converters{c.cluster.Under(newest.cluster), c.nodePool.Under(newest.nodePool), c.externalAuth.Under(newest.externalAuth)}
+}
+
+func speak(api version.Version, own converters) *Version {
 	v := &Version{
 		Name: api.Name, ChoosesVersion: api.ChoosesVersion,
-		EncodeCluster: cluster.Encode, DecodeCluster: cluster.Decode,
-		EncodeNodePool: nodePool.Encode, DecodeNodePool: nodePool.Decode,
-		EncodeExternalAuth: externalAuth.Encode, DecodeExternalAuth: externalAuth.Decode,
+		EncodeCluster: own.cluster.Encode, DecodeCluster: own.cluster.Decode,
+		EncodeNodePool: own.nodePool.Encode, DecodeNodePool: own.nodePool.Decode,
+		EncodeExternalAuth: own.externalAuth.Encode, DecodeExternalAuth: own.externalAuth.Decode,
 
 		paths: map[string]func(string) (string, bool){
-			hub.ClusterResourceType: cluster.Path, hub.NodePoolResourceType: nodePool.Path, hub.ExternalAuthResourceType: externalAuth.Path,
+			hub.ClusterResourceType: own.cluster.Path, hub.NodePoolResourceType: own.nodePool.Path, hub.ExternalAuthResourceType: own.externalAuth.Path,
 		},
 
 		EncodeOpenShiftVersion:        func(v *hub.OpenShiftVersion) any { return version.EncodeOpenShiftVersion(v) },

@@ -90,6 +90,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	var lsn uint64
 	points, few := namedItems(c.PK, q, params)
 	needles := q.Needles(params)
+	nothing := slices.ContainsFunc(q.Folders(params), func(folder string) bool { return !s.store.MayBeBeneath(c, folder) })
 	src := func(after []byte, visit func([]byte, document.Value) (bool, error)) error {
 		parse := func(at store.Position, item store.Item) (bool, error) {
 			for _, needle := range needles {
@@ -104,7 +105,9 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 			return visit(at, doc)
 		}
 		var err error
-		if few {
+		if nothing {
+			lsn, err = s.store.LSN(c)
+		} else if few {
 			lsn, err = s.store.Lookup(c, scope, points, after, parse)
 		} else {
 			lsn, err = s.store.Scan(c, scope, after, parse)

@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
 )
@@ -11,15 +12,8 @@ import (
 // strings that it demands of properties, and what it demands that they start with. Looking for them takes a small part
 // of the time of parsing a document to find out that the filter is not for it.
 func (q *Query) Needles(params map[string]document.Value) [][]byte {
-	if q.where == nil {
-		return nil
-	}
-	conjuncts := []expr{q.where}
-	if chain, ok := q.where.(*logical); ok && chain.op == "AND" {
-		conjuncts = chain.items
-	}
 	var needles [][]byte
-	for _, e := range conjuncts {
+	for _, e := range q.conjuncts() {
 		switch n := e.(type) {
 		case *binary:
 			if n.op != "=" {
@@ -56,6 +50,38 @@ func (q *Query) prefix(n *call, params map[string]document.Value, needles [][]by
 		}
 	}
 	return needles
+}
+
+// Folders are the strings, beginning and ending with a slash, that the filter demands some property of a document, not within
+// another, to begin with.
+func (q *Query) Folders(params map[string]document.Value) []string {
+	var found []string
+	for _, e := range q.conjuncts() {
+		n, ok := e.(*call)
+		if !ok || n.name != "STARTSWITH" || len(n.args) != 2 {
+			continue
+		}
+		pins := Pins{}
+		q.pin(n.args[0], n.args[1:], params, pins)
+		for path, values := range pins {
+			if text := values[0].Str; values[0].Kind == document.String && !strings.Contains(path, "\x00") &&
+				strings.HasPrefix(text, "/") && strings.HasSuffix(text, "/") {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
+}
+
+// conjuncts are what must all be true of a document that passes the filter.
+func (q *Query) conjuncts() []expr {
+	if q.where == nil {
+		return nil
+	}
+	if chain, ok := q.where.(*logical); ok && chain.op == "AND" {
+		return chain.items
+	}
+	return []expr{q.where}
 }
 
 func isASCII(s string) bool {

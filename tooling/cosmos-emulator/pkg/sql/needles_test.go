@@ -46,3 +46,31 @@ func TestNeedles(t *testing.T) {
 		})
 	}
 }
+
+func TestFolders(t *testing.T) {
+	params := map[string]document.Value{"@p": document.FromString("/a/b/")}
+	for name, tc := range map[string]struct {
+		where  string
+		want   []string
+		reason string
+	}{
+		"a folder":       {"STARTSWITH(c.key, @p) AND c.n = 1", []string{"/a/b/"}, "a conjunct"},
+		"alone":          {"STARTSWITH(c.key, '/')", []string{"/"}, "the only one"},
+		"not a folder":   {"STARTSWITH(c.key, '/a/b')", nil, "/a/bc begins so too"},
+		"relative":       {"STARTSWITH(c.key, 'a/')", nil, "not a path"},
+		"within another": {"STARTSWITH(c.properties.key, @p)", nil, "only what is not within another is remembered"},
+		"any case":       {"STARTSWITH(c.key, @p, true)", nil, "another casing is another folder"},
+		"or":             {"STARTSWITH(c.key, @p) OR c.n = 1", nil, "either"},
+		"not":            {"NOT STARTSWITH(c.key, @p)", nil, "what is not meant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, err := Parse("SELECT * FROM c WHERE " + tc.where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, q.Folders(params)); diff != "" {
+				t.Errorf("%s: %s: %s", tc.where, tc.reason, diff)
+			}
+		})
+	}
+}

@@ -41,6 +41,7 @@ type Store struct {
 	log     *slog.Logger
 	catalog atomic.Pointer[catalog]
 	lastTS  int64 // owned by the writer: timestamps never go backwards
+	folders *folders
 
 	ops     chan *op
 	stop    chan struct{}
@@ -99,7 +100,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s (is another emulator using it?): %w", o.Path, err)
 	}
-	s := &Store{db: db, now: o.Now, log: o.Logger, ops: make(chan *op, queueLength), stop: make(chan struct{})}
+	s := &Store{db: db, now: o.Now, log: o.Logger, ops: make(chan *op, queueLength), stop: make(chan struct{}), folders: newFolders()}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -192,6 +193,9 @@ func (s *Store) load() error {
 				return fmt.Errorf("container %x has no database", k)
 			}
 			c.Database.containers[c.Name] = c
+			if err := s.folders.fill(tx, c); err != nil {
+				return fmt.Errorf("container %x: %w", k, err)
+			}
 			s.lastTS = max(s.lastTS, c.TS, lastItemTS(tx, c))
 			return nil
 		})

@@ -266,6 +266,8 @@ func (t *transaction) put(s *slot, id string, body document.Value, index int) (R
 		r.number = t.number
 	}
 	r.build(t.c, body)
+	// Before anybody can see the item; should it not be written after all, nothing is lost.
+	t.store.folders.note(t.c, body)
 	if len(r.body) > MaxItemBytes {
 		return Result{}, Refuse(TooLarge, "%s", msgTooLarge)
 	}

@@ -1,0 +1,44 @@
+package lifecycle
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// span begins a span of what is done for an operation. The request that started the operation has long been answered: the
+// span begins a trace of its own, with a link to the request's.
+func (c *Controller) span(ctx context.Context, name string, o *database.OperationDocument, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	options = append(options, trace.WithNewRoot(), trace.WithAttributes(
+		attribute.String("hcpmesh.operation_id", o.OperationID), attribute.String("hcpmesh.resource_id", o.ResourceID),
+		attribute.String("hcpmesh.correlation_id", o.CorrelationID), attribute.String("hcpmesh.request", string(o.Request)),
+	))
+	if link, ok := tracing.Link(o.TraceParent); ok {
+		options = append(options, trace.WithLinks(link))
+	}
+	return c.traces.Start(ctx, name, options...)
+}
+
+// tell makes a span of a whole operation that has ended: from the request to its end.
+func (c *Controller) tell(ctx context.Context, o *database.OperationDocument) {
+	_, span := c.span(ctx, "operation "+string(o.Request), o, trace.WithTimestamp(o.StartTime))
+	span.SetAttributes(attribute.String("hcpmesh.status", string(o.Status)))
+	if o.Status == hub.Failed {
+		code := ""
+		if o.Error != nil {
+			code = o.Error.Code
+		}
+		span.SetStatus(codes.Error, code)
+	}
+	if o.EndTime != nil {
+		span.End(trace.WithTimestamp(*o.EndTime))
+		return
+	}
+	span.End()
+}

@@ -1,0 +1,42 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/tracing"
+)
+
+// TestAnEndedOperationIsASpan of its own, from its request to its end, with a link to the request's trace.
+func TestAnEndedOperationIsASpan(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	c := &Controller{traces: tracing.With(provider, provider.Shutdown)}
+	started := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	ended := started.Add(time.Minute)
+	ctx, request := c.traces.Start(t.Context(), "request")
+	defer request.End()
+	for _, reference := range []string{tracing.Reference(ctx), "", "of another release"} {
+		spans.Reset()
+		c.tell(ctx, &database.OperationDocument{
+			OperationID: "id", Request: database.CreateRequest, Status: hub.Failed, Error: &database.OperationError{Code: "Broken", Message: "secret"},
+			StartTime: started, EndTime: &ended, TraceParent: reference,
+		})
+		got := spans.GetSpans()[0]
+		if got.Name != "operation Create" || !got.StartTime.Equal(started) || !got.EndTime.Equal(ended) || got.Status.Description != "Broken" {
+			t.Errorf("the span is %+v", got)
+		}
+		if got.SpanContext.TraceID() == request.SpanContext().TraceID() {
+			t.Error("it is in the request's trace")
+		}
+		linked := len(got.Links) == 1 && got.Links[0].SpanContext.SpanID() == request.SpanContext().SpanID()
+		if linked != (reference == tracing.Reference(ctx)) || len(got.Links) > 1 {
+			t.Errorf("%q: the links are %v", reference, got.Links)
+		}
+	}
+}

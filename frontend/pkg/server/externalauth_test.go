@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// TestOneExternalAuthOneCluster: of external auths of a cluster that are created at once, under two names, one wins; the
+// others of its name find it moving, and those of the other name are told that it is there.
+func TestOneExternalAuthOneCluster(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	body := y.body("external-auth.json", "{}")
+	counts := together(8, func(i int) int {
+		status, _, answer := y.do(http.MethodPut, fmt.Sprintf("%s/externalAuths/auth-%d", y.cluster("cluster"), i%2), body)
+		if status == http.StatusConflict && !strings.Contains(answer, "it can have one.") && !strings.Contains(answer, "Cannot update resource") {
+			t.Error(answer)
+		}
+		return status
+	})
+	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
+		t.Errorf("answers were %v", counts)
+	}
+	found := y.documents()
+	found.check(t)
+	if len(found.externals) != 1 {
+		t.Errorf("the cluster has %d external auths", len(found.externals))
+	}
+}
+
+// TestNoExternalAuthIsLeftBehind: an external auth that is created while its cluster's deletion starts is either part of
+// it or refused, and its reservation with it.
+func TestNoExternalAuthIsLeftBehind(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	for round := range 5 {
+		name := fmt.Sprintf("cluster-%d", round)
+		y.ready(name)
+		body := y.body("external-auth.json", "{}")
+		counts := together(2, func(i int) int {
+			if i == 0 {
+				status, _, _ := y.do(http.MethodDelete, y.cluster(name), "")
+				return status
+			}
+			status, _, _ := y.do(http.MethodPut, y.cluster(name)+"/externalAuths/auth", body)
+			return status
+		})
+		if counts[http.StatusAccepted] != 1 || counts[http.StatusCreated]+counts[http.StatusConflict] != 1 {
+			t.Fatalf("answers were %v", counts)
+		}
+		for range 2 { // what was created ends first
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left := y.documents(); len(left.externals)+len(left.clusters)+len(left.reservations) != 0 {
+			t.Errorf("%d clusters, %d external auths and %d reservations are left", len(left.clusters), len(left.externals), len(left.reservations))
+		}
+	}
+}
+
+// TestExternalAuthFastPath: what is committed of an external auth reaches Cluster Service without the backend.
+func TestExternalAuthFastPath(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	y.ready("cluster")
+	cluster := y.documents().clusters[0].Value.UID
+	eventually(t, func() bool { return h.clusterService.generation(cluster) == 1 })
+	target := y.cluster("cluster") + "/externalAuths/auth"
+	y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("external-auth.json", "{}"))
+	uid := y.documents().externals[0].Value.UID
+	eventually(t, func() bool { return h.clusterService.generation(uid) == 1 })
+	y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
+	eventually(t, func() bool {
+		h.clusterService.mu.Lock()
+		defer h.clusterService.mu.Unlock()
+		return h.clusterService.deleted[uid]
+	})
+}
+
+// apiVersions are all of them, in order.
+func apiVersions() []string {
+	var names []string
+	for name := range versions.All() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// FuzzExternalAuthBody: a PUT of any bytes in any api-version creates an external auth or is refused without leaving
+// anything.
+func FuzzExternalAuthBody(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	names := apiVersions()
+	f.Add(uint8(0), []byte(y.body("external-auth.json", "{}")))
+	f.Add(uint8(3), []byte(y.body("external-auth.json", `{"properties":{"issuer":{"ca":"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"},"claim":{"mappings":{"groups":{"claim":"g"}},"validationRules":[{"requiredClaim":{"claim":"a","requiredValue":"b"}}]}}}`)))
+	f.Add(uint8(3), []byte(`{"properties":{"issuer":{"url":"https://[::1]:x/%zz"},"clients":[null,{"component":[]}]}}`))
+	f.Add(uint8(1), []byte(`{"properties":{"claim":{"validationRules":[{"type":null,"requiredClaim":{}}]}}}`))
+	f.Fuzz(func(t *testing.T, version uint8, body []byte) {
+		y := y.in(t)
+		target := y.cluster("cluster") + "/externalAuths/auth"
+		status, header, answer := y.do(http.MethodPut, target+"?api-version="+names[int(version)%len(names)], string(body))
+		answerable(t, status, header, answer)
+		got, _, _ := y.do(http.MethodGet, target, "")
+		if stored := got == http.StatusOK; stored != (status == http.StatusCreated) {
+			t.Fatalf("answered %d and then GET %d", status, got)
+		}
+		if status != http.StatusCreated {
+			return
+		}
+		y.mustDo(http.StatusAccepted, http.MethodDelete, target, "")
+		if err := y.settleSubscription(context.Background(), y.subscription); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzExternalAuthPatch: a PATCH of any bytes in any api-version changes the external auth or is refused and changes nothing.
+func FuzzExternalAuthPatch(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	target := y.cluster("cluster") + "/externalAuths/auth"
+	y.mustDo(http.StatusCreated, http.MethodPut, target, y.body("external-auth.json", "{}"))
+	if err := y.settle(context.Background()); err != nil {
+		f.Fatal(err)
+	}
+	names := apiVersions()
+	f.Add(uint8(0), []byte(`{"properties":{"clients":null}}`))
+	f.Add(uint8(3), []byte(`{"properties":{"claim":{"mappings":{"username":{"prefixPolicy":"Prefix","prefix":"a:"}}}}}`))
+	f.Add(uint8(2), []byte(`{"properties":{"issuer":null},"name":"auth","id":1}`))
+	f.Fuzz(func(t *testing.T, version uint8, body []byte) {
+		y := y.in(t)
+		before := y.mustDo(http.StatusOK, http.MethodGet, target, "").Get("ETag")
+		status, header, answer := y.do(http.MethodPatch, target+"?api-version="+names[int(version)%len(names)], string(body))
+		answerable(t, status, header, answer)
+		after := y.mustDo(http.StatusOK, http.MethodGet, target, "").Get("ETag")
+		if changed := before != after; changed != (status == http.StatusAccepted) {
+			t.Fatalf("answered %d, and the resource changed: %v", status, changed)
+		}
+		if status == http.StatusAccepted {
+			if err := y.settleSubscription(context.Background(), y.subscription); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// FuzzURLHeaders: whatever the headers say of where we are, and of who asks, URLs in answers are absolute and on that host
+// or ours, and the names of callers are stored as text.
+func FuzzURLHeaders(f *testing.F) {
+	y := newHarness(f).tenancy(f)
+	y.ready("cluster")
+	csr := signingRequest(f)
+	f.Add("https://management.example/subscriptions?x=y", "https", "arm.example", "alice@example.com", `"a"`)
+	f.Add("https://user:password@host:99999/", "gopher", "a b, c", "\xff\xfe", "*")
+	f.Add("//host", "https,http", "[::1]:443", strings.Repeat("é", 200), ",,W/\"x\"")
+	f.Fuzz(func(t *testing.T, referer, proto, host, principal, noneMatch string) {
+		y := y.in(t)
+		headers := []string{"Referer", referer, "X-Forwarded-Proto", proto, "X-Forwarded-Host", host, "X-Ms-Client-Principal-Name", principal, "If-None-Match", noneMatch}
+		for _, get := range []string{strings.TrimSuffix(y.cluster(""), "/") + "?$top=1", y.cluster("cluster")} {
+			status, header, answer := y.do(http.MethodGet, get, "", headers...)
+			answerable(t, status, header, answer)
+		}
+		status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", csr, headers...)
+		answerable(t, status, header, answer)
+		if status != http.StatusAccepted {
+			t.Fatalf("a good request was answered %d %s", status, answer)
+		}
+		for _, name := range []string{"Location", "Azure-AsyncOperation"} {
+			u, err := url.Parse(header.Get(name))
+			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || !strings.HasPrefix(u.Path, "/subscriptions/") {
+				t.Errorf("%s is %q", name, header.Get(name))
+			}
+		}
+		for _, credential := range all(y, y.db.Credentials()) {
+			if name := credential.Value.Requester; name == "" || len(name) > 256 || !utf8.ValidString(name) {
+				t.Errorf("the requester is %q", name)
+			}
+		}
+		y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/revokeCredentials", "")
+		if err := y.settleSubscription(context.Background(), y.subscription); err != nil {
+			t.Fatal(err)
+		}
+		for _, credential := range all(y, y.db.Credentials()) {
+			batch := y.db.NewBatch(y.subscription)
+			database.Remove(batch, credential)
+			if err := batch.Commit(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

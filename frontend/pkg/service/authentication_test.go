@@ -1,0 +1,105 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+// TestServeToken: until the issuer's keys could be read /readyz says that it is them that are missing, and why; then ARM is
+// let in with its token and nobody without.
+func TestServeToken(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up atomic.Bool
+	issuer := httptest.NewUnstartedServer(nil)
+	issuer.StartTLS()
+	defer issuer.Close()
+	issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !up.Load():
+			w.WriteHeader(http.StatusBadGateway)
+		case r.URL.Path == "/.well-known/openid-configuration":
+			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys"})
+		default:
+			_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]string{"kty": "RSA", "kid": "1",
+				"n": base64.RawURLEncoding.EncodeToString(key.N.Bytes()), "e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.E)).Bytes())}}})
+		}
+	})
+	authorities := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, func(options *service.Options) {
+		options.Authentication = service.AuthenticationOptions{Mode: "token", Issuer: issuer.URL, Audience: "provider", ClientIDs: "arm,other", CAFile: authorities}
+	})
+	arm := r.client(mesh.ARMFrontDoor)
+
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, body := do(t, arm, http.MethodGet, r.url+"/readyz", "")
+		var readiness struct{ NotReady map[string]string }
+		if err := json.Unmarshal([]byte(body), &readiness); err != nil {
+			t.Fatal(err)
+		}
+		if status == http.StatusServiceUnavailable && len(readiness.NotReady) == 1 && strings.Contains(readiness.NotReady["authentication"], "502") {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d %s", status, body)
+		case <-tick.C:
+		}
+	}
+	up.Store(true)
+	r.ready(t, arm)
+
+	now := time.Now()
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iss": issuer.URL, "aud": "provider", "appid": "arm", "oid": "object", "exp": now.Add(time.Hour).Unix()})
+	token.Header["kid"] = "1"
+	text, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for authorization, want := range map[string]int{"": http.StatusUnauthorized, "Bearer " + text[:len(text)-4]: http.StatusUnauthorized, "Bearer " + text: http.StatusOK} {
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, r.url+"/providers/Microsoft.RedHatOpenShift/operations?api-version=2026-09-01-preview", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", authorization)
+		response, err := arm.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want || (want == http.StatusUnauthorized) != (response.Header.Get("WWW-Authenticate") != "") {
+			t.Errorf("answered %s with %q", response.Status, response.Header.Get("WWW-Authenticate"))
+		}
+	}
+	arm.CloseIdleConnections()
+	r.stop()
+	if err := <-r.frontend; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}

@@ -1,0 +1,64 @@
+package database_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// TestOneLifePerIncarnation: however often and in whatever order the beginning and the end of an incarnation are noted,
+// there is one life, and once its end was noted it has ended for good.
+func TestOneLifePerIncarnation(t *testing.T) {
+	db, _ := databasetest.New(t)
+	key := clusterKey(t, "alpha")
+	at := func(minute int) time.Time { return time.Date(2026, 9, 1, 12, minute, 0, 0, time.UTC) }
+
+	document := cluster("used")
+	for minute := range 3 {
+		if err := db.BeginBilling(t.Context(), key, &document, at(minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for minute := range 3 {
+		if err := db.EndBilling(t.Context(), key, &document, at(10+minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.BeginBilling(t.Context(), key, &document, at(20)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Billing(t.Context(), subscription, "used"); err != nil || !got.CreationTime.Equal(at(0)) || got.DeletionTime == nil || !got.DeletionTime.Equal(at(10)) {
+		t.Errorf("a life that was noted several times: %+v, %v", got, err)
+	}
+
+	never := cluster("never used")
+	if err := db.EndBilling(t.Context(), key, &never, at(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.BeginBilling(t.Context(), key, &never, at(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Billing(t.Context(), subscription, "never used"); err != nil || got.DeletionTime == nil || !got.CreationTime.Equal(*got.DeletionTime) {
+		t.Errorf("a life whose end was noted first: %+v, %v", got, err)
+	}
+
+	raced := cluster("raced")
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			note := db.EndBilling
+			if i%2 == 0 {
+				note = db.BeginBilling
+			}
+			if err := note(t.Context(), key, &raced, at(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := db.Billing(t.Context(), subscription, "raced"); err != nil || got == nil || got.DeletionTime == nil {
+		t.Errorf("a life that was noted by many at once: %+v, %v", got, err)
+	}
+}
