@@ -214,5 +214,7 @@ func isHost(host string) bool {
 			return false
 		}
 	}
-	return true
+	// What a client cannot parse is no host either: an address in brackets that is none, a port that is no number.
+	u, err := url.Parse("//" + host)
+	return err == nil && u.Host == host && u.Hostname() != ""
 }
