@@ -5,8 +5,10 @@ go 1.26.0
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
 	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources v1.2.0
+	github.com/google/uuid v1.6.0
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
+	github.com/hcpmesh/hcpmesh/frontend v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
@@ -38,7 +40,6 @@ require (
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -74,6 +75,7 @@ require (
 replace (
 	github.com/hcpmesh/hcpmesh/api => ../api
 	github.com/hcpmesh/hcpmesh/dev-infrastructure => ../dev-infrastructure
+	github.com/hcpmesh/hcpmesh/frontend => ../frontend
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../tooling/cosmos-emulator
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl => ../tooling/hcpctl

@@ -68,13 +68,11 @@ func (n *node) entries(within string, all *[]Entry) {
 }
 
 func (n *node) typeName() string {
-	if n.kind != value && n.kind != object && n.kind != list && n.kind != table {
-		return "any"
-	}
 	switch n.kind {
-	case value:
-	default:
+	case object, list, table:
 		return string(n.kind)
+	case readOnly, reported, state, unsaid:
+		return "any"
 	}
 	switch n.typ {
 	case reflect.TypeFor[bool]():

@@ -80,6 +80,7 @@ func inManagementClusters(ctx context.Context) ([]string, error) {
 		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"},
 		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"},
 		{Group: "work.open-cluster-management.io", Version: "v1", Resource: "appliedmanifestworks"},
+		{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"},
 		{Version: "v1", Resource: "namespaces"},
 	}
 	var found []string
@@ -130,7 +131,7 @@ func rows(ctx context.Context, name, query string) ([]string, error) {
 	return pgx.CollectRows(result, pgx.RowTo[string])
 }
 
-// inClusterService finds clusters and node pools that are more than a tombstone.
+// inClusterService finds what is more than a tombstone.
 func inClusterService(ctx context.Context) ([]string, error) {
 	endpoints := region.Endpoints()
 	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Hcpctl)])
@@ -157,6 +158,38 @@ func inClusterService(ctx context.Context) ([]string, error) {
 	}
 	for _, pool := range pools.GetNodePools() {
 		found = append(found, fmt.Sprintf("%s in %s", pool.GetResourceId(), pool.GetStatus().GetPhase()))
+	}
+	access, err := accessInClusterService(ctx, client)
+	return append(found, access...), err
+}
+
+// accessInClusterService finds external auths that are more than a tombstone, and credentials and revocations that have not
+// come to their end.
+func accessInClusterService(ctx context.Context, client clusterservicev1.ClusterServiceClient) ([]string, error) {
+	var found []string
+	auths, err := client.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{PageSize: 500})
+	if err != nil {
+		return nil, err
+	}
+	for _, auth := range auths.GetExternalAuths() {
+		found = append(found, fmt.Sprintf("%s in %s", auth.GetResourceId(), auth.GetStatus().GetPhase()))
+	}
+	issued, err := client.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{PageSize: 500, States: []clusterservicev1.BreakGlassCredentialState{
+		clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED,
+		clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION}})
+	if err != nil {
+		return nil, err
+	}
+	for _, credential := range issued.GetCredentials() {
+		found = append(found, fmt.Sprintf("credential %s in %s", credential.GetUid(), credential.GetStatus().GetState()))
+	}
+	running, err := client.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{PageSize: 500, States: []clusterservicev1.BreakGlassRevocationState{
+		clusterservicev1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, clusterservicev1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING}})
+	if err != nil {
+		return nil, err
+	}
+	for _, revocation := range running.GetRevocations() {
+		found = append(found, fmt.Sprintf("revocation %s in %s", revocation.GetUid(), revocation.GetStatus().GetState()))
 	}
 	return found, nil
 }

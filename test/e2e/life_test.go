@@ -21,7 +21,7 @@ import (
 // TestLifeOfACluster is the main job, done by the published client, unmodified.
 func TestLifeOfACluster(t *testing.T) {
 	needsRegion(t)
-	ctx := patience(t, 5*time.Minute)
+	ctx := patience(t, 10*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000001", "life")
 	id, pool := c.ClusterID("lively"), c.NodePoolID("lively", "workers")
 
@@ -82,6 +82,9 @@ func TestLifeOfACluster(t *testing.T) {
 			awaitReadyNodes(t, ctx, hosted, replicas)
 		}
 	})
+
+	t.Run("external authentication", func(t *testing.T) { authenticateElsewhere(t, ctx, c, "lively") })
+	t.Run("credentials", func(t *testing.T) { useCredential(t, ctx, c, id) })
 
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)

@@ -277,19 +277,20 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 // planBreakGlass adds the works that are wanted. Their contents never change, so there is nothing to render for it. A
 // revocation begins when nothing of the credentials that it cancelled is left, which could otherwise be signed by the
 // new signer; both wait for a control plane that was up once.
-func planBreakGlass(t *Tenancy) {
+func planBreakGlass(now time.Time, t *Tenancy) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" || t.Cluster.Status.GetObservedGeneration() == 0 {
 		return
 	}
 	for _, c := range t.Credentials {
 		if c.Pending() && t.Work(CredentialWork, c.UID) == nil {
 			t.Works = append(t.Works, newWork(t, CredentialWork, c.UID, c.UID))
+			advancePending(now, t, c)
 		}
 	}
 	for _, v := range t.Revocations {
 		if v.Active() && t.Work(RevocationWork, v.UID) == nil && !t.requested(v.Class) {
 			t.Works = append(t.Works, newWork(t, RevocationWork, v.UID, v.UID))
-			v.Status.State = csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING
+			advanceRevocation(now, t, v)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 		decideExternalAuth(now, t, a)
 	}
 	// The cluster may just have come up, or gone.
-	planBreakGlass(t)
+	planBreakGlass(now, t)
 	if t.Cluster != nil && t.Cluster.Gone() {
 		advanceBreakGlass(now, t)
 	}

@@ -1,4 +1,4 @@
-// Uses a kubeconfig of the service's, which holds no key, with the key that the customer has kept.
+// Uses a kubeconfig of the service's: with the key that the customer has kept, or with the one in it where the service made it.
 
 import { request } from "node:https";
 
@@ -11,7 +11,7 @@ export function askHostedCluster(kubeconfig, key, path) {
   };
   const pem = (name) => Buffer.from(field(name), "base64");
   return new Promise((resolve, reject) => {
-    const ask = request(new URL(path, field("server")), { ca: pem("certificate-authority-data"), cert: pem("client-certificate-data"), key, agent: false });
+    const ask = request(new URL(path, field("server")), { ca: pem("certificate-authority-data"), cert: pem("client-certificate-data"), key: key ?? pem("client-key-data"), agent: false });
     ask.on("response", (response) => {
       response.resume();
       response.on("end", () => resolve(response.statusCode));

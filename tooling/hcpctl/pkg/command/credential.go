@@ -2,19 +2,12 @@ package command
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 )
 
 func (e *environment) clusterCredential() *cobra.Command {
@@ -36,7 +29,7 @@ kubeconfig is a secret: whoever has it is the cluster's administrator until it e
 			if err != nil {
 				return err
 			}
-			key, request, err := newCredential()
+			key, request, err := credential.Request()
 			if err != nil {
 				return err
 			}
@@ -48,7 +41,7 @@ kubeconfig is a secret: whoever has it is the cluster's administrator until it e
 			if err := e.act(c.Context(), client, names[0], "requestAdminCredential", body, &issued); err != nil {
 				return err
 			}
-			kubeconfig, err := withKey([]byte(issued.Kubeconfig), key)
+			kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
 			if err != nil {
 				return err
 			}
@@ -81,43 +74,6 @@ func (e *environment) act(ctx context.Context, client *armclient.Client, cluster
 		return err
 	}
 	return e.await(ctx, client, operation, id, "cluster "+cluster)
-}
-
-// newCredential makes a key, and the request to sign a certificate for the administrator with it; both PEM.
-func newCredential() (keyPEM, requestPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters"}},
-	}, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), nil
-}
-
-// withKey puts the key into the users of a kubeconfig, which comes without.
-func withKey(kubeconfig, keyPEM []byte) ([]byte, error) {
-	var config map[string]any
-	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
-		return nil, fmt.Errorf("the answer holds no kubeconfig: %w", err)
-	}
-	users, _ := config["users"].([]any)
-	for _, item := range users {
-		named, _ := item.(map[string]any)
-		if user, ok := named["user"].(map[string]any); ok {
-			user["client-key-data"] = keyPEM // bytes are base64 in JSON, and so in YAML
-			return yaml.Marshal(config)
-		}
-	}
-	return nil, errors.New("the answer holds no kubeconfig: it has no user")
 }
 
 // writeSecret writes to a file that its owner alone can read, or to the output without a name.

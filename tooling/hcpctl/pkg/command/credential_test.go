@@ -100,18 +100,3 @@ func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 		t.Errorf("progress of the revocation: %q", progress)
 	}
 }
-
-func TestAKubeconfigWithoutAUserIsNone(t *testing.T) {
-	for reason, text := range map[string]string{
-		"no YAML":  "\t{",
-		"no users": "kind: Config",
-		"no user":  "users:\n- name: u\n",
-	} {
-		if got, err := withKey([]byte(text), []byte("key")); err == nil {
-			t.Errorf("%s: %s", reason, got)
-		}
-	}
-	if _, err := withKey([]byte("users:\n- user: {}\n"), []byte("key")); err != nil {
-		t.Error(err)
-	}
-}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// TestAccessOfBothClasses has Cluster Service, Maestro, the agents, the control plane's PKI and the hosted API server give
+// credentials of both classes and take one class back, which ARM alone cannot ask for; and configures an external auth.
+func TestAccessOfBothClasses(t *testing.T) {
+	needsRegion(t)
+	ctx := patience(t, 5*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000007", "access")
+	id := c.ClusterID("guarded")
+	if _, err := c.Put(ctx, id, c.ClusterBody("guarded")); err != nil {
+		t.Fatal(err)
+	}
+	service := clusterService(t)
+	list, err := service.ListClusters(ctx, &clusterservicev1.ListClustersRequest{ResourceId: id})
+	if err != nil || len(list.GetClusters()) != 1 {
+		t.Fatalf("Cluster Service lists %v, %v", list.GetClusters(), err)
+	}
+	cluster := list.GetClusters()[0].GetUid()
+
+	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:e2e"
+	customer := credentialOf(t, ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName)
+	sre := credentialOf(t, ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, sreName)
+	for name, config := range map[string]*rest.Config{customerName: customer, sreName: sre} {
+		if got, err := whoAmI(ctx, config); err != nil || got != name {
+			t.Errorf("the credential of %s is taken for %q, %v", name, got, err)
+		}
+	}
+
+	revocation := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster,
+		Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "e2e"}
+	if _, err := service.RevokeBreakGlassCredentials(ctx, revocation); err != nil {
+		t.Fatal(err)
+	}
+	watchUntil(t, ctx, service, func(r *clusterservicev1.WatchResponse) bool {
+		v := r.GetBreakGlassRevocation()
+		return v.GetUid() == revocation.Uid && v.GetStatus().GetState() == clusterservicev1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
+	})
+	if got, err := whoAmI(ctx, customer); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a revoked credential is taken for %q, %v", got, err)
+	}
+	if got, err := whoAmI(ctx, sre); err != nil || got != sreName {
+		t.Errorf("the other class's credential is taken for %q, %v", got, err)
+	}
+
+	auth := &clusterservicev1.ApplyExternalAuthRequest{Uid: uuid.NewString(), ClusterUid: cluster, Generation: 1, ResourceId: id + "/externalAuths/entra",
+		Spec: &clusterservicev1.ExternalAuthSpec{Name: "entra", Issuer: &clusterservicev1.TokenIssuer{Url: "https://login.example.com/t", Audiences: []string{"console-id"}},
+			Clients: []*clusterservicev1.OidcClient{{ComponentName: "console", ComponentNamespace: "openshift-console", ClientId: "console-id",
+				Type: clusterservicev1.OidcClientType_OIDC_CLIENT_TYPE_CONFIDENTIAL}},
+			ClaimMappings: &clusterservicev1.ClaimMappings{Username: &clusterservicev1.UsernameMapping{Claim: "email"}}}}
+	if _, err := service.ApplyExternalAuth(ctx, auth); err != nil {
+		t.Fatal(err)
+	}
+	inPhase := func(phase clusterservicev1.ExternalAuthPhase) func(*clusterservicev1.WatchResponse) bool {
+		return func(r *clusterservicev1.WatchResponse) bool {
+			a := r.GetExternalAuth()
+			return a.GetUid() == auth.Uid && a.GetStatus().GetPhase() == phase && a.GetStatus().GetObservedGeneration() == 1
+		}
+	}
+	watchUntil(t, ctx, service, inPhase(clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "entra-console-openshift-console"}, Data: map[string][]byte{"clientSecret": []byte("s")}}
+	if _, err := hostedCluster(t, ctx, id).CoreV1().Secrets("openshift-config").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	watchUntil(t, ctx, service, inPhase(clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY))
+
+	if err := c.Delete(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	nothingIsLeft(t, ctx, c)
+}
+
+// clusterService connects to Cluster Service as hcpctl does.
+func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
+	t.Helper()
+	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Hcpctl)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := grpc.NewClient(region.Endpoints().ClusterService, grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return clusterservicev1.NewClusterServiceClient(connection)
+}
+
+// watchUntil watches until a change is as wanted.
+func watchUntil(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, wanted func(*clusterservicev1.WatchResponse) bool) *clusterservicev1.WatchResponse {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	stream, err := service.Watch(ctx, &clusterservicev1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("watching Cluster Service: %v", err)
+		}
+		if wanted(response) {
+			return response
+		}
+	}
+}
+
+// credentialOf asks for a credential and returns how to use it, with the key that never left.
+func credentialOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, cluster string, class clusterservicev1.BreakGlassClass, name string) *rest.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{"system:masters"}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := uuid.NewString()
+	began := time.Now()
+	if _, err := service.ApplyBreakGlassCredential(ctx, &clusterservicev1.ApplyBreakGlassCredentialRequest{Uid: uid, ClusterUid: cluster,
+		Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: class, Requester: "e2e", Reason: "e2e",
+			CertificateSigningRequest: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))}}); err != nil {
+		t.Fatal(err)
+	}
+	issued := watchUntil(t, ctx, service, func(r *clusterservicev1.WatchResponse) bool {
+		return r.GetBreakGlassCredential().GetUid() == uid &&
+			r.GetBreakGlassCredential().GetStatus().GetState() == clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
+	}).GetBreakGlassCredential().GetStatus()
+	t.Logf("a credential of %s after %s", name, time.Since(began))
+	return &rest.Config{Host: issued.GetApiUrl(), TLSClientConfig: rest.TLSClientConfig{CAData: []byte(issued.GetServingCertificateAuthority()),
+		CertData: []byte(issued.GetCertificate()), KeyData: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}}
+}
+
+// whoAmI asks the hosted API server whom it takes the holder of credentials for.
+func whoAmI(ctx context.Context, config *rest.Config) (string, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", fmt.Errorf("connecting: %w", err)
+	}
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
+}

@@ -1,0 +1,53 @@
+// Package credential makes an administrator's credential on the side of who will use it: the key, the request to sign its
+// certificate, and the kubeconfig with both. The key is in nothing that is sent.
+package credential
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Request makes a key, and the request to sign a certificate for the administrator with it; both PEM.
+func Request() (keyPEM, requestPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters"}},
+	}, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), nil
+}
+
+// WithKey puts the key into the users of a kubeconfig, which comes without.
+func WithKey(kubeconfig, keyPEM []byte) ([]byte, error) {
+	var config map[string]any
+	if err := yaml.Unmarshal(kubeconfig, &config); err != nil {
+		return nil, fmt.Errorf("this is no kubeconfig: %w", err)
+	}
+	users, _ := config["users"].([]any)
+	for _, item := range users {
+		named, _ := item.(map[string]any)
+		if user, ok := named["user"].(map[string]any); ok {
+			user["client-key-data"] = keyPEM // bytes are base64 in JSON, and so in YAML
+			return yaml.Marshal(config)
+		}
+	}
+	return nil, errors.New("this is no kubeconfig: it has no user")
+}
