@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint generate bench cascade build clean third-party postgresql tools
+.PHONY: help run test lint generate bench fuzz cascade build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -60,6 +60,9 @@ oav: third-party postgresql ## record the tests' traffic and hold it against the
 # What is recorded: the artifact cases and all other tests of the frontend, and a whole region's.
 recorded = ./frontend/pkg/server ./test/e2e
 needs-node = if ! command -v node >/dev/null; then echo "$@: skipped: it needs Node 20 or later"; exit 0; fi;
+
+fuzz: ## run every fuzz target of all modules for 30 s each (FUZZTIME=10m for longer)
+	tooling/fuzz.sh $(or $(FUZZTIME),30s)
 
 build: third-party ## build all programs
 	mkdir -p $(bin)

@@ -8,6 +8,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
+	github.com/hcpmesh/hcpmesh/frontend v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
@@ -74,6 +75,7 @@ require (
 replace (
 	github.com/hcpmesh/hcpmesh/api => ../api
 	github.com/hcpmesh/hcpmesh/dev-infrastructure => ../dev-infrastructure
+	github.com/hcpmesh/hcpmesh/frontend => ../frontend
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../tooling/cosmos-emulator
 	github.com/hcpmesh/hcpmesh/tooling/hcpctl => ../tooling/hcpctl

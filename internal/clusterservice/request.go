@@ -69,14 +69,14 @@ func NodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.Appl
 		Name:    document.NodePool.Name,
 		Version: version(p.Version),
 		Platform: &clusterservicev1.NodePoolPlatform{
-			SubnetId:         p.Platform.SubnetID,
+			SubnetId:         canonicalID(p.Platform.SubnetID),
 			VmSize:           p.Platform.VMSize,
 			EncryptionAtHost: p.Platform.EnableEncryptionAtHost,
 			AvailabilityZone: p.Platform.AvailabilityZone,
 			OsDisk: &clusterservicev1.OsDisk{
 				SizeGib:            p.Platform.OSDisk.SizeGiB,
 				StorageAccountType: p.Platform.OSDisk.DiskStorageAccountType,
-				EncryptionSetId:    p.Platform.OSDisk.EncryptionSetID,
+				EncryptionSetId:    canonicalID(p.Platform.OSDisk.EncryptionSetID),
 				Ephemeral:          p.Platform.OSDisk.DiskType == "Ephemeral",
 			},
 		},
@@ -118,6 +118,30 @@ func scopeOf(id string) (subscription, group string, err error) {
 	return parts[2], parts[4], nil
 }
 
+// canonicalSegments are those of ARM ids that are no names, by lower case.
+var canonicalSegments = map[string]string{
+	"subscriptions": "subscriptions", "resourcegroups": "resourceGroups", "providers": "providers",
+	"microsoft.network": "Microsoft.Network", "virtualnetworks": "virtualNetworks", "subnets": "subnets",
+	"networksecuritygroups": "networkSecurityGroups",
+	"microsoft.compute":     "Microsoft.Compute", "diskencryptionsets": "diskEncryptionSets",
+}
+
+// canonicalID writes the types of an ARM id as Azure does, and leaves the names. ARM takes ids in any casing; HyperShift's
+// rules for them do not.
+func canonicalID(id string) string {
+	parts := strings.Split(id, "/")
+	for i, part := range parts {
+		// Names stand at the even places, but for the provider's namespace.
+		if i%2 == 0 && i != 6 {
+			continue
+		}
+		if canonical, ok := canonicalSegments[strings.ToLower(part)]; ok {
+			parts[i] = canonical
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
 func version(v hub.Version) *clusterservicev1.Version {
 	return &clusterservicev1.Version{Id: v.ID, ChannelGroup: v.ChannelGroup}
 }
@@ -138,9 +162,9 @@ func platform(p *hub.Platform, subscription, group string) *clusterservicev1.Pla
 		SubscriptionId:          subscription,
 		ResourceGroup:           group,
 		ManagedResourceGroup:    p.ManagedResourceGroup,
-		SubnetId:                p.SubnetID,
-		VnetIntegrationSubnetId: p.VnetIntegrationSubnetID,
-		NetworkSecurityGroupId:  p.NetworkSecurityGroupID,
+		SubnetId:                canonicalID(p.SubnetID),
+		VnetIntegrationSubnetId: canonicalID(p.VnetIntegrationSubnetID),
+		NetworkSecurityGroupId:  canonicalID(p.NetworkSecurityGroupID),
 		OutboundType:            p.OutboundType,
 		ControlPlaneOperators:   operators.ControlPlaneOperators,
 		DataPlaneOperators:      operators.DataPlaneOperators,

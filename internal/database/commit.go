@@ -224,13 +224,16 @@ func (c *commit) resolve(ctx context.Context, err error) error {
 	for i, w := range c.writes {
 		document, readErr := c.db.readResource(ctx, c.subscription, w.id)
 		if readErr != nil {
-			return apierror.New(apierror.Unavailable, "The service's store cannot be reached.").WithRetryAfter(2 * time.Second).WithCause(errors.Join(err, readErr))
+			// The race of the later attempt, if that is what err is, must not be seen: it may be one with the earlier attempt, and
+			// whoever decides anew then takes his own commit for somebody else's.
+			return apierror.New(apierror.Unavailable, "The service's store cannot be reached.").WithRetryAfter(2 * time.Second).
+				WithCause(fmt.Errorf("finding out about a commit, after %v: %w", err, readErr))
 		}
 		if document == nil {
 			continue
 		}
 		if decodeErr := json.Unmarshal(document, &found[i]); decodeErr != nil {
-			return errors.Join(err, decodeErr)
+			return fmt.Errorf("finding out about a commit, after %v: %w", err, decodeErr)
 		}
 		committed = committed || slices.Contains(found[i].Commits, c.token)
 	}

@@ -321,6 +321,25 @@ func TestCommitUnderFaults(t *testing.T) {
 	}
 }
 
+// TestLostResponseAndNoAnswer: when it cannot be found out whether a commit happened, that is what is said. It is no lost
+// race, although the batch that was sent again met the first one: a creator that decides anew would find its own document.
+func TestLostResponseAndNoAnswer(t *testing.T) {
+	db, server := databasetest.New(t)
+	key := clusterKey(t, "a")
+	batch := db.NewBatch(subscription)
+	database.Create(batch, db.Clusters(), key, database.ClusterDocument{UID: "uid-1"})
+	server.Inject(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
+	restore := server.Inject(t, faults.Rule{Operations: []string{"read"}, Status: http.StatusServiceUnavailable})
+	err := batch.Commit(t.Context())
+	if _, lost := database.LostRace(err); lost || apierror.KindOf(err) != apierror.Unavailable {
+		t.Errorf("the outcome is open, but was reported as: %v", err)
+	}
+	restore()
+	if item, err := db.Clusters().Get(t.Context(), key); err != nil || item.Value.UID != "uid-1" {
+		t.Errorf("it was committed: %v", err)
+	}
+}
+
 // TestLostResponseAndOvertaken has another writer write before the first finds out that its commit happened.
 func TestLostResponseAndOvertaken(t *testing.T) {
 	db, server := databasetest.New(t)

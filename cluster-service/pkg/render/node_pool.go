@@ -42,7 +42,8 @@ func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) object {
 			"replace": object{"strategy": "RollingUpdate", "rollingUpdate": object{"maxSurge": 1, "maxUnavailable": 0}}},
 		"platform": object{"type": "Azure", "azure": azure},
 	}
-	if a := spec.GetAutoscaling(); a != nil {
+	// HyperShift scales to one node at least; a pool that may have none has none.
+	if a := spec.GetAutoscaling(); a != nil && a.GetMax() > 0 {
 		s["autoScaling"] = object{"min": a.GetMin(), "max": a.GetMax()}
 	} else {
 		s["replicas"] = spec.GetReplicas()

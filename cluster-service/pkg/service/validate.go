@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -26,7 +27,6 @@ var (
 
 const (
 	maxAPICIDRs = 500
-	maxReplicas = int32(1000)
 	// zoneLessMaximum is how many nodes a pool outside of availability zones may have.
 	zoneLessMaximum = int32(200)
 )
@@ -210,11 +210,11 @@ func validateNodePoolSpec(spec *csv1.NodePoolSpec) []apierror.Violation {
 	case *csv1.NodePoolSpec_Replicas:
 		limit := zoneLessMaximum
 		if p.GetAvailabilityZone() != "" {
-			limit = maxReplicas
+			limit = math.MaxInt32
 		}
 		c.within("spec.replicas", size.Replicas, 0, limit)
 	case *csv1.NodePoolSpec_Autoscaling:
-		c.within("spec.autoscaling.max", size.Autoscaling.GetMax(), 1, zoneLessMaximum)
+		c.within("spec.autoscaling.max", size.Autoscaling.GetMax(), 0, zoneLessMaximum)
 		c.within("spec.autoscaling.min", size.Autoscaling.GetMin(), 0, max(size.Autoscaling.GetMax(), 0))
 	default:
 		c.fail("spec.replicas", "Required value: either replicas or autoscaling")

@@ -37,9 +37,9 @@ func Parse(text string) (ID, error) {
 		if part == "" || strings.TrimSpace(part) != part {
 			return ID{}, fmt.Errorf("must not contain empty segments")
 		}
-		if strings.ContainsFunc(part, forbidden) {
-			return ID{}, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
-		}
+	}
+	if !allowed(text) {
+		return ID{}, fmt.Errorf("must not contain control characters or any of %s", forbiddenCharacters)
 	}
 	if len(parts) < 8 || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") ||
 		!strings.EqualFold(parts[4], "providers") || len(parts)%2 != 0 {
@@ -51,19 +51,44 @@ func Parse(text string) (ID, error) {
 	if !IsResourceGroupName(parts[3]) {
 		return ID{}, fmt.Errorf("must name a valid resource group")
 	}
-	id := ID{SubscriptionID: parts[1], ResourceGroup: parts[3], Type: parts[5]}
+	id := ID{SubscriptionID: parts[1], ResourceGroup: parts[3], Names: make([]string, 0, (len(parts)-6)/2)}
+	var kind strings.Builder
+	kind.Grow(len(text))
+	kind.WriteString(parts[5])
 	for i := 6; i < len(parts); i += 2 {
-		id.Type += "/" + parts[i]
+		kind.WriteByte('/')
+		kind.WriteString(parts[i])
 		id.Names = append(id.Names, parts[i+1])
 	}
+	id.Type = kind.String()
 	return id, nil
 }
 
 // forbiddenCharacters stand in no name that Azure gives.
 const forbiddenCharacters = `<>%&\?#`
 
-func forbidden(c rune) bool {
-	return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
+func allowed(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < 0x20, c == 0x7f, c == '<', c == '>', c == '%', c == '&', c == '\\', c == '?', c == '#':
+			return false
+		case c >= utf8.RuneSelf:
+			return !strings.ContainsFunc(text, func(c rune) bool {
+				return unicode.IsControl(c) || c == utf8.RuneError || strings.ContainsRune(forbiddenCharacters, c)
+			})
+		}
+	}
+	return true
+}
+
+// Subscription is the subscription that an id of any kind names; empty when it names none.
+func Subscription(text string) string {
+	const prefix = "/subscriptions/"
+	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
+		return ""
+	}
+	subscription, _, _ := strings.Cut(text[len(prefix):], "/")
+	return subscription
 }
 
 // Parent is the key of the id that text is within, and text's key itself when it has none: in lower case.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,9 +27,16 @@ type Target struct {
 	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend: it does
 	// what a backend would for a subscription. May be nil.
 	Settle func(ctx context.Context, subscription string) error
+	// Patience is how long an `eventually` step is repeated; the usual when 0.
+	Patience time.Duration
+	// Conclude waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
+	// and then sets the subscription to Deleted, so that what the case has made is deleted.
+	Conclude bool
+	// MayFail are the cases in which something may end as Failed, with the reason, when they are concluded.
+	MayFail map[string]string
 }
 
-// patience is how long an `eventually` step is repeated, and pause how long between.
+// patience is how long an `eventually` step is usually repeated, and pause how long between.
 const (
 	patience = 20 * time.Second
 	pause    = 20 * time.Millisecond
@@ -58,7 +66,15 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		Body:   `{"state":"Registered","registrationDate":"Mon, 02 Mar 2026 10:00:00 GMT","properties":{"tenantId":"{{tenant}}"}}`,
 		Status: "200",
 	}
-	for _, step := range append([]Step{register}, c.Steps...) {
+	if err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables); err != nil || !target.Conclude {
+		return err
+	}
+	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
+	return errors.Join(target.settled(ctx, variables, target.MayFail[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
+}
+
+func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
+	for _, step := range steps {
 		if err := s.runStep(ctx, target, step, variables); err != nil {
 			return fmt.Errorf("%s: %w", step.Name, err)
 		}
@@ -71,7 +87,7 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(target.patience())
 	for {
 		if step.Eventually && target.Settle != nil {
 			if err := target.Settle(ctx, variables["subscription"]); err != nil {

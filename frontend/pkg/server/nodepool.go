@@ -42,6 +42,7 @@ func (nodePoolType) begin(_ *request, parent *database.ClusterDocument) (databas
 // complete fills in what a pool takes from its cluster.
 func (nodePoolType) complete(s *Server, _ *request, pool *hub.NodePool, _ string, parent *database.ClusterDocument) {
 	pool.Location = s.Rules.Location(pool.Location)
+	pool.Properties.Platform.VMSize = s.Rules.VMSize(pool.Properties.Platform.VMSize)
 	if pool.Properties.Platform.SubnetID == "" {
 		pool.Properties.Platform.SubnetID = parent.Cluster.Properties.Platform.SubnetID
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
@@ -233,4 +234,134 @@ func TestFastPath(t *testing.T) {
 	if second := y.documents().clusters[0].Value.UID; second == first {
 		t.Errorf("the second incarnation has the uid of the first, %s", first)
 	}
+}
+
+// TestReservationsRace: what only one cluster of a subscription may have goes to one of those that ask for it at the same
+// moment, each in a casing of its own, and the others leave nothing behind.
+func TestReservationsRace(t *testing.T) {
+	casing := func(text string, i int) string {
+		if i%2 == 0 {
+			return strings.ToUpper(text)
+		}
+		return text
+	}
+	for name, share := range map[string]func(network string, i int) string{
+		"subnet": func(network string, i int) string {
+			return fmt.Sprintf(`"subnetId":%q,"vnetIntegrationSubnetId":%q,"networkSecurityGroupId":"%s/networkSecurityGroups/own-%d"`,
+				network+casing("/virtualNetworks/vnet/subnets/shared", i), network+"/virtualNetworks/VNET/subnets/integration", network, i)
+		},
+		"network security group": func(network string, i int) string {
+			return fmt.Sprintf(`"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":%q`,
+				network, i, network+casing("/networkSecurityGroups/shared", i))
+		},
+		"managed resource group": func(network string, i int) string {
+			return fmt.Sprintf(`"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":"%s/networkSecurityGroups/own-%d","managedResourceGroup":%q`,
+				network, i, network, i, casing("shared", i))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newHarness(t).tenancy(t)
+			network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
+			counts := together(8, func(i int) int {
+				body := y.body("cluster.json", `{"properties":{"platform":{`+share(network, i)+`}}}`)
+				status, _, _ := y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), body)
+				return status
+			})
+			if counts[http.StatusCreated] != 1 || counts[http.StatusBadRequest] != 7 {
+				t.Errorf("answers were %v", counts)
+			}
+			found := y.documents()
+			found.check(t)
+			if len(found.clusters) != 1 || len(found.operations) != 1 {
+				t.Errorf("%d clusters and %d operations are left", len(found.clusters), len(found.operations))
+			}
+		})
+	}
+}
+
+// TestOneNameInAnyCasing: the name of a cluster is the same in any casing, also for those who create it at the same moment.
+func TestOneNameInAnyCasing(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	counts := together(8, func(i int) int {
+		name := []string{"cluster", "Cluster", "CLUSTER", "cLUSTER"}[i%4]
+		status, _, _ := y.do(http.MethodPut, y.cluster(name), y.body("cluster.json", "{}"))
+		return status
+	})
+	if counts[http.StatusCreated] != 1 || counts[http.StatusConflict] != 7 {
+		t.Errorf("answers were %v", counts)
+	}
+	y.documents().check(t)
+}
+
+// TestReservationsPassOn: while a cluster goes, others ask for what it has. None gets it before the cluster is gone, and
+// then exactly one does, which may be another of the same name.
+func TestReservationsPassOn(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	body := y.body("cluster.json", `{"properties":{"platform":{"managedResourceGroup":"managed"}}}`)
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), body)
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
+	first := y.documents().clusters[0].Value.UID
+
+	var stop atomic.Bool
+	gone := make(chan error, 1)
+	go func() {
+		gone <- y.settle(context.Background())
+		stop.Store(true)
+	}()
+	counts := together(6, func(i int) int {
+		name := fmt.Sprintf("cluster-%d", i)
+		if i == 0 {
+			name = "cluster"
+		}
+		for {
+			// What is found after the deletion has ended is final.
+			last := stop.Load()
+			status, _, answer := y.do(http.MethodPut, y.cluster(name), body)
+			if status == http.StatusCreated || last {
+				return status
+			}
+			if status != http.StatusBadRequest && status != http.StatusConflict {
+				t.Errorf("the PUT of %s was answered %d: %s", name, status, answer)
+				return status
+			}
+		}
+	})
+	if err := <-gone; err != nil {
+		t.Fatal(err)
+	}
+	if counts[http.StatusCreated] != 1 {
+		t.Errorf("answers were %v", counts)
+	}
+	found := y.documents()
+	found.check(t)
+	if len(found.clusters) != 1 || found.clusters[0].Value.UID == first {
+		t.Errorf("%d clusters are left, of which the first is %s", len(found.clusters), first)
+	}
+	for _, reservation := range found.reservations {
+		if reservation.Value.OwnerUID != found.clusters[0].Value.UID {
+			t.Errorf("the reservation of %s belongs to %s", reservation.Value.Name, reservation.Value.OwnerUID)
+		}
+	}
+}
+
+// TestNoClusterInAManagedGroup: a managed resource group goes with its cluster, so no other cluster may be in it, whichever
+// of the two comes first.
+func TestNoClusterInAManagedGroup(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	in := func(group, name string) string {
+		return strings.Replace(y.cluster(name), "/resourceGroups/group/", "/resourceGroups/"+group+"/", 1)
+	}
+	managed := func(name, group string) string {
+		network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
+		return fmt.Sprintf(`{"properties":{"platform":{"managedResourceGroup":%q,"subnetId":"%s/virtualNetworks/vnet/subnets/%s","networkSecurityGroupId":"%s/networkSecurityGroups/%s"}}}`,
+			group, network, name, network, name)
+	}
+	y.mustDo(http.StatusCreated, http.MethodPut, in("one", "first"), y.body("cluster.json", managed("first", "managed-by-first")))
+	y.mustDo(http.StatusBadRequest, http.MethodPut, in("two", "second"), y.body("cluster.json", managed("second", "ONE")))
+	y.mustDo(http.StatusConflict, http.MethodPut, in("Managed-By-First", "third"), y.body("cluster.json", managed("third", "three")))
+	y.mustDo(http.StatusCreated, http.MethodPut, in("two", "second"), y.body("cluster.json", managed("second", "managed-by-second")))
+	y.documents().check(t)
 }

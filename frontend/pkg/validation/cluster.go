@@ -120,26 +120,30 @@ func authorizedCIDRs(report *report, cidrs []string) {
 		report.tooMany(field, len(cidrs), 500)
 		return
 	}
+	seen := make(map[string]bool, len(cidrs))
 	for i, cidr := range cidrs {
 		if _, message := parseCIDR(cidr); message != "" {
 			report.invalid(fmt.Sprintf("%s[%d]", field, i), cidr, "%s", message)
+		} else if seen[cidr] {
+			report.duplicate(fmt.Sprintf("%s[%d]", field, i), cidr)
 		}
+		seen[cidr] = true
 	}
 }
 
 func platform(report *report, cluster *hub.Cluster) {
 	const prefix = "properties.platform."
 	p := &cluster.Properties.Platform
-	if group := p.ManagedResourceGroup; !armid.IsResourceGroupName(group) {
+	if group := p.ManagedResourceGroup; !isManagedGroupName(group) {
 		report.invalid(prefix+"managedResourceGroup", group,
-			"must be a valid resource group name of at most 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
+			"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")
 	} else if own, err := armid.Parse(cluster.ID); err == nil && strings.EqualFold(own.ResourceGroup, group) {
 		report.invalid(prefix+"managedResourceGroup", group, "must not be the resource group of the cluster")
 	}
 	requiredText(report, prefix+"outboundType", p.OutboundType)
 
-	_, subnetOK := resourceRef(report, prefix+"subnetId", p.SubnetID, subnetType, cluster.ID, p.ManagedResourceGroup)
-	_, integrationOK := resourceRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, subnetType, cluster.ID, p.ManagedResourceGroup)
+	subnetOK := subnetRef(report, prefix+"subnetId", p.SubnetID, cluster.ID, p.ManagedResourceGroup)
+	integrationOK := subnetRef(report, prefix+"vnetIntegrationSubnetId", p.VnetIntegrationSubnetID, cluster.ID, p.ManagedResourceGroup)
 	if subnetOK && integrationOK {
 		field := prefix + "vnetIntegrationSubnetId"
 		switch {
@@ -149,8 +153,10 @@ func platform(report *report, cluster *hub.Cluster) {
 			report.invalid(field, p.VnetIntegrationSubnetID, "must be in the virtual network of subnetId")
 		}
 	}
-	resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
-		cluster.ID, p.ManagedResourceGroup)
+	if _, ok := resourceRef(report, prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, "Microsoft.Network/networkSecurityGroups",
+		cluster.ID, p.ManagedResourceGroup); ok && len(p.NetworkSecurityGroupID) > maxGroupOrNetworkID {
+		report.tooLong(prefix+"networkSecurityGroupId", p.NetworkSecurityGroupID, maxGroupOrNetworkID)
+	}
 }
 
 // operatorIdentities: every assigned identity is used exactly once, by a control plane operator or by the service; those
@@ -253,7 +259,17 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 			report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255)
 			continue
 		}
+		var seen map[string]bool
+		if len(mirror.Mirrors) > 1 {
+			seen = make(map[string]bool, len(mirror.Mirrors))
+		}
 		for j, name := range mirror.Mirrors {
+			if name != "" && seen[name] {
+				report.duplicate(fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j), name)
+			}
+			if seen != nil {
+				seen[name] = true
+			}
 			repository(report, func() string { return fmt.Sprintf("%s[%d].mirrors[%d]", field, i, j) }, name)
 		}
 	}

@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -199,7 +200,7 @@ func TestClusterRules(t *testing.T) {
 		"managed group name": {
 			reason: "a resource group's name", change: func(c *hub.Cluster) { c.Properties.Platform.ManagedResourceGroup = "ends." },
 			want: []apierror.Violation{violation("properties.platform.managedResourceGroup",
-				id("ends.")+"must be a valid resource group name of at most 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")},
+				id("ends.")+"must be a valid resource group name of 2 to 90 letters, digits, '_', '-', '.', '(' and ')', not ending with '.'")},
 		},
 		"identity used twice": {
 			reason: "an identity has one use", change: func(c *hub.Cluster) {
@@ -426,10 +427,20 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func BenchmarkCluster(b *testing.B) {
+// BenchmarkFullCluster judges a cluster of which everything is said. `make bench` prints it beside its goal.
+func BenchmarkFullCluster(b *testing.B) {
 	r, cluster, subscription := rules(b), validCluster(), &hub.Subscription{State: hub.Registered}
-	for range 40 {
-		cluster.Properties.API.AuthorizedCIDRs = append(cluster.Properties.API.AuthorizedCIDRs, "203.0.113.0/24")
+	cluster.Properties.Etcd.DataEncryption = ownKey()
+	cluster.Tags = map[string]string{"team": "a", "stage": "test", "cost-center": "1"}
+	operators := &cluster.Properties.Platform.OperatorsAuthentication.UserAssignedIdentities
+	for i := range 8 {
+		id := fmt.Sprintf("%scontrol-plane-%d", identities, i)
+		operators.ControlPlaneOperators[fmt.Sprintf("operator-%d", i)] = id
+		operators.DataPlaneOperators[fmt.Sprintf("operator-%d", i)] = fmt.Sprintf("%sdata-plane-%d", identities, i)
+		cluster.Identity.UserAssigned[id] = hub.UserAssignedIdentity{}
+	}
+	for i := range 40 {
+		cluster.Properties.API.AuthorizedCIDRs = append(cluster.Properties.API.AuthorizedCIDRs, fmt.Sprintf("203.0.%d.0/24", i))
 		cluster.Properties.ImageDigestMirrors = append(cluster.Properties.ImageDigestMirrors,
 			hub.ImageDigestMirror{Source: "quay.io/openshift/release", Mirrors: []string{"mirror.example:5000/openshift/release"}})
 	}

@@ -118,3 +118,25 @@ func FuzzNodePool(f *testing.F) {
 		})
 	})
 }
+
+// FuzzExternalAuth is FuzzCluster for external authentications.
+func FuzzExternalAuth(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	r, described := rules(f), book(f)
+	f.Fuzz(func(t *testing.T, content []byte, create bool) {
+		fuzzed(t, described, content, func(version *versions.Version, body *wire.Body) []apierror.Violation {
+			change := validation.ExternalAuthChange{Cluster: validCluster(), Subscription: &hub.Subscription{}}
+			base := &hub.ExternalAuth{Resource: hub.Resource{ID: clusterID + "/externalAuths/auth"}}
+			change.New = version.DecodeExternalAuth(body, base, create)
+			violations := r.ExternalAuth(change)
+			change.Old = change.New
+			if kept := r.ExternalAuth(change); len(kept) > 0 {
+				t.Errorf("what is stored does not stay valid: %v", kept)
+			}
+			return violations
+		})
+	})
+}

@@ -40,7 +40,7 @@ const (
 	maxClients         = 20
 	maxScopes          = 20
 	maxValidationRules = 20
-	maxIssuerURL       = 2048
+	maxIssuerURL       = 512
 	maxIssuerCA        = 64 << 10
 	maxClaimName       = 256
 	maxNamespace       = 63
@@ -91,7 +91,7 @@ func issuerURL(report *report, field, text string) {
 		report.invalid(field, text, "must be an absolute URL")
 	case u.Scheme != "https":
 		report.invalid(field, text, "must be an https URL")
-	case u.User != nil:
+	case strings.Contains(text, "@"):
 		report.invalid(field, text, "must not contain a user")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
 		report.invalid(field, text, "must not contain a query or a fragment")
@@ -156,6 +156,9 @@ func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []s
 		}
 		for j, scope := range client.ExtraScopes {
 			report.within(fmt.Sprintf("%s[%d]", in("extraScopes"), j), scope, maxShort)
+			if scope != "" && slices.Contains(client.ExtraScopes[:j], scope) {
+				report.duplicate(fmt.Sprintf("%s[%d]", in("extraScopes"), j), scope)
+			}
 		}
 	}
 }
@@ -194,7 +197,6 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 	}
 	for i, rule := range claim.ValidationRules {
 		field := fmt.Sprintf("%s[%d].", rules, i)
-		requiredText(report, field+"type", rule.Type)
 		if rule.RequiredClaim == nil {
 			report.required(field + "requiredClaim")
 			continue

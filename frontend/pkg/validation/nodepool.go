@@ -78,11 +78,11 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	switch {
 	case p.VMSize == "":
 		report.required(field + "vmSize")
-	case !r.vmSizes[strings.ToLower(p.VMSize)]:
+	case r.vmSizes[strings.ToLower(p.VMSize)] == "":
 		report.invalid(field+"vmSize", p.VMSize, "is not a virtual machine size that %s offers", r.location)
 	}
 	managedGroup := cluster.Properties.Platform.ManagedResourceGroup
-	if _, ok := resourceRef(report, field+"subnetId", p.SubnetID, subnetType, pool.ID, managedGroup); ok &&
+	if subnetRef(report, field+"subnetId", p.SubnetID, pool.ID, managedGroup) &&
 		armid.Parent(p.SubnetID) != armid.Parent(cluster.Properties.Platform.SubnetID) {
 		report.invalid(field+"subnetId", p.SubnetID, "must be in the virtual network of the cluster's subnet")
 	}
@@ -101,7 +101,10 @@ func (r *Rules) nodePoolPlatform(report *report, pool *hub.NodePool, cluster *hu
 	requiredText(report, field+"osDisk.diskStorageAccountType", disk.DiskStorageAccountType)
 	requiredText(report, field+"osDisk.diskType", disk.DiskType)
 	if disk.EncryptionSetID != "" {
-		resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets", pool.ID, managedGroup)
+		if _, ok := resourceRef(report, field+"osDisk.encryptionSetId", disk.EncryptionSetID, "Microsoft.Compute/diskEncryptionSets",
+			pool.ID, managedGroup); ok && len(disk.EncryptionSetID) > maxEncryptionSetID {
+			report.tooLong(field+"osDisk.encryptionSetId", disk.EncryptionSetID, maxEncryptionSetID)
+		}
 	}
 }
 
@@ -163,8 +166,11 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	}
 }
 
-// maxLabels bounds labels, and taints, of a pool.
-const maxLabels = 256
+// The most labels of a pool, and the most taints that HyperShift takes.
+const (
+	maxLabels = 256
+	maxTaints = 50
+)
 
 // The labels that decide a machine's role, which are the service's own.
 var (
@@ -201,8 +207,8 @@ func labels(report *report, labels []hub.Label) {
 }
 
 func taints(report *report, taints []hub.Taint) {
-	if len(taints) > maxLabels {
-		report.tooMany("properties.taints", len(taints), maxLabels)
+	if len(taints) > maxTaints {
+		report.tooMany("properties.taints", len(taints), maxTaints)
 		return
 	}
 	seen := make(map[[2]string]bool, len(taints))

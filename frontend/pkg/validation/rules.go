@@ -19,14 +19,15 @@ const ExperimentalFeature = hub.ProviderNamespace + "/ExperimentalReleaseFeature
 type Rules struct {
 	offer    *config.Config
 	location string
-	vmSizes  map[string]bool
+	// vmSizes are those that are offered, by lower case.
+	vmSizes map[string]string
 }
 
 // NewRules makes the rules of a region that offers offer and is at location.
 func NewRules(offer *config.Config, location string) *Rules {
-	rules := &Rules{offer: offer, location: location, vmSizes: map[string]bool{}}
+	rules := &Rules{offer: offer, location: location, vmSizes: map[string]string{}}
 	for _, size := range offer.VMSizes {
-		rules.vmSizes[strings.ToLower(size)] = true
+		rules.vmSizes[strings.ToLower(size)] = size
 	}
 	return rules
 }
@@ -42,6 +43,14 @@ func (r *Rules) Location(location string) string {
 		return r.location
 	}
 	return location
+}
+
+// VMSize is the virtual machine size as Azure writes it when the region offers it, and otherwise size as it is.
+func (r *Rules) VMSize(size string) string {
+	if offered, ok := r.vmSizes[strings.ToLower(size)]; ok {
+		return offered
+	}
+	return size
 }
 
 // ARM's limits of tags.
@@ -122,13 +131,20 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	}
 	for _, id := range sortedKeys(identity.UserAssigned) {
 		field := "identity.userAssignedIdentities[" + id + "]"
-		report.text(field+".clientId", identity.UserAssigned[id].ClientID, maxShort)
-		report.text(field+".principalId", identity.UserAssigned[id].PrincipalID, maxShort)
+		uuid(report, field+".clientId", identity.UserAssigned[id].ClientID)
+		uuid(report, field+".principalId", identity.UserAssigned[id].PrincipalID)
 		resourceRef(report, field, id, identityType, resourceID, "")
 		if seen[hub.Key(id)] {
 			report.duplicate(field, id)
 		}
 		seen[hub.Key(id)] = true
+	}
+}
+
+// uuid judges what ARM fills in, and a client may send back.
+func uuid(report *report, field, value string) {
+	if value != "" && !armid.IsUUID(value) {
+		report.invalid(field, value, "must be a UUID")
 	}
 }
 
@@ -148,8 +164,8 @@ func resourceRef(report *report, field, id, resourceType, ownerID, managedGroup 
 		report.invalid(field, id, "must be the id of a resource of type %s", resourceType)
 		return armid.ID{}, false
 	}
-	if owner, err := armid.Parse(ownerID); err == nil && !strings.EqualFold(owner.SubscriptionID, parsed.SubscriptionID) {
-		report.invalid(field, id, "must be in the subscription %s of the resource", owner.SubscriptionID)
+	if owner := armid.Subscription(ownerID); owner != "" && !strings.EqualFold(owner, parsed.SubscriptionID) {
+		report.invalid(field, id, "must be in the subscription %s of the resource", owner)
 		return armid.ID{}, false
 	}
 	if managedGroup != "" && strings.EqualFold(parsed.ResourceGroup, managedGroup) {
@@ -178,6 +194,31 @@ func channelGroup(report *report, field, group string, subscription *hub.Subscri
 }
 
 const subnetType = "Microsoft.Network/virtualNetworks/subnets"
+
+// The longest ids that a hosted cluster takes.
+const (
+	maxGroupOrNetworkID = 255
+	maxEncryptionSetID  = 285
+)
+
+// subnetRef judges the id of a subnet, whose parts have the names that Azure gives.
+func subnetRef(report *report, field, id, ownerID, managedGroup string) bool {
+	parsed, ok := resourceRef(report, field, id, subnetType, ownerID, managedGroup)
+	if !ok {
+		return false
+	}
+	network, subnet := parsed.Names[0], parsed.Names[1]
+	if len(network) < 2 || len(network) > 64 || !isNetworkName(network) {
+		report.invalid(field, id, "the virtual network's name must have 2 to 64 letters, digits, '_', '-' and '.', and end with a letter, a digit or '_'")
+	}
+	if len(subnet) > 80 || !isNetworkName(subnet) || !isAlphanumeric(subnet[0]) {
+		report.invalid(field, id, "the subnet's name must have at most 80 letters, digits, '_', '-' and '.', start with a letter or digit, and end with a letter, a digit or '_'")
+	}
+	if len(armid.Parent(id)) > maxGroupOrNetworkID {
+		report.invalid(field, id, "the virtual network's id must have no more than %d characters", maxGroupOrNetworkID)
+	}
+	return true
+}
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 )
 
 func isAlphanumeric(c byte) bool {
@@ -51,6 +53,27 @@ func resourceName(name string, most int) string {
 		return "must consist of letters, digits and '-', start with a letter and end with a letter or digit"
 	}
 	return ""
+}
+
+// isNetworkName reports whether name has the characters that Azure's networks and subnets have in their names.
+func isNetworkName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return name != "" && name[len(name)-1] != '-' && name[len(name)-1] != '.'
+}
+
+// isManagedGroupName reports whether name is one of those names of resource groups that a hosted cluster takes: ASCII, and
+// at least two characters.
+func isManagedGroupName(name string) bool {
+	for i := range len(name) {
+		if name[i] >= 0x80 {
+			return false
+		}
+	}
+	return len(name) > 1 && armid.IsResourceGroupName(name)
 }
 
 // isDNSLabel reports whether name is lower-case letters, digits and hyphens, starts with a letter, and does not end with a hyphen.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/procfs"
+)
+
+// measureFrontend prints what validation costs, and how much time of the frontend's process a request takes.
+func measureFrontend(ctx context.Context, region *local.Region, o options, report *report) error {
+	endpoints := region.Endpoints()
+	c, err := customer.New(ctx, endpoints, "22222222-0000-0000-0000-000000000005", "frontend")
+	if err != nil {
+		return err
+	}
+	if err := measureValidation(ctx, report); err != nil {
+		return err
+	}
+	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.ARMFrontDoor)])
+	if err != nil {
+		return err
+	}
+	token, err := c.ARMToken(ctx)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: loadClients}
+	defer transport.CloseIdleConnections()
+	arm := &inARMsPlace{client: &http.Client{Transport: transport}, token: token, tenant: endpoints.TenantID, frontend: "https://" + endpoints.Frontend}
+
+	if _, err := c.Put(ctx, c.ClusterID("readme"), c.ClusterBody("readme")); err != nil {
+		return err
+	}
+	pid := 0
+	for _, process := range region.Status().Processes {
+		if process.Name == "frontend" {
+			pid = process.Pid
+		}
+	}
+	if pid == 0 {
+		return fmt.Errorf("the region has no process frontend")
+	}
+	perRequest := func(what, against string, do func(ctx context.Context, n int64) error) error {
+		before := procfs.CPUTime(pid)
+		_, samples, err := load(ctx, do)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		used := procfs.CPUTime(pid) - before
+		report.line(fmt.Sprintf("%s: CPU of the frontend (%d requests)", what, len(samples)), (used / time.Duration(max(len(samples), 1))).Round(time.Microsecond).String(), against)
+		return nil
+	}
+	if err := perRequest("GET of a cluster", "goal: 300µs", func(ctx context.Context, _ int64) error {
+		return arm.do(ctx, http.MethodGet, c.ClusterID("readme"), nil, http.StatusOK)
+	}); err != nil {
+		return err
+	}
+	refused := c.ClusterBody("refused")
+	refused.Properties.(map[string]any)["network"] = map[string]any{"hostPrefix": 30}
+	if err := perRequest("PUT of a cluster that is refused", "goal: 1ms", func(ctx context.Context, _ int64) error {
+		return arm.do(ctx, http.MethodPut, c.ClusterID("refused"), refused, http.StatusBadRequest)
+	}); err != nil {
+		return err
+	}
+	// Each needs a cluster, and the clusters a while to come and go: as many as are measured one by one.
+	before := procfs.CPUTime(pid)
+	for i := range o.runs {
+		name := fmt.Sprintf("put-%04d", i)
+		if err := arm.do(ctx, http.MethodPut, c.ClusterID(name), c.ClusterBody(name), http.StatusCreated); err != nil {
+			return err
+		}
+	}
+	used := procfs.CPUTime(pid) - before
+	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", o.runs), (used / time.Duration(o.runs)).Round(time.Microsecond).String(),
+		"goal: 1ms besides Cosmos DB's client and the head start to Cluster Service")
+	failed := everyCluster(o.runs, "put", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })
+	if len(failed) > 0 {
+		return fmt.Errorf("%d deletes failed, the first with: %w", len(failed), failed[0])
+	}
+	return nil
+}
+
+// benchmarkLine is what `go test -bench` says of one benchmark.
+var benchmarkLine = regexp.MustCompile(`(?m)^BenchmarkFullCluster\S*\s+\d+\s+([0-9.]+) ns/op\s+(\d+) B/op`)
+
+// measureValidation runs the benchmark of the package that validates: a cluster of which everything is said.
+func measureValidation(ctx context.Context, report *report) error {
+	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkFullCluster$", "-benchmem",
+		"github.com/hcpmesh/hcpmesh/frontend/pkg/validation")
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return fmt.Errorf("running the benchmark of validation: %w", err)
+	}
+	found := benchmarkLine.FindSubmatch(output)
+	if found == nil {
+		return fmt.Errorf("the benchmark of validation said nothing: %s", output)
+	}
+	nanoseconds, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return err
+	}
+	allocated, err := strconv.Atoi(string(found[2]))
+	if err != nil {
+		return err
+	}
+	report.line("validation of a full cluster body", fmt.Sprintf("%s, %.1f KiB allocated",
+		time.Duration(nanoseconds).Round(100*time.Nanosecond), float64(allocated)/1024), "goal: 100µs, 64 KiB")
+	return nil
+}
+
+// inARMsPlace sends requests to the frontend as ARM does.
+type inARMsPlace struct {
+	client                  *http.Client
+	token, tenant, frontend string
+}
+
+func (a *inARMsPlace) do(ctx context.Context, method, id string, body any, want int) error {
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, a.frontend+id+"?api-version="+customer.APIVersion, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"Authorization": "Bearer " + a.token, "Content-Type": "application/json", "x-ms-identity-url": "https://identity.example",
+		"x-ms-home-tenant-id": a.tenant, "x-ms-client-object-id": "33333333-0000-0000-0000-000000000001",
+	} {
+		request.Header.Set(name, value)
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != want {
+		err = fmt.Errorf("%s %s: %s: %s", method, id, response.Status, bytes.TrimSpace(answer))
+	}
+	return err
+}
