@@ -1,7 +1,7 @@
 // Judges exchanges between clients and the ARM API by the OpenAPI documents of all api-versions, with oav's LiveValidator.
 //
 // Every response to a request of the contract must be as its document says, and so must every request that was accepted; a
-// request that was refused may well break the contract: that is why it was refused. Two liberties of requests are tolerated,
+// request that was refused may well break the contract: that is why it was refused. Some liberties of requests are tolerated,
 // and counted, because the service grants them on purpose (see tolerances). What no document has, an unknown path, method or
 // api-version, must be refused. Operation statuses and results are in no resource provider's document: statuses
 // are held against what ARM asks of them, and results against that of the resource or credential that they hold.
@@ -21,6 +21,7 @@ const undocumented = /\/(deployments\/[^/]+\/preflight|providers\/microsoft\.red
 // tolerances are what an accepted request may do although its document does not allow it, by oav's code.
 export const tolerances = {
   READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST: "a read-only field was sent, as who sends back what it read does; it is ignored",
+  INVALID_CONTENT_TYPE: "JSON was sent under another name: in capitals, or as a merge patch",
   OBJECT_ADDITIONAL_PROPERTIES: "a field was sent that is not in the document; it is ignored, or merged by a PATCH if the resource has it",
 };
 
@@ -98,7 +99,9 @@ export class Judge {
       return;
     }
     const operation = `${info.apiVersion} ${info.operationId}`;
-    if (status >= 500) this.#violation(operation, `is answered ${status}`, exchange);
+    // A dependency that does not answer is said with 503, and with when to try again.
+    const unavailable = status === 503 && response.headers["retry-after"] !== undefined;
+    if (status >= 500 && !unavailable) this.#violation(operation, `is answered ${status}`, exchange);
     if (status < 400) {
       this.succeeded.add(operation);
       this.counts.accepted++;
@@ -193,7 +196,7 @@ function operationsDocument(document) {
         properties: {
           id: { type: "string" },
           name: { type: "string" },
-          status: { type: "string", enum: ["Accepted", "Provisioning", "Updating", "Deleting", "Succeeded", "Failed", "Canceled"] },
+          status: { type: "string", enum: ["Accepted", "Provisioning", "Updating", "Deleting", "AwaitingSecret", "Succeeded", "Failed", "Canceled"] },
           startTime: { type: "string", format: "date-time" },
           endTime: { type: "string", format: "date-time" },
           percentComplete: { type: "number", minimum: 0, maximum: 100 },

@@ -37,6 +37,8 @@ const cases = {
   "a field is sent that nobody knows": [true, exchange("PUT", pool, sent({ colour: "blue" }), 200, shown())],
   "a path begins with two slashes": [true, exchange("GET", `/${pool}`, null, 200, shown())],
   "ARM registers the provider": [true, exchange("POST", `${subscription}${provider}/register`, null, 200, {})],
+  "a dependency does not answer": [true, exchange("GET", pool, null, 503, refusal, { "retry-after": "5" })],
+  "an external authentication waits for a secret": [true, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status({ status: "AwaitingSecret" }))],
   "a status is read": [true, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status())],
   "a result is read": [true, exchange("GET", `${place}/hcpOperationResults/x`, null, 200, shown())],
 
@@ -47,6 +49,7 @@ const cases = {
   "a number is out of range": [false, exchange("GET", pool, null, 200, shown({ platform: { vmSize: "Standard_D8s_v3", osDisk: { sizeGiB: 1 } } }))],
   "a status code is not documented": [false, exchange("GET", pool, null, 206, shown())],
   "an error has another form": [false, exchange("GET", pool, null, 404, { problem: "gone" })],
+  "it is not said when to try again": [false, exchange("GET", pool, null, 503, refusal)],
   "the server failed": [false, exchange("GET", pool, null, 500, refusal)],
   "an unknown path is answered": [false, exchange("GET", `${pool}/friends`, null, 200, {})],
   "a status has another form": [false, exchange("GET", `${place}/hcpOperationStatuses/x`, null, 200, status({ status: "Running late" }))],

@@ -76,18 +76,40 @@ func (r *region) emptied(sub string) bool {
 	return err == nil && item != nil && item.Value.Emptied != nil
 }
 
-// deletions counts the operations that delete a cluster of the subscription, by uid.
+// deletions counts the operations that delete a cluster of the subscription, by uid. It reads the change feed up to a last
+// write of its own: asking for so many page by page takes the emulator long.
 func (r *region) deletions(sub string) map[string]int {
 	r.t.Helper()
-	counts := map[string]int{}
-	err := r.db.Operations().All(r.t.Context(), sub, "", func(item *database.Item[database.OperationDocument]) error {
-		if item.Value.Request == database.DeleteRequest && item.Value.ResourceType == hub.ClusterResourceType {
-			counts[item.Value.UID]++
+	r.setSubscription(sub, hub.Deleted)
+	last, err := r.db.Subscriptions().Get(r.t.Context(), database.SubscriptionKey(sub))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
+	defer cancel()
+	counts, done := map[string]int{}, false
+	_ = r.db.Tail(ctx, time.Unix(0, 0), database.FeedOptions{PageSize: 1000}, func(_ context.Context, changes []database.Change) error {
+		for _, change := range changes {
+			switch change.Kind {
+			case database.SubscriptionKind:
+				item, err := database.ItemOf(r.db.Subscriptions(), change)
+				if done = done || err == nil && item.ETag == last.ETag; done {
+					cancel()
+				}
+			case database.OperationKind:
+				item, err := database.ItemOf(r.db.Operations(), change)
+				if err != nil {
+					return err
+				}
+				if item.Value.Request == database.DeleteRequest && item.Value.ResourceType == hub.ClusterResourceType {
+					counts[item.Value.UID]++
+				}
+			}
 		}
 		return nil
 	})
-	if err != nil {
-		r.t.Fatal(err)
+	if !done {
+		r.t.Fatal("the change feed has not come to its end")
 	}
 	return counts
 }

@@ -67,7 +67,7 @@ func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, co
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, p, db, connection, backend.Options{
-		Replica: replica, Workers: 8, CascadeDeletions: 40, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, First: 50 * time.Millisecond, Most: 200 * time.Millisecond},
 		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})

@@ -64,8 +64,15 @@ await step("a subscription, registered, and a resource group", async () => {
   await customer.send("PUT", `/subscriptions/${task.subscription}?api-version=2022-12-01`, { displayName: "npm" });
   await client.providers.register("Microsoft.RedHatOpenShift");
   await client.resourceGroups.createOrUpdate(task.resourceGroup, { location: task.location });
-  const versions = await customer.list(`${customer.provider}/locations/${task.location}/hcpOpenShiftVersions`);
-  assert.ok(versions.length > 0, "no version is offered");
+});
+
+await step("what the provider and the region offer", async () => {
+  assert.ok((await customer.list("/providers/Microsoft.RedHatOpenShift/operations")).length > 0);
+  for (const kind of ["hcpOpenShiftVersions", "hcpOperatorIdentityRoleSets"]) {
+    const offers = await customer.list(`${customer.provider}/locations/${task.location}/${kind}`);
+    assert.ok(offers.length > 0, `${kind} are offered`);
+    assert.deepEqual((await customer.send("GET", offers[0].id)).parsedBody, offers[0]);
+  }
 });
 
 await step("a cluster that is not there is not found", async () => {
