@@ -3,7 +3,9 @@ package server
 import (
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"slices"
 	"strings"
 
@@ -204,17 +206,33 @@ func (rq *request) referer() *url.URL {
 	return u
 }
 
+// isHost reports whether a text is a name or an address, with or without a port, as it stands in a URL.
 func isHost(host string) bool {
-	if host == "" || len(host) > 255 {
+	if len(host) > 255 {
 		return false
 	}
-	for i := range len(host) {
-		c := host[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == ':' || c == '[' || c == ']') {
+	rest := ""
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		if inner, rest, ok = strings.Cut(inner, "]"); !ok {
+			return false
+		}
+		if address, err := netip.ParseAddr(inner); err != nil || !address.Is6() || address.Zone() != "" {
+			return false
+		}
+	} else {
+		if colon := strings.IndexByte(host, ':'); colon >= 0 {
+			host, rest = host[:colon], host[colon:]
+		}
+		if host == "" || strings.ContainsFunc(host, func(c rune) bool {
+			return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-')
+		}) {
 			return false
 		}
 	}
-	// What a client cannot parse is no host either: an address in brackets that is none, a port that is no number.
-	u, err := url.Parse("//" + host)
-	return err == nil && u.Host == host && u.Hostname() != ""
+	if rest == "" {
+		return true
+	}
+	port, ok := strings.CutPrefix(rest, ":")
+	_, err := strconv.ParseUint(port, 10, 16)
+	return ok && err == nil && port[0] != '+'
 }
