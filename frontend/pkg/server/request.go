@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
