@@ -104,6 +104,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 			"--event-ttl=30m",
 			"--runtime-config=" + strings.Join(apiGroups, ","),
 		},
+		Env:   []string{"GOGC=50"}, // without it nearly twice the memory for 500 clusters, and no faster
 		Needs: []string{"etcd"},
 		Ports: map[string]int{"https": port},
 		Ready: httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
