@@ -128,13 +128,11 @@ func TestPublishedServer(t *testing.T) {
 		cs.must("create", works[i])
 	}
 	for _, b := range works {
-		cs.untilApplied(b.ID, 1)
-		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "one" })
+		cs.untilFedBack(b.ID, 1, "one")
 		cs.must("update", b.with("two"))
 	}
 	for _, b := range works {
-		cs.untilApplied(b.ID, 2)
-		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "two" })
+		cs.untilFedBack(b.ID, 2, "two")
 		cs.must("delete", b)
 	}
 	for _, b := range works {

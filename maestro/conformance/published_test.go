@@ -69,8 +69,7 @@ func TestPublishedAgent(t *testing.T) {
 		cs.must("create", works[i])
 	}
 	for _, b := range works {
-		cs.untilApplied(b.ID, 1)
-		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "one" })
+		cs.untilFedBack(b.ID, 1, "one")
 	}
 	cs.must("delete", works[0])
 	cs.untilDeleted(works[0].ID)
@@ -83,8 +82,7 @@ func TestPublishedAgent(t *testing.T) {
 		cs.must("update", b.with("two"))
 	}
 	for _, b := range works[1:] {
-		cs.untilApplied(b.ID, 2)
-		cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "two" })
+		cs.untilFedBack(b.ID, 2, "two")
 	}
 	for _, b := range works[1:] {
 		cs.must("delete", b)

@@ -203,6 +203,13 @@ func (s *source) untilApplied(id string, version int64) statusEvent {
 	return s.until(id, fmt.Sprintf("applied at version %d", version), func(st statusEvent) bool { return st.applied(version) })
 }
 
+// untilFedBack waits until a version is applied and the value of its key is fed back.
+func (s *source) untilFedBack(id string, version int64, value string) {
+	s.t.Helper()
+	s.untilApplied(id, version)
+	s.until(id, "fed back", func(st statusEvent) bool { return st.feedback("key") == value })
+}
+
 func (s *source) untilDeleted(id string) {
 	s.t.Helper()
 	s.until(id, "deleted", func(st statusEvent) bool { return st.is("Deleted") })

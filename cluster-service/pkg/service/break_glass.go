@@ -125,17 +125,7 @@ func revocationInProgress() error {
 
 // GetBreakGlassCredential reads a credential.
 func (s *Service) GetBreakGlassCredential(ctx context.Context, r *csv1.GetBreakGlassCredentialRequest) (*csv1.BreakGlassCredential, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
-	}
-	c, err := s.o.Store.Credential(ctx, r.GetUid())
-	if errors.Is(err, store.ErrUnknown) {
-		err = unknown(ReasonCredentialUnknown, "break-glass credential", r.GetUid())
-	}
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	return c.Proto(), nil
+	return read(ctx, r.GetUid(), s.o.Store.Credential, ReasonCredentialUnknown, "break-glass credential")
 }
 
 // RevokeBreakGlassCredentials revokes a class of credentials, once for each uid.
@@ -196,17 +186,7 @@ func (s *Service) newRevocation(ctx context.Context, t *fleet.Tenancy, uid strin
 
 // GetBreakGlassRevocation reads a revocation.
 func (s *Service) GetBreakGlassRevocation(ctx context.Context, r *csv1.GetBreakGlassRevocationRequest) (*csv1.BreakGlassRevocation, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
-	}
-	v, err := s.o.Store.Revocation(ctx, r.GetUid())
-	if errors.Is(err, store.ErrUnknown) {
-		err = unknown(ReasonRevocationUnknown, "break-glass revocation", r.GetUid())
-	}
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	return v.Proto(), nil
+	return read(ctx, r.GetUid(), s.o.Store.Revocation, ReasonRevocationUnknown, "break-glass revocation")
 }
 
 func validateOnce(uid, clusterUID string) []apierror.Violation {

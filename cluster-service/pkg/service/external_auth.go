@@ -95,17 +95,7 @@ func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.Tenancy, uid,
 
 // GetExternalAuth reads an external auth.
 func (s *Service) GetExternalAuth(ctx context.Context, r *csv1.GetExternalAuthRequest) (*csv1.ExternalAuth, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
-	}
-	a, err := s.o.Store.ExternalAuth(ctx, r.GetUid())
-	if errors.Is(err, store.ErrUnknown) {
-		err = unknown(ReasonExternalAuthUnknown, "external auth", r.GetUid())
-	}
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	return a.Proto(), nil
+	return read(ctx, r.GetUid(), s.o.Store.ExternalAuth, ReasonExternalAuthUnknown, "external auth")
 }
 
 // DeleteExternalAuth asks for the deletion of an external auth.

@@ -219,19 +219,25 @@ func channelGroup(v *csv1.Version) string {
 	return v.GetChannelGroup()
 }
 
-// GetCluster reads a cluster.
-func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
+// read answers with the stored one of a uid, whatever its kind; reason is for a uid that nobody has.
+func read[T interface{ Proto() P }, P any](ctx context.Context, uid string, find func(context.Context, string) (T, error), reason, kind string) (P, error) {
+	var none P
+	if err := validUID("uid", uid); err != nil {
+		return none, answer(ctx, err)
 	}
-	c, err := s.o.Store.Cluster(ctx, r.GetUid())
+	found, err := find(ctx, uid)
 	if errors.Is(err, store.ErrUnknown) {
-		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
+		err = unknown(reason, kind, uid)
 	}
 	if err != nil {
-		return nil, answer(ctx, err)
+		return none, answer(ctx, err)
 	}
-	return c.Proto(), nil
+	return found.Proto(), nil
+}
+
+// GetCluster reads a cluster.
+func (s *Service) GetCluster(ctx context.Context, r *csv1.GetClusterRequest) (*csv1.Cluster, error) {
+	return read(ctx, r.GetUid(), s.o.Store.Cluster, ReasonClusterUnknown, "cluster")
 }
 
 // DeleteCluster asks for the deletion of a cluster and its node pools.
@@ -354,17 +360,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 
 // GetNodePool reads a node pool.
 func (s *Service) GetNodePool(ctx context.Context, r *csv1.GetNodePoolRequest) (*csv1.NodePool, error) {
-	if err := validUID("uid", r.GetUid()); err != nil {
-		return nil, answer(ctx, err)
-	}
-	p, err := s.o.Store.NodePool(ctx, r.GetUid())
-	if errors.Is(err, store.ErrUnknown) {
-		err = unknown(ReasonNodePoolUnknown, "node pool", r.GetUid())
-	}
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	return p.Proto(), nil
+	return read(ctx, r.GetUid(), s.o.Store.NodePool, ReasonNodePoolUnknown, "node pool")
 }
 
 // DeleteNodePool asks for the deletion of a node pool.
