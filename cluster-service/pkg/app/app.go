@@ -82,12 +82,14 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	close(migrated)
 
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: in.releases, Keeper: in.keeper,
-		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Metrics: p.Metrics})
+		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Renewals: o.Renewals, Metrics: p.Metrics})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
+	follower := newSettingsFollower(o, in.renderer, system.Changed, p.Metrics)
+	group.Go(func() { follower.run(ctx) })
 	return serve(ctx, listener, in.identity, system.API, traces)
 }
 

@@ -15,6 +15,7 @@ type Metrics struct {
 	statuses  *prometheus.CounterVec
 	orphans   prometheus.Counter
 	pending   prometheus.Gauge
+	renewals  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -25,8 +26,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		statuses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_maestro_statuses_total", Help: "Statuses received from Maestro, by what came of them."}, []string{"outcome"}),
 		orphans:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_orphans_deleted_total", Help: "Works without an owner that were deleted from Maestro."}),
 		pending:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_maestro_statuses_pending", Help: "Works whose newest status waits to be decided on."}),
+		renewals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total", Help: "Clusters that were rendered anew without a change of theirs, by what came of it; stopped counts renewals that were given up."}, []string{"outcome"}),
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.pending)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.pending, m.renewals)
 	return m
 }
 
