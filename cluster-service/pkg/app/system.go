@@ -10,11 +10,11 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 )
 
@@ -30,7 +30,7 @@ type SystemOptions struct {
 	Hub         *watch.Hub
 	Maestro     *maestro.Client
 	Renderer    *render.Renderer
-	Releases    *release.Catalog
+	Releases    *updategraph.Source
 	Keeper      *secret.Keeper
 	SigningKeys int
 	Publishers  int
@@ -53,12 +53,13 @@ type System struct {
 	expirer   *delivery.Expirer
 	renewer   *delivery.Renewer
 	keys      *secret.SigningKeys
+	releases  *updategraph.Source
 }
 
 // NewSystem connects the parts.
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
-	s := &System{store: o.Store, hub: o.Hub, keys: secret.NewSigningKeys(o.SigningKeys)}
+	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: secret.NewSigningKeys(o.SigningKeys)}
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
@@ -80,7 +81,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.purge} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.purge, s.releases.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

@@ -15,12 +15,12 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Domain of the ErrorInfo of errors.
@@ -46,10 +46,11 @@ const (
 
 // Options of the service.
 type Options struct {
-	Store       *store.Store
-	Hub         *watch.Hub
-	Renderer    *render.Renderer
-	Releases    *release.Catalog
+	Store    *store.Store
+	Hub      *watch.Hub
+	Renderer *render.Renderer
+	// Releases has the newest catalogue.
+	Releases    Releases
 	Keeper      *secret.Keeper
 	SigningKeys *secret.SigningKeys
 	// Publish is told of clusters with due works.
@@ -57,6 +58,9 @@ type Options struct {
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
 }
+
+// Releases is where the catalogue comes from.
+type Releases interface{ Catalog() *release.Catalog }
 
 // Service implements the API.
 type Service struct {
@@ -201,13 +205,14 @@ func (s *Service) clusterRelease(spec *csv1.ClusterSpec, old *fleet.Cluster) (fl
 		return old.Release, nil
 	}
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
-	found, ok := s.o.Releases.Newest(id, group)
+	catalog := s.o.Releases.Catalog()
+	found, ok := catalog.Newest(id, group)
 	if exact != "" {
-		found, ok = s.o.Releases.Exact(exact)
+		found, ok = catalog.Exact(exact)
 	}
 	if !ok {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id",
-			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(s.o.Releases.Minors(group), ", ")}})
+			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(catalog.Minors(group), ", ")}})
 	}
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
 }
@@ -350,12 +355,12 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	}
 	if id == "" {
 		// While the control plane moves to another version, it is the one that it still runs that nodes can join.
-		if running, ok := s.o.Releases.Exact(lowestVersion(c)); ok {
+		if running, ok := s.o.Releases.Catalog().Exact(lowestVersion(c)); ok {
 			return fleet.Release{Version: running.Version.String(), Image: running.Image}, nil
 		}
 		return c.Release, nil
 	}
-	found, ok := s.o.Releases.Exact(id)
+	found, ok := s.o.Releases.Catalog().Exact(id)
 	if !ok {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Unsupported value: " + quote(id)}})
 	}
@@ -371,7 +376,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 		}
 		current = &v
 	}
-	if rule := s.o.Releases.NodePoolRule(found.Version, current, controlPlane); rule != "" {
+	if rule := s.o.Releases.Catalog().NodePoolRule(found.Version, current, controlPlane); rule != "" {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Invalid value: " + quote(id) + ": " + rule}})
 	}
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil

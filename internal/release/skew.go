@@ -37,23 +37,12 @@ func nodePoolRule(wanted Version, current *Version, controlPlane Version) string
 	switch {
 	case wanted.Compare(controlPlane) > 0:
 		return fmt.Sprintf("nodes must not be newer than their control plane, which runs %s", controlPlane)
-	case controlPlane.ordinal()-wanted.ordinal() > maxSkew:
+	case controlPlane.Ordinal()-wanted.Ordinal() > maxSkew:
 		return fmt.Sprintf("nodes must be at most %d minor versions behind their control plane, which runs %s", maxSkew, controlPlane)
 	case current != nil && wanted.Compare(*current) < 0:
 		return fmt.Sprintf("nodes cannot go back from %s", current)
-	case current != nil && wanted.ordinal()-current.ordinal() > maxSkew:
+	case current != nil && wanted.Ordinal()-current.Ordinal() > maxSkew:
 		return fmt.Sprintf("an update may move nodes by at most %d minor versions, and they run %s", maxSkew, current)
 	}
 	return ""
-}
-
-// 4.22 is followed by 5.0, and by 4.23, which is followed by 5.1.
-const lastMinorBefore5 = 22
-
-// ordinal counts minor versions across the major ones, so that 5.0 is one above 4.22, as 4.23 is.
-func (v Version) ordinal() int {
-	if v.Major >= 5 {
-		return lastMinorBefore5 + 1 + v.Minor
-	}
-	return v.Minor
 }
