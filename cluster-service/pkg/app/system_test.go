@@ -49,6 +49,9 @@ type region struct {
 	hypershift *maestrotest.HyperShift
 	// pullSecret is what Cluster Services are started with; empty is one without registries.
 	pullSecret string
+	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
+	stuckAfter time.Duration
+	registry   *prometheus.Registry
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -134,9 +137,15 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
 		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: pullSecret, Open: keeper.Open}
-	metrics := prometheus.NewRegistry()
+	if r.stuckAfter > 0 {
+		renderer.Region.StuckAfter = map[string]time.Duration{}
+		for _, kind := range fleet.StepKinds() {
+			renderer.Region.StuckAfter[kind] = r.stuckAfter
+		}
+	}
+	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Renewals: 2, Metrics: metrics, Sweep: time.Second})
+		SigningKeys: 2, Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)
@@ -160,7 +169,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	})
 	r.t.Cleanup(stop)
 	change := func(s render.Settings) { renderer.Change(s); system.Changed() }
-	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: metrics}
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry}
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {

@@ -80,6 +80,9 @@ type Observed struct {
 	// to be judged by; both PEM.
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
+
+	// Finalizers of the main object.
+	Finalizers []string `json:"finalizers,omitempty"`
 }
 
 // Condition gives a condition of the main object; the zero one when it is not known.
@@ -115,6 +118,7 @@ const (
 	nameClients     = "oidcClients"
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
+	nameFinalizers  = "finalizers"
 )
 
 // The conditions that are asked for.
@@ -180,6 +184,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameActedOn, Path: observedGeneration(ReconciliationSucceeded)},
 		{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
+		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
 
@@ -208,6 +213,7 @@ func NodePoolRules() []workv1.FeedbackRule {
 		// Written last of what a pass of the operator writes.
 		{Name: nameActedOn, Path: observedGeneration(UpdatingVersion)},
 		{Name: nameNodes, Path: ".status.nodesInfo.nodeVersions"},
+		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
 
@@ -314,6 +320,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Certificate = certificates(v)
 	case nameServingCA:
 		o.ServingCA = certificates(v)
+	case nameFinalizers:
+		o.Finalizers = finalizers(v)
 	default:
 		o.readCondition(v)
 	}

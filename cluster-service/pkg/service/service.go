@@ -42,6 +42,10 @@ const (
 	ReasonRevocationUnknown    = "BREAK_GLASS_REVOCATION_UNKNOWN"
 	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
 	ReasonTooManyCredentials   = "TOO_MANY_CREDENTIALS"
+
+	ReasonStepUnknown     = "DELETION_STEP_UNKNOWN"
+	ReasonStepNotForcible = "DELETION_STEP_NOT_FORCIBLE"
+	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
 )
 
 // Options of the service.
@@ -57,6 +61,8 @@ type Options struct {
 	Publish func(clusterUIDs []string)
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
+	// Forced is told that a step of a deletion was forced.
+	Forced func()
 }
 
 // Releases is where the catalogue comes from.
