@@ -60,9 +60,9 @@ func NewSystem(o SystemOptions) *System {
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
-	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
+	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
-	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
+	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		Publish: s.publisher.Publish, Freed: s.placer.Freed})
 	return s

@@ -104,6 +104,8 @@ const (
 	AllNodes        = "AllNodesHealthy"
 	UpdatingVersion = "UpdatingVersion"
 	UpdatingConfig  = "UpdatingConfig"
+	// Upgradeable is a cluster's own word on whether it is ready for another minor version.
+	Upgradeable = "ClusterVersionUpgradeable"
 
 	// ValidConfiguration is the operator's word on a HostedCluster's configuration, ValidControlPlaneConfiguration the
 	// control plane's.
@@ -122,7 +124,7 @@ const (
 var RevocationConditions = []string{SignerClassValid, "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", PreviousCertificatesRevoked}
 
 var (
-	hostedClusterConditions = []string{Available, Progressing, Degraded, "ValidReleaseImage", "ReconciliationSucceeded", ValidConfiguration, ValidControlPlaneConfiguration}
+	hostedClusterConditions = []string{Available, Progressing, Degraded, "ValidReleaseImage", "ReconciliationSucceeded", ValidConfiguration, ValidControlPlaneConfiguration, Upgradeable}
 	nodePoolConditions      = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, "ValidReleaseImage"}
 )
 
