@@ -1688,6 +1688,826 @@ func (x *LeftOutCluster) GetReason() string {
 	return ""
 }
 
+type PlanUpgradeRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// MAJOR.MINOR.PATCH; empty means the newest of the minor version that the cluster runs.
+	Version       string         `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	NodePools     NodePoolFollow `protobuf:"varint,3,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanUpgradeRequest) Reset() {
+	*x = PlanUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanUpgradeRequest) ProtoMessage() {}
+
+func (x *PlanUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*PlanUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PlanUpgradeRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *PlanUpgradeRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *PlanUpgradeRequest) GetNodePools() NodePoolFollow {
+	if x != nil {
+		return x.NodePools
+	}
+	return NodePoolFollow_NODE_POOL_FOLLOW_UNSPECIFIED
+}
+
+type StartUpgradeRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// MAJOR.MINOR.PATCH.
+	Version   string         `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	NodePools NodePoolFollow `protobuf:"varint,4,opt,name=node_pools,json=nodePools,proto3,enum=hcpmesh.clusterservice.v1.NodePoolFollow" json:"node_pools,omitempty"`
+	// See UpgradeSpec.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Gates that the actor acknowledges at once.
+	Acknowledge   []string `protobuf:"bytes,6,rep,name=acknowledge,proto3" json:"acknowledge,omitempty"`
+	Actor         *Actor   `protobuf:"bytes,7,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartUpgradeRequest) Reset() {
+	*x = StartUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartUpgradeRequest) ProtoMessage() {}
+
+func (x *StartUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*StartUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StartUpgradeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *StartUpgradeRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *StartUpgradeRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StartUpgradeRequest) GetNodePools() NodePoolFollow {
+	if x != nil {
+		return x.NodePools
+	}
+	return NodePoolFollow_NODE_POOL_FOLLOW_UNSPECIFIED
+}
+
+func (x *StartUpgradeRequest) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *StartUpgradeRequest) GetAcknowledge() []string {
+	if x != nil {
+		return x.Acknowledge
+	}
+	return nil
+}
+
+func (x *StartUpgradeRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type GetUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUpgradeRequest) Reset() {
+	*x = GetUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUpgradeRequest) ProtoMessage() {}
+
+func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*GetUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetUpgradeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type ListUpgradesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those of this cluster.
+	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// Only those in one of these states; empty means all that are kept.
+	States        []UpgradeState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=hcpmesh.clusterservice.v1.UpgradeState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpgradesRequest) Reset() {
+	*x = ListUpgradesRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpgradesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpgradesRequest) ProtoMessage() {}
+
+func (x *ListUpgradesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpgradesRequest.ProtoReflect.Descriptor instead.
+func (*ListUpgradesRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListUpgradesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListUpgradesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListUpgradesRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ListUpgradesRequest) GetStates() []UpgradeState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type ListUpgradesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Upgrades      []*Upgrade             `protobuf:"bytes,1,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpgradesResponse) Reset() {
+	*x = ListUpgradesResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpgradesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpgradesResponse) ProtoMessage() {}
+
+func (x *ListUpgradesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpgradesResponse.ProtoReflect.Descriptor instead.
+func (*ListUpgradesResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListUpgradesResponse) GetUpgrades() []*Upgrade {
+	if x != nil {
+		return x.Upgrades
+	}
+	return nil
+}
+
+func (x *ListUpgradesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListUpgradesResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type PauseUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseUpgradeRequest) Reset() {
+	*x = PauseUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseUpgradeRequest) ProtoMessage() {}
+
+func (x *PauseUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*PauseUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PauseUpgradeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PauseUpgradeRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type ResumeUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeUpgradeRequest) Reset() {
+	*x = ResumeUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeUpgradeRequest) ProtoMessage() {}
+
+func (x *ResumeUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ResumeUpgradeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResumeUpgradeRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type AbortUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortUpgradeRequest) Reset() {
+	*x = AbortUpgradeRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortUpgradeRequest) ProtoMessage() {}
+
+func (x *AbortUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*AbortUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AbortUpgradeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AbortUpgradeRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type AcknowledgeUpgradeGateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// See UpgradeGate.name.
+	Gate          string `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
+	Actor         *Actor `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeUpgradeGateRequest) Reset() {
+	*x = AcknowledgeUpgradeGateRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeUpgradeGateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeUpgradeGateRequest) ProtoMessage() {}
+
+func (x *AcknowledgeUpgradeGateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeUpgradeGateRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeUpgradeGateRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *AcknowledgeUpgradeGateRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AcknowledgeUpgradeGateRequest) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *AcknowledgeUpgradeGateRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type ApplyUpgradePolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Spec          *UpgradePolicySpec     `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyUpgradePolicyRequest) Reset() {
+	*x = ApplyUpgradePolicyRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyUpgradePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyUpgradePolicyRequest) ProtoMessage() {}
+
+func (x *ApplyUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyUpgradePolicyRequest.ProtoReflect.Descriptor instead.
+func (*ApplyUpgradePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ApplyUpgradePolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ApplyUpgradePolicyRequest) GetSpec() *UpgradePolicySpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *ApplyUpgradePolicyRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type GetUpgradePolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUpgradePolicyRequest) Reset() {
+	*x = GetUpgradePolicyRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUpgradePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUpgradePolicyRequest) ProtoMessage() {}
+
+func (x *GetUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUpgradePolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetUpgradePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetUpgradePolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ListUpgradePoliciesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpgradePoliciesRequest) Reset() {
+	*x = ListUpgradePoliciesRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpgradePoliciesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpgradePoliciesRequest) ProtoMessage() {}
+
+func (x *ListUpgradePoliciesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpgradePoliciesRequest.ProtoReflect.Descriptor instead.
+func (*ListUpgradePoliciesRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{26}
+}
+
+type ListUpgradePoliciesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policies      []*UpgradePolicy       `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpgradePoliciesResponse) Reset() {
+	*x = ListUpgradePoliciesResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpgradePoliciesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpgradePoliciesResponse) ProtoMessage() {}
+
+func (x *ListUpgradePoliciesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpgradePoliciesResponse.ProtoReflect.Descriptor instead.
+func (*ListUpgradePoliciesResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListUpgradePoliciesResponse) GetPolicies() []*UpgradePolicy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+type DeleteUpgradePolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUpgradePolicyRequest) Reset() {
+	*x = DeleteUpgradePolicyRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUpgradePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUpgradePolicyRequest) ProtoMessage() {}
+
+func (x *DeleteUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUpgradePolicyRequest.ProtoReflect.Descriptor instead.
+func (*DeleteUpgradePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteUpgradePolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteUpgradePolicyRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type DeleteUpgradePolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUpgradePolicyResponse) Reset() {
+	*x = DeleteUpgradePolicyResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUpgradePolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUpgradePolicyResponse) ProtoMessage() {}
+
+func (x *DeleteUpgradePolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUpgradePolicyResponse.ProtoReflect.Descriptor instead.
+func (*DeleteUpgradePolicyResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{29}
+}
+
 var File_hcpmesh_clusterservice_v1_upgrade_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
@@ -1817,7 +2637,63 @@ const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"clusterUid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
 	"resourceId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason*\x84\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x99\x01\n" +
+	"\x12PlanUpgradeRequest\x12\x1f\n" +
+	"\vcluster_uid\x18\x01 \x01(\tR\n" +
+	"clusterUid\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12H\n" +
+	"\n" +
+	"node_pools\x18\x03 \x01(\x0e2).hcpmesh.clusterservice.v1.NodePoolFollowR\tnodePools\"\xc1\x02\n" +
+	"\x13StartUpgradeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12H\n" +
+	"\n" +
+	"node_pools\x18\x04 \x01(\x0e2).hcpmesh.clusterservice.v1.NodePoolFollowR\tnodePools\x129\n" +
+	"\n" +
+	"not_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12 \n" +
+	"\vacknowledge\x18\x06 \x03(\tR\vacknowledge\x126\n" +
+	"\x05actor\x18\a \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"%\n" +
+	"\x11GetUpgradeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xb3\x01\n" +
+	"\x13ListUpgradesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vcluster_uid\x18\x03 \x01(\tR\n" +
+	"clusterUid\x12?\n" +
+	"\x06states\x18\x04 \x03(\x0e2'.hcpmesh.clusterservice.v1.UpgradeStateR\x06states\"\x9a\x01\n" +
+	"\x14ListUpgradesResponse\x12>\n" +
+	"\bupgrades\x18\x01 \x03(\v2\".hcpmesh.clusterservice.v1.UpgradeR\bupgrades\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"_\n" +
+	"\x13PauseUpgradeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"`\n" +
+	"\x14ResumeUpgradeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"_\n" +
+	"\x13AbortUpgradeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"}\n" +
+	"\x1dAcknowledgeUpgradeGateRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04gate\x18\x02 \x01(\tR\x04gate\x126\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\xa9\x01\n" +
+	"\x19ApplyUpgradePolicyRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
+	"\x04spec\x18\x02 \x01(\v2,.hcpmesh.clusterservice.v1.UpgradePolicySpecR\x04spec\x126\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"-\n" +
+	"\x17GetUpgradePolicyRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x1c\n" +
+	"\x1aListUpgradePoliciesRequest\"c\n" +
+	"\x1bListUpgradePoliciesResponse\x12D\n" +
+	"\bpolicies\x18\x01 \x03(\v2(.hcpmesh.clusterservice.v1.UpgradePolicyR\bpolicies\"h\n" +
+	"\x1aDeleteUpgradePolicyRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x1d\n" +
+	"\x1bDeleteUpgradePolicyResponse*\x84\x01\n" +
 	"\rUpgradeOrigin\x12\x1e\n" +
 	"\x1aUPGRADE_ORIGIN_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17UPGRADE_ORIGIN_CUSTOMER\x10\x01\x12\x1b\n" +
@@ -1866,75 +2742,104 @@ func file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_upgrade_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_hcpmesh_clusterservice_v1_upgrade_proto_goTypes = []any{
-	(UpgradeOrigin)(0),            // 0: hcpmesh.clusterservice.v1.UpgradeOrigin
-	(NodePoolFollow)(0),           // 1: hcpmesh.clusterservice.v1.NodePoolFollow
-	(UpgradeState)(0),             // 2: hcpmesh.clusterservice.v1.UpgradeState
-	(UpgradeStepKind)(0),          // 3: hcpmesh.clusterservice.v1.UpgradeStepKind
-	(UpgradeStepState)(0),         // 4: hcpmesh.clusterservice.v1.UpgradeStepState
-	(UpgradeGateState)(0),         // 5: hcpmesh.clusterservice.v1.UpgradeGateState
-	(*Upgrade)(nil),               // 6: hcpmesh.clusterservice.v1.Upgrade
-	(*UpgradeSpec)(nil),           // 7: hcpmesh.clusterservice.v1.UpgradeSpec
-	(*UpgradeStatus)(nil),         // 8: hcpmesh.clusterservice.v1.UpgradeStatus
-	(*UpgradeStep)(nil),           // 9: hcpmesh.clusterservice.v1.UpgradeStep
-	(*UpgradeComponent)(nil),      // 10: hcpmesh.clusterservice.v1.UpgradeComponent
-	(*UpgradeGate)(nil),           // 11: hcpmesh.clusterservice.v1.UpgradeGate
-	(*UpgradeRefusal)(nil),        // 12: hcpmesh.clusterservice.v1.UpgradeRefusal
-	(*UpgradeTarget)(nil),         // 13: hcpmesh.clusterservice.v1.UpgradeTarget
-	(*UpgradePlan)(nil),           // 14: hcpmesh.clusterservice.v1.UpgradePlan
-	(*UpgradePolicy)(nil),         // 15: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*UpgradePolicySpec)(nil),     // 16: hcpmesh.clusterservice.v1.UpgradePolicySpec
-	(*UpgradeSchedule)(nil),       // 17: hcpmesh.clusterservice.v1.UpgradeSchedule
-	(*WeeklyWindow)(nil),          // 18: hcpmesh.clusterservice.v1.WeeklyWindow
-	(*UpgradePolicyStatus)(nil),   // 19: hcpmesh.clusterservice.v1.UpgradePolicyStatus
-	(*LeftOutCluster)(nil),        // 20: hcpmesh.clusterservice.v1.LeftOutCluster
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*Actor)(nil),                 // 22: hcpmesh.clusterservice.v1.Actor
+	(UpgradeOrigin)(0),                    // 0: hcpmesh.clusterservice.v1.UpgradeOrigin
+	(NodePoolFollow)(0),                   // 1: hcpmesh.clusterservice.v1.NodePoolFollow
+	(UpgradeState)(0),                     // 2: hcpmesh.clusterservice.v1.UpgradeState
+	(UpgradeStepKind)(0),                  // 3: hcpmesh.clusterservice.v1.UpgradeStepKind
+	(UpgradeStepState)(0),                 // 4: hcpmesh.clusterservice.v1.UpgradeStepState
+	(UpgradeGateState)(0),                 // 5: hcpmesh.clusterservice.v1.UpgradeGateState
+	(*Upgrade)(nil),                       // 6: hcpmesh.clusterservice.v1.Upgrade
+	(*UpgradeSpec)(nil),                   // 7: hcpmesh.clusterservice.v1.UpgradeSpec
+	(*UpgradeStatus)(nil),                 // 8: hcpmesh.clusterservice.v1.UpgradeStatus
+	(*UpgradeStep)(nil),                   // 9: hcpmesh.clusterservice.v1.UpgradeStep
+	(*UpgradeComponent)(nil),              // 10: hcpmesh.clusterservice.v1.UpgradeComponent
+	(*UpgradeGate)(nil),                   // 11: hcpmesh.clusterservice.v1.UpgradeGate
+	(*UpgradeRefusal)(nil),                // 12: hcpmesh.clusterservice.v1.UpgradeRefusal
+	(*UpgradeTarget)(nil),                 // 13: hcpmesh.clusterservice.v1.UpgradeTarget
+	(*UpgradePlan)(nil),                   // 14: hcpmesh.clusterservice.v1.UpgradePlan
+	(*UpgradePolicy)(nil),                 // 15: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*UpgradePolicySpec)(nil),             // 16: hcpmesh.clusterservice.v1.UpgradePolicySpec
+	(*UpgradeSchedule)(nil),               // 17: hcpmesh.clusterservice.v1.UpgradeSchedule
+	(*WeeklyWindow)(nil),                  // 18: hcpmesh.clusterservice.v1.WeeklyWindow
+	(*UpgradePolicyStatus)(nil),           // 19: hcpmesh.clusterservice.v1.UpgradePolicyStatus
+	(*LeftOutCluster)(nil),                // 20: hcpmesh.clusterservice.v1.LeftOutCluster
+	(*PlanUpgradeRequest)(nil),            // 21: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),           // 22: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),             // 23: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),           // 24: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*ListUpgradesResponse)(nil),          // 25: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*PauseUpgradeRequest)(nil),           // 26: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),          // 27: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),           // 28: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil), // 29: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),     // 30: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),       // 31: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),    // 32: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*ListUpgradePoliciesResponse)(nil),   // 33: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyRequest)(nil),    // 34: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*DeleteUpgradePolicyResponse)(nil),   // 35: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*timestamppb.Timestamp)(nil),         // 36: google.protobuf.Timestamp
+	(*Actor)(nil),                         // 37: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_upgrade_proto_depIdxs = []int32{
 	7,  // 0: hcpmesh.clusterservice.v1.Upgrade.spec:type_name -> hcpmesh.clusterservice.v1.UpgradeSpec
 	8,  // 1: hcpmesh.clusterservice.v1.Upgrade.status:type_name -> hcpmesh.clusterservice.v1.UpgradeStatus
-	21, // 2: hcpmesh.clusterservice.v1.Upgrade.create_time:type_name -> google.protobuf.Timestamp
+	36, // 2: hcpmesh.clusterservice.v1.Upgrade.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: hcpmesh.clusterservice.v1.UpgradeSpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	21, // 4: hcpmesh.clusterservice.v1.UpgradeSpec.not_before:type_name -> google.protobuf.Timestamp
+	36, // 4: hcpmesh.clusterservice.v1.UpgradeSpec.not_before:type_name -> google.protobuf.Timestamp
 	0,  // 5: hcpmesh.clusterservice.v1.UpgradeSpec.origin:type_name -> hcpmesh.clusterservice.v1.UpgradeOrigin
-	22, // 6: hcpmesh.clusterservice.v1.UpgradeSpec.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	37, // 6: hcpmesh.clusterservice.v1.UpgradeSpec.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	2,  // 7: hcpmesh.clusterservice.v1.UpgradeStatus.state:type_name -> hcpmesh.clusterservice.v1.UpgradeState
-	21, // 8: hcpmesh.clusterservice.v1.UpgradeStatus.since:type_name -> google.protobuf.Timestamp
+	36, // 8: hcpmesh.clusterservice.v1.UpgradeStatus.since:type_name -> google.protobuf.Timestamp
 	9,  // 9: hcpmesh.clusterservice.v1.UpgradeStatus.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
 	11, // 10: hcpmesh.clusterservice.v1.UpgradeStatus.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
-	22, // 11: hcpmesh.clusterservice.v1.UpgradeStatus.paused_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	21, // 12: hcpmesh.clusterservice.v1.UpgradeStatus.start_time:type_name -> google.protobuf.Timestamp
-	21, // 13: hcpmesh.clusterservice.v1.UpgradeStatus.completion_time:type_name -> google.protobuf.Timestamp
-	22, // 14: hcpmesh.clusterservice.v1.UpgradeStatus.aborted_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	37, // 11: hcpmesh.clusterservice.v1.UpgradeStatus.paused_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 12: hcpmesh.clusterservice.v1.UpgradeStatus.start_time:type_name -> google.protobuf.Timestamp
+	36, // 13: hcpmesh.clusterservice.v1.UpgradeStatus.completion_time:type_name -> google.protobuf.Timestamp
+	37, // 14: hcpmesh.clusterservice.v1.UpgradeStatus.aborted_by:type_name -> hcpmesh.clusterservice.v1.Actor
 	3,  // 15: hcpmesh.clusterservice.v1.UpgradeStep.kind:type_name -> hcpmesh.clusterservice.v1.UpgradeStepKind
 	4,  // 16: hcpmesh.clusterservice.v1.UpgradeStep.state:type_name -> hcpmesh.clusterservice.v1.UpgradeStepState
-	21, // 17: hcpmesh.clusterservice.v1.UpgradeStep.start_time:type_name -> google.protobuf.Timestamp
-	21, // 18: hcpmesh.clusterservice.v1.UpgradeStep.completion_time:type_name -> google.protobuf.Timestamp
+	36, // 17: hcpmesh.clusterservice.v1.UpgradeStep.start_time:type_name -> google.protobuf.Timestamp
+	36, // 18: hcpmesh.clusterservice.v1.UpgradeStep.completion_time:type_name -> google.protobuf.Timestamp
 	10, // 19: hcpmesh.clusterservice.v1.UpgradeStep.components:type_name -> hcpmesh.clusterservice.v1.UpgradeComponent
 	5,  // 20: hcpmesh.clusterservice.v1.UpgradeGate.state:type_name -> hcpmesh.clusterservice.v1.UpgradeGateState
-	22, // 21: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	21, // 22: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
+	37, // 21: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 22: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
 	9,  // 23: hcpmesh.clusterservice.v1.UpgradePlan.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
 	11, // 24: hcpmesh.clusterservice.v1.UpgradePlan.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
 	12, // 25: hcpmesh.clusterservice.v1.UpgradePlan.refusals:type_name -> hcpmesh.clusterservice.v1.UpgradeRefusal
 	13, // 26: hcpmesh.clusterservice.v1.UpgradePlan.targets:type_name -> hcpmesh.clusterservice.v1.UpgradeTarget
 	16, // 27: hcpmesh.clusterservice.v1.UpgradePolicy.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
 	19, // 28: hcpmesh.clusterservice.v1.UpgradePolicy.status:type_name -> hcpmesh.clusterservice.v1.UpgradePolicyStatus
-	21, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
-	21, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
-	22, // 31: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
+	36, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
+	37, // 31: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	17, // 32: hcpmesh.clusterservice.v1.UpgradePolicySpec.schedule:type_name -> hcpmesh.clusterservice.v1.UpgradeSchedule
 	1,  // 33: hcpmesh.clusterservice.v1.UpgradePolicySpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
 	18, // 34: hcpmesh.clusterservice.v1.UpgradeSchedule.weekly:type_name -> hcpmesh.clusterservice.v1.WeeklyWindow
-	21, // 35: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
+	36, // 35: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
 	20, // 36: hcpmesh.clusterservice.v1.UpgradePolicyStatus.left_out:type_name -> hcpmesh.clusterservice.v1.LeftOutCluster
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	1,  // 37: hcpmesh.clusterservice.v1.PlanUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	1,  // 38: hcpmesh.clusterservice.v1.StartUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	36, // 39: hcpmesh.clusterservice.v1.StartUpgradeRequest.not_before:type_name -> google.protobuf.Timestamp
+	37, // 40: hcpmesh.clusterservice.v1.StartUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	2,  // 41: hcpmesh.clusterservice.v1.ListUpgradesRequest.states:type_name -> hcpmesh.clusterservice.v1.UpgradeState
+	6,  // 42: hcpmesh.clusterservice.v1.ListUpgradesResponse.upgrades:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	37, // 43: hcpmesh.clusterservice.v1.PauseUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	37, // 44: hcpmesh.clusterservice.v1.ResumeUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	37, // 45: hcpmesh.clusterservice.v1.AbortUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	37, // 46: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 47: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
+	37, // 48: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	15, // 49: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse.policies:type_name -> hcpmesh.clusterservice.v1.UpgradePolicy
+	37, // 50: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_upgrade_proto_init() }
@@ -1949,7 +2854,7 @@ func file_hcpmesh_clusterservice_v1_upgrade_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   15,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -178,7 +178,8 @@ func (o *Options) read() (*inputs, error) {
 		return nil, err
 	}
 	in.renderer = &render.Renderer{
-		Region:      fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint"},
+		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
+			StuckAfter: settings.Deletion.Durations()},
 		Environment: o.Environment, Config: settings, PullSecret: pullSecret, Open: in.keeper.Open,
 	}
 	return in, nil

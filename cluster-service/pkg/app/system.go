@@ -37,6 +37,8 @@ type SystemOptions struct {
 	Metrics     prometheus.Registerer
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
+	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
+	Oversee time.Duration
 }
 
 // System is a Cluster Service without its listener.
@@ -49,6 +51,7 @@ type System struct {
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
 	expirer   *delivery.Expirer
+	overseer  *delivery.Overseer
 	keys      *secret.SigningKeys
 	releases  *updategraph.Source
 }
@@ -63,8 +66,10 @@ func NewSystem(o SystemOptions) *System {
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish}
+	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
+		Metrics: metrics, Interval: o.Oversee})
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		Publish: s.publisher.Publish, Freed: s.placer.Freed})
+		Publish: s.publisher.Publish, Freed: s.placer.Freed, Forced: s.overseer.Look})
 	return s
 }
 
@@ -74,7 +79,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.purge, s.releases.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.overseer.Run, s.purge, s.releases.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

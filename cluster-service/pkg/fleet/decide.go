@@ -17,6 +17,8 @@ type Region struct {
 	IssuerBase string
 	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
 	EndpointURLs bool
+	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
+	StuckAfter map[string]time.Duration
 }
 
 // APIHost is the DNS name of a cluster's API.
@@ -96,6 +98,7 @@ func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed boo
 		advanceBreakGlass(now, t)
 	}
 	reportBreakGlass(now, t)
+	r.describeDeletions(now, t)
 	return nil
 }
 

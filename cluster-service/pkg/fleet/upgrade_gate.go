@@ -156,8 +156,8 @@ func judgeUpgradeable(t *Tenancy, next *csv1.UpgradeStep) judgement {
 	return j
 }
 
-// Refusal is why something that was asked of an upgrade is not done.
-type Refusal struct {
+// RuleBroken is why something that was asked of an upgrade is not done.
+type RuleBroken struct {
 	// Rule is a word in capitals.
 	Rule string
 	// Message says what would be allowed.
@@ -165,7 +165,7 @@ type Refusal struct {
 }
 
 // Error is the message.
-func (r *Refusal) Error() string { return r.Message }
+func (r *RuleBroken) Error() string { return r.Message }
 
 // The rules about upgrades.
 const (
@@ -186,7 +186,7 @@ func (u *Upgrade) refuseEnded() error {
 	if u.Active() {
 		return nil
 	}
-	return &Refusal{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
+	return &RuleBroken{RuleUpgradeEnded, "The upgrade came to its end: " + u.Status.GetMessage()}
 }
 
 // lastStep says that the control plane moves and that nothing of the upgrade comes after that.
@@ -208,7 +208,7 @@ func (u *Upgrade) Pause(t *Tenancy, actor *csv1.Actor) error {
 		return nil
 	}
 	if u.lastStep(t) {
-		return &Refusal{RuleUpgradeMoving, "The control plane rolls out " + t.Cluster.Release.Version +
+		return &RuleBroken{RuleUpgradeMoving, "The control plane rolls out " + t.Cluster.Release.Version +
 			", which HyperShift can neither hold nor take back, and nothing comes after it that could be paused. Before a control plane begins, and before its node pools follow, an upgrade can be paused."}
 	}
 	u.Status.Paused, u.Status.PausedBy = true, actor
@@ -233,7 +233,7 @@ func (u *Upgrade) Abort(now time.Time, t *Tenancy, actor *csv1.Actor) error {
 		return err
 	}
 	if u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE {
-		return &Refusal{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
+		return &RuleBroken{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
 			", and nothing lowers a version. What comes after it can be paused now and aborted when the control plane has arrived."}
 	}
 	u.Status.AbortedBy = actor
@@ -256,9 +256,9 @@ func (u *Upgrade) Acknowledge(now time.Time, t *Tenancy, name string, actor *csv
 				names = append(names, known.GetName())
 			}
 		}
-		return &Refusal{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q before it. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
+		return &RuleBroken{RuleGateUnknown, fmt.Sprintf("The upgrade has no gate %q before it. Gates that wait for an acknowledgement: %s.", name, orNone(names))}
 	case !g.GetCanBeAcknowledged():
-		return &Refusal{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s is passed when what it waits for is so, not by acknowledging it: %s", name, g.GetMessage())}
+		return &RuleBroken{RuleGateNotAcknowledgable, fmt.Sprintf("Gate %s is passed when what it waits for is so, not by acknowledging it: %s", name, g.GetMessage())}
 	case g.GetAcknowledgeTime() == nil:
 		g.AcknowledgedBy, g.AcknowledgeTime = actor, timestamp(now)
 	}

@@ -44,6 +44,10 @@ const (
 
 	ReasonUpgradeUnknown = "UPGRADE_UNKNOWN"
 	ReasonPolicyUnknown  = "UPGRADE_POLICY_UNKNOWN"
+
+	ReasonStepUnknown     = "DELETION_STEP_UNKNOWN"
+	ReasonStepNotForcible = "DELETION_STEP_NOT_FORCIBLE"
+	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
 )
 
 // Options of the service.
@@ -63,6 +67,8 @@ type Options struct {
 	UpgradesEnded func()
 	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
 	UpgradeLimit int
+	// Forced is told that a step of a deletion was forced.
+	Forced func()
 }
 
 // Releases is where the catalogue comes from.

@@ -228,7 +228,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	audit(ctx, "an upgrade is begun", r.GetActor(), "upgrade_uid", uid, "cluster_uid", clusterUID, "to", r.GetVersion(), "state", upgrade.State().String())
+	audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), "upgrade_uid", uid, "to", r.GetVersion(), "state", upgrade.State().String())
 	s.o.Publish(result.Due)
 	s.o.UpgradesEnded() // one that waits for its time has to be known
 	return upgrade.Proto(), nil
@@ -267,9 +267,9 @@ func (s *Service) newUpgrade(t *fleet.Tenancy, uid string, spec *csv1.UpgradeSpe
 
 // refused makes a rule's refusal an error of the API.
 func refused(err error) error {
-	var refusal *fleet.Refusal
-	if errors.As(err, &refusal) {
-		return failedPrecondition(refusal.Rule, refusal.Message)
+	var broken *fleet.RuleBroken
+	if errors.As(err, &broken) {
+		return failedPrecondition(broken.Rule, broken.Message)
 	}
 	return err
 }
@@ -354,35 +354,12 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	audit(ctx, what, actor, "upgrade_uid", uid, "cluster_uid", upgrade.ClusterUID, "state", upgrade.State().String())
+	audit(ctx, what, upgrade.ClusterUID, actor, "upgrade_uid", uid, "state", upgrade.State().String())
 	s.o.Publish(result.Due)
 	if result.UpgradesEnded {
 		s.o.UpgradesEnded()
 	}
 	return upgrade.Proto(), nil
-}
-
-// audit writes the one line that says who decided what, and why.
-func audit(ctx context.Context, what string, actor *csv1.Actor, args ...any) {
-	slog.InfoContext(ctx, what, append([]any{"record", "audit", "actor", actor.GetName(), "reason", actor.GetReason(), "ticket", actor.GetTicket()}, args...)...)
-}
-
-const (
-	maxActorName   = 256
-	maxActorReason = 1024
-	maxTicket      = 128
-)
-
-// actor checks who intervenes and why.
-func (c *check) actor(field string, a *csv1.Actor) {
-	within := func(name, value string, least, most int) {
-		if n := len([]rune(value)); n < least || n > most {
-			c.fail(field+"."+name, "Invalid value: must have %d to %d characters", least, most)
-		}
-	}
-	within("name", a.GetName(), 1, maxActorName)
-	within("reason", a.GetReason(), 1, maxActorReason)
-	within("ticket", a.GetTicket(), 0, maxTicket)
 }
 
 // timestampIf is nil for no time.
