@@ -51,7 +51,9 @@ func (u *Upgrade) Policy() string { return u.Spec.GetPolicy() }
 
 // DueTime is when it may begin at last; zero when it waits for no time.
 func (u *Upgrade) DueTime() time.Time {
-	if u.State() != csv1.UpgradeState_UPGRADE_STATE_WAITING || u.Spec.GetNotBefore() == nil || u.Begun() {
+	// Once the gate is passed it waits for something else.
+	if u.State() != csv1.UpgradeState_UPGRADE_STATE_WAITING || u.Spec.GetNotBefore() == nil || u.Begun() ||
+		u.gate(GateNotBefore).GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED {
 		return time.Time{}
 	}
 	return u.Spec.GetNotBefore().AsTime()

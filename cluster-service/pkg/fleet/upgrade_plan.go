@@ -198,21 +198,23 @@ func (t *Tenancy) owedToCustomer() bool {
 	return t.Cluster.Behind()
 }
 
-// upgradeLayer is the progress of the upgrade that is under way.
+// upgradeLayer is the progress of the upgrade that is under way, while it is not the control plane's own.
 func upgradeLayer(t *Tenancy) []layer {
 	active := t.ActiveUpgrades()
-	if len(active) == 0 {
+	if len(active) == 0 || active[0].State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE {
 		return nil
 	}
 	u := active[0]
-	state := map[csv1.UpgradeState]string{csv1.UpgradeState_UPGRADE_STATE_WAITING: "Waiting", csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE: "ControlPlane",
-		csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS: "NodePools"}[u.State()]
-	if u.Status.GetPaused() && u.State() != csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE {
+	state, message := "Waiting", u.Status.GetMessage()
+	switch {
+	case u.Status.GetPaused():
 		state = "Paused"
+	case u.State() == csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+		state = "NodePools"
+	case slices.ContainsFunc(u.Status.GetGates(), func(g *csv1.UpgradeGate) bool {
+		return g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged() && g.GetMessage() == message
+	}):
+		state = "AwaitingAcknowledgement"
 	}
-	message := "Upgrade to " + u.Spec.GetVersion() + ": " + u.Status.GetMessage()
-	if s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING); s != nil && s.GetMessage() != "" {
-		message = "Upgrade to " + u.Spec.GetVersion() + ": " + s.GetMessage()
-	}
-	return []layer{{LayerUpgrade, state, message}}
+	return []layer{{LayerUpgrade, state, "Upgrade " + u.UID + " to " + u.Spec.GetVersion() + ": " + message}}
 }

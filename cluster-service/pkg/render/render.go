@@ -33,6 +33,9 @@ type Renderer struct {
 	Open func(owner string, sealed []byte) ([]byte, error)
 }
 
+// forceUpgradeTo is HyperShift's annotation for an upgrade to one image that the cluster says it is not ready for.
+const forceUpgradeTo = "hypershift.openshift.io/force-upgrade-to"
+
 // Bundle is the content of a work.
 type Bundle struct {
 	Manifests []json.RawMessage
@@ -101,6 +104,9 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 		main, err = r.hostedCluster(t.Cluster, auth)
 		if err != nil {
 			return nil, nil, err
+		}
+		if image := t.ForceUpgradeTo(); image != "" {
+			main["metadata"].(object)["annotations"].(object)[forceUpgradeTo] = image
 		}
 		return main, append(r.servingCertificate(t.Cluster), r.externalAuthObjects(t.Cluster, auth)...), nil
 	case fleet.NodePoolWork:

@@ -63,10 +63,8 @@ type Options struct {
 	Publish func(clusterUIDs []string)
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
-	// UpgradesEnded is told when upgrades by policies came to their end, and when policies changed.
-	UpgradesEnded func()
-	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
-	UpgradeLimit int
+	// UpgradesChanged is told when upgrades came to their end or wait for a time, and when policies changed.
+	UpgradesChanged func()
 	// Forced is told that a step of a deletion was forced.
 	Forced func()
 }

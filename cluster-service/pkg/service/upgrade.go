@@ -230,7 +230,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 	}
 	audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), "upgrade_uid", uid, "to", r.GetVersion(), "state", upgrade.State().String())
 	s.o.Publish(result.Due)
-	s.o.UpgradesEnded() // one that waits for its time has to be known
+	s.o.UpgradesChanged() // one that waits for its time has to be known
 	return upgrade.Proto(), nil
 }
 
@@ -357,7 +357,7 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 	audit(ctx, what, upgrade.ClusterUID, actor, "upgrade_uid", uid, "state", upgrade.State().String())
 	s.o.Publish(result.Due)
 	if result.UpgradesEnded {
-		s.o.UpgradesEnded()
+		s.o.UpgradesChanged()
 	}
 	return upgrade.Proto(), nil
 }

@@ -96,6 +96,29 @@ func (t *Tx) AdmitUpgrade(ctx context.Context, policy string, policyLimit, regio
 	return (policyLimit == 0 || own < policyLimit) && (regionLimit == 0 || all < regionLimit), nil
 }
 
+// KnownUpgrades are the clusters with an upgrade under way, and the versions of those upgrades of each cluster that were
+// aborted or failed.
+func (s *Store) KnownUpgrades(ctx context.Context) (active map[string]bool, ended map[string][]string, err error) {
+	active, ended = map[string]bool{}, map[string][]string{}
+	rows, err := s.pool.Query(ctx, "SELECT "+upgradeColumns+" FROM upgrades WHERE gone_time IS NULL OR state = ANY ($1)",
+		[]int16{int16(csv1.UpgradeState_UPGRADE_STATE_ABORTED), int16(csv1.UpgradeState_UPGRADE_STATE_FAILED)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading upgrades: %w", err)
+	}
+	upgrades, err := pgx.CollectRows(rows, scanUpgrade)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading upgrades: %w", err)
+	}
+	for _, u := range upgrades {
+		if u.Gone() {
+			ended[u.ClusterUID] = append(ended[u.ClusterUID], u.Spec.GetVersion())
+			continue
+		}
+		active[u.ClusterUID] = true
+	}
+	return active, ended, nil
+}
+
 // RunningUpgrades counts the upgrades of a policy that are under way, and those of all policies.
 func (s *Store) RunningUpgrades(ctx context.Context, policy string) (own, all int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FILTER (WHERE policy = $1), count(*) FROM upgrades WHERE gone_time IS NULL AND policy <> ''", policy).Scan(&own, &all)

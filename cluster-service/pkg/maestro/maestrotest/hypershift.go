@@ -24,11 +24,12 @@ type HyperShift struct {
 	secrets bool
 	holds   bool
 	signers map[string]*signer
+	upgrades
 }
 
 // NewHyperShift makes one that knows the versions of release images.
 func NewHyperShift(versions map[string]string) *HyperShift {
-	return &HyperShift{versions: versions, signers: map[string]*signer{}}
+	return &HyperShift{versions: versions, signers: map[string]*signer{}, upgrades: newUpgrades()}
 }
 
 // ProvideSecrets puts the secrets of confidential clients into the clusters, or takes them out; Server.Touch has it reported.
@@ -94,9 +95,9 @@ func (h *HyperShift) nodePool(object Object, calls int) bool {
 		object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
 		return true
 	}
-	object["status"] = Object{"replicas": replicas, "version": h.versions[spec["release"].(Object)["image"].(string)],
-		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
-	return false
+	version, again := h.upgradePool(object)
+	object["status"] = Object{"replicas": replicas, "version": version, "conditions": conditions("UpdatingVersion", truth(again), "Updating", "Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
+	return again && !h.held
 }
 
 func (h *HyperShift) hostedCluster(object Object, calls int) bool {
@@ -108,18 +109,19 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 			"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": h.versions[image]}}}}
 		return true
 	}
+	history, again := h.upgradeCluster(object)
 	status := Object{
-		"conditions": conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
+		"conditions": conditions("ClusterVersionUpgradeable", truth(!h.stubborn), "AdminAckRequired", "Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
 			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected"),
 		"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
 		"kubeconfig":           Object{"name": "admin-kubeconfig"},
-		"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": h.versions[image]}}},
+		"controlPlaneVersion":  Object{"history": history},
 	}
 	if configuration, ok := spec["configuration"].(Object); ok && configuration["authentication"] != nil {
 		status["configuration"] = Object{"authentication": Object{"oidcClients": h.oidcClients(configuration["authentication"].(Object))}}
 	}
 	object["status"] = status
-	return false
+	return again && !h.held
 }
 
 func (h *HyperShift) oidcClients(authentication Object) []any {
