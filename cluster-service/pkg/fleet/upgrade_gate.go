@@ -8,7 +8,6 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
 // The gates that an upgrade passes before its control plane is given the next release.
@@ -277,21 +276,4 @@ func (u *Upgrade) Withdraw(now time.Time, why string) {
 	if u.Active() && !u.Begun() {
 		u.end(now, csv1.UpgradeState_UPGRADE_STATE_CANCELED, why)
 	}
-}
-
-// CheckNodePoolVersion says what is wrong with giving a node pool a version: nothing lowers one, nodes are never ahead of
-// their control plane, nor too far behind it. Old is nil for a pool that is made.
-func CheckNodePoolVersion(version string, old *NodePool, controlPlane string) []apierror.Violation {
-	fail := func(format string, args ...any) []apierror.Violation {
-		return []apierror.Violation{{Field: "spec.version.id", Message: fmt.Sprintf("Invalid value: %q: "+format, append([]any{version}, args...)...)}}
-	}
-	switch {
-	case old != nil && newer(old.Release.Version, version):
-		return fail("must not be lower than %s, which the node pool was given; nothing lowers a version: allowed is %s up to %s", old.Release.Version, old.Release.Version, controlPlane)
-	case newer(version, controlPlane):
-		return fail("must not be higher than %s, which the control plane runs: allowed is up to that", controlPlane)
-	case minorsBetween(version, controlPlane) > MaxSkew:
-		return fail("must be at most %d minor versions behind %s, which the control plane runs", MaxSkew, controlPlane)
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ func PlanUpgrade(now time.Time, t *Tenancy, releases Releases, version string, f
 	refuse := func(rule, format string, args ...any) {
 		plan.Refusals = append(plan.Refusals, &csv1.UpgradeRefusal{Rule: rule, Message: fmt.Sprintf(format, args...)})
 	}
-	allowed := "Allowed are " + orNone(versionsOf(plan.GetTargets())) + "."
+	allowed := "Allowed are " + orNone(targetVersions(plan.GetTargets())) + "."
 	if c.Status.GetObservedGeneration() == 0 {
 		refuse(RuleClusterNotInstalled, "The cluster is not installed yet; until it is, a new version of its resource is all it takes.")
 	}
@@ -164,7 +164,7 @@ func Targets(c *Cluster, releases Releases) []*csv1.UpgradeTarget {
 	return targets
 }
 
-func versionsOf(targets []*csv1.UpgradeTarget) []string {
+func targetVersions(targets []*csv1.UpgradeTarget) []string {
 	var list []string
 	for _, t := range targets {
 		list = append(list, t.GetVersion())

@@ -359,26 +359,45 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clu
 // nodePoolRelease chooses a node pool's release. What was chosen for the same version stays chosen, and what its control
 // plane brought it to.
 func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.Tenancy) (fleet.Release, error) {
-	id, controlPlane := spec.GetVersion().GetId(), t.ControlPlaneVersion()
+	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
 		return old.Release, nil
 	}
 	if id == "" {
-		if old != nil {
-			return old.Release, nil
+		// While the control plane moves to another version, it is the one that it still runs that nodes can join.
+		if running, ok := s.o.Releases.Catalog().Exact(lowestVersion(c)); ok {
+			return fleet.Release{Version: running.Version.String(), Image: running.Image}, nil
 		}
-		if controlPlane == t.Cluster.Release.Version {
-			return t.Cluster.Release, nil
-		}
-		// The control plane is on its way to another release, and nodes are never ahead of it.
-		id = controlPlane
+		return c.Release, nil
 	}
 	found, ok := s.o.Releases.Catalog().Exact(id)
 	if !ok {
 		return fleet.Release{}, invalidVersion("Unsupported value: %q", id)
 	}
-	chosen := fleet.Release{Version: found.Version.String(), Image: found.Image}
-	return chosen, apierror.InvalidFields(fleet.CheckNodePoolVersion(chosen.Version, old, controlPlane))
+	controlPlane, err := release.ParseVersion(lowestVersion(c))
+	if err != nil {
+		return fleet.Release{}, err
+	}
+	var current *release.Version
+	if old != nil {
+		v, err := release.ParseVersion(old.Release.Version)
+		if err != nil {
+			return fleet.Release{}, err
+		}
+		current = &v
+	}
+	if rule := s.o.Releases.Catalog().NodePoolRule(found.Version, current, controlPlane); rule != "" {
+		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Invalid value: " + quote(id) + ": " + rule}})
+	}
+	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+}
+
+// lowestVersion is the lowest version that the control plane runs, or, before it runs any, the one it is to run.
+func lowestVersion(c *fleet.Cluster) string {
+	if active := c.Status.GetActiveVersions(); len(active) > 0 {
+		return active[len(active)-1]
+	}
+	return c.Release.Version
 }
 
 // GetNodePool reads a node pool.
