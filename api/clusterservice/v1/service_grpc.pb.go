@@ -38,6 +38,7 @@ const (
 	ClusterService_GetBreakGlassRevocation_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassRevocation"
 	ClusterService_ListBreakGlassRevocations_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassRevocations"
 	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
+	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
 )
@@ -112,6 +113,8 @@ type ClusterServiceClient interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
@@ -324,6 +327,16 @@ func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *clusterServiceClient) ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorksResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListWorks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProvisionShardsResponse)
@@ -414,6 +427,8 @@ type ClusterServiceServer interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error)
@@ -483,6 +498,9 @@ func (UnimplementedClusterServiceServer) ListBreakGlassRevocations(context.Conte
 }
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorks not implemented")
 }
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
@@ -846,6 +864,24 @@ func _ClusterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _ClusterService_ListWorks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListWorks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListWorks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListWorks(ctx, req.(*ListWorksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProvisionShardsRequest)
 	if err := dec(in); err != nil {
@@ -960,6 +996,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListBreakGlassRevocations",
 			Handler:    _ClusterService_ListBreakGlassRevocations_Handler,
+		},
+		{
+			MethodName: "ListWorks",
+			Handler:    _ClusterService_ListWorks_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

@@ -160,6 +160,13 @@ func (w *Work) Carried() bool {
 	return true
 }
 
+// Proto is the work as the API shows it.
+func (w *Work) Proto() *csv1.Work {
+	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
+		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
+		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+}
+
 // Tenancy is a cluster and all that belongs to it.
 type Tenancy struct {
 	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
