@@ -31,6 +31,8 @@ const (
 	cosmosOps            service = 15
 	mqttOps              service = 16
 	mqttFaults           service = 17
+	adminPort            service = 18
+	adminOps             service = 19
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -1,5 +1,5 @@
-// Package command is hcpctl's commands: flags, what they call, and what they print. They work with clusters through Azure
-// Resource Manager only (package armclient); the region's commands drive the supervisor of package local. The defaults of
+// Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
+// Resource Manager only (package armclient), what SREs do through admin (package adminclient); the region's commands drive the supervisor of package local. The defaults of
 // all flags come from the state folder of a local region, so that a command needs none there.
 package command
 
@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/spf13/cobra"
 )
@@ -28,6 +29,7 @@ type environment struct {
 
 	stateDir string
 	arm      armclient.Options
+	admin    adminclient.Options
 	output   string
 }
 
