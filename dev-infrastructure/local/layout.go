@@ -31,8 +31,11 @@ const (
 	cosmosOps            service = 15
 	mqttOps              service = 16
 	mqttFaults           service = 17
-	adminPort            service = 18
-	adminOps             service = 19
+	updateGraphPort      service = 18
+	updateGraphOps       service = 19
+	// Management clusters leave the upper half of their ports alone.
+	adminPort            service = 28
+	adminOps             service = 29
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -69,6 +69,7 @@ func clusterRow(c adminv1.Cluster) []string {
 }
 
 func (e *environment) clusterDump() *cobra.Command {
+	var format string
 	c := &cobra.Command{
 		Use: "dump CLUSTER", Short: "Print what every layer knows of a cluster, as an SRE; secrets are removed", Args: cobra.ExactArgs(1),
 		Long: `Print what every layer knows of a cluster: ARM's documents and operations, Cluster Service's rows and works, and Maestro's
@@ -84,9 +85,15 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 			if err != nil {
 				return err
 			}
-			return display.Object(e.out, e.output, dump)
+			return display.Object(e.out, format, dump)
 		},
 	}
-	c.Flags().StringVarP(&e.output, "output", "o", "yaml", "`format`: yaml or json")
+	c.Flags().StringVarP(&format, "output", "o", "yaml", "`format`: yaml or json")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if format != "yaml" && format != "json" {
+			return fmt.Errorf("--output: %q is neither yaml nor json", format)
+		}
+		return nil
+	}
 	return e.addAdminFlags(c)
 }
