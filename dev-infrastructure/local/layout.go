@@ -13,26 +13,26 @@ const portsPerRegion = 100
 type service int
 
 const (
-	frontDoorPort        service = 0
-	frontendPort         service = 1
-	clusterServicePort   service = 2
-	maestroRESTPort      service = 3
-	maestroGRPCPort      service = 4
-	cosmosPort           service = 5
-	mqttPort             service = 6
-	postgresPort         service = 7
-	etcdPort             service = 8
-	etcdPeerPort         service = 9
-	frontDoorOps         service = 10
-	frontendOps          service = 11
-	clusterServiceOps    service = 12
-	maestroServerOps     service = 13
-	backendOps           service = 14
-	cosmosOps            service = 15
-	mqttOps              service = 16
-	mqttFaults           service = 17
-	updateGraphPort      service = 18
-	updateGraphOps       service = 19
+	frontDoorPort      service = 0
+	frontendPort       service = 1
+	clusterServicePort service = 2
+	maestroRESTPort    service = 3
+	maestroGRPCPort    service = 4
+	cosmosPort         service = 5
+	mqttPort           service = 6
+	postgresPort       service = 7
+	etcdPort           service = 8
+	etcdPeerPort       service = 9
+	frontDoorOps       service = 10
+	frontendOps        service = 11
+	clusterServiceOps  service = 12
+	maestroServerOps   service = 13
+	backendOps         service = 14
+	cosmosOps          service = 15
+	mqttOps            service = 16
+	mqttFaults         service = 17
+	updateGraphPort    service = 18
+	updateGraphOps     service = 19
 	// Management clusters leave the upper half of their ports alone.
 	adminPort            service = 28
 	adminOps             service = 29
