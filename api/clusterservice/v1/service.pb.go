@@ -1846,6 +1846,7 @@ type WatchResponse struct {
 	//	*WatchResponse_ExternalAuth
 	//	*WatchResponse_BreakGlassCredential
 	//	*WatchResponse_BreakGlassRevocation
+	//	*WatchResponse_Upgrade
 	Event         isWatchResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1949,6 +1950,15 @@ func (x *WatchResponse) GetBreakGlassRevocation() *BreakGlassRevocation {
 	return nil
 }
 
+func (x *WatchResponse) GetUpgrade() *Upgrade {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_Upgrade); ok {
+			return x.Upgrade
+		}
+	}
+	return nil
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -1977,6 +1987,10 @@ type WatchResponse_BreakGlassRevocation struct {
 	BreakGlassRevocation *BreakGlassRevocation `protobuf:"bytes,7,opt,name=break_glass_revocation,json=breakGlassRevocation,proto3,oneof"`
 }
 
+type WatchResponse_Upgrade struct {
+	Upgrade *Upgrade `protobuf:"bytes,8,opt,name=upgrade,proto3,oneof"`
+}
+
 func (*WatchResponse_Cluster) isWatchResponse_Event() {}
 
 func (*WatchResponse_NodePool) isWatchResponse_Event() {}
@@ -1988,6 +2002,8 @@ func (*WatchResponse_ExternalAuth) isWatchResponse_Event() {}
 func (*WatchResponse_BreakGlassCredential) isWatchResponse_Event() {}
 
 func (*WatchResponse_BreakGlassRevocation) isWatchResponse_Event() {}
+
+func (*WatchResponse_Upgrade) isWatchResponse_Event() {}
 
 // Bookmark says that nothing up to the response's revision is outstanding.
 type Bookmark struct {
@@ -2260,7 +2276,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -2414,7 +2430,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\tleftovers\x18\x01 \x03(\v2+.hcpmesh.clusterservice.v1.DeletionLeftoverR\tleftovers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\fWatchRequest\x12%\n" +
-	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\x9d\x04\n" +
+	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\xdd\x04\n" +
 	"\rWatchResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12>\n" +
 	"\acluster\x18\x02 \x01(\v2\".hcpmesh.clusterservice.v1.ClusterH\x00R\acluster\x12B\n" +
@@ -2422,7 +2438,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bbookmark\x18\x04 \x01(\v2#.hcpmesh.clusterservice.v1.BookmarkH\x00R\bbookmark\x12N\n" +
 	"\rexternal_auth\x18\x05 \x01(\v2'.hcpmesh.clusterservice.v1.ExternalAuthH\x00R\fexternalAuth\x12g\n" +
 	"\x16break_glass_credential\x18\x06 \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassCredentialH\x00R\x14breakGlassCredential\x12g\n" +
-	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocationB\a\n" +
+	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocation\x12>\n" +
+	"\aupgrade\x18\b \x01(\v2\".hcpmesh.clusterservice.v1.UpgradeH\x00R\aupgradeB\a\n" +
 	"\x05event\"\n" +
 	"\n" +
 	"\bBookmark\"3\n" +
@@ -2439,7 +2456,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
 	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xc7\x18\n" +
+	"\t_capacity2\xfe\"\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -2463,7 +2480,20 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\rRetryDeletion\x12/.hcpmesh.clusterservice.v1.RetryDeletionRequest\x1a0.hcpmesh.clusterservice.v1.RetryDeletionResponse\x12\x81\x01\n" +
 	"\x19ReleaseDeletionFinalizers\x12;.hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12q\n" +
 	"\x11ForceDeletionStep\x123.hcpmesh.clusterservice.v1.ForceDeletionStepRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12\x8a\x01\n" +
-	"\x15ListDeletionLeftovers\x127.hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest\x1a8.hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse\x12\\\n" +
+	"\x15ListDeletionLeftovers\x127.hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest\x1a8.hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse\x12d\n" +
+	"\vPlanUpgrade\x12-.hcpmesh.clusterservice.v1.PlanUpgradeRequest\x1a&.hcpmesh.clusterservice.v1.UpgradePlan\x12b\n" +
+	"\fStartUpgrade\x12..hcpmesh.clusterservice.v1.StartUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12^\n" +
+	"\n" +
+	"GetUpgrade\x12,.hcpmesh.clusterservice.v1.GetUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12o\n" +
+	"\fListUpgrades\x12..hcpmesh.clusterservice.v1.ListUpgradesRequest\x1a/.hcpmesh.clusterservice.v1.ListUpgradesResponse\x12b\n" +
+	"\fPauseUpgrade\x12..hcpmesh.clusterservice.v1.PauseUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12d\n" +
+	"\rResumeUpgrade\x12/.hcpmesh.clusterservice.v1.ResumeUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12b\n" +
+	"\fAbortUpgrade\x12..hcpmesh.clusterservice.v1.AbortUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12v\n" +
+	"\x16AcknowledgeUpgradeGate\x128.hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12t\n" +
+	"\x12ApplyUpgradePolicy\x124.hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest\x1a(.hcpmesh.clusterservice.v1.UpgradePolicy\x12p\n" +
+	"\x10GetUpgradePolicy\x122.hcpmesh.clusterservice.v1.GetUpgradePolicyRequest\x1a(.hcpmesh.clusterservice.v1.UpgradePolicy\x12\x84\x01\n" +
+	"\x13ListUpgradePolicies\x125.hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest\x1a6.hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse\x12\x84\x01\n" +
+	"\x13DeleteUpgradePolicy\x125.hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest\x1a6.hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse\x12\\\n" +
 	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12f\n" +
 	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
@@ -2537,9 +2567,27 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*BreakGlassRevocation)(nil),               // 51: hcpmesh.clusterservice.v1.BreakGlassRevocation
 	(*Actor)(nil),                              // 52: hcpmesh.clusterservice.v1.Actor
 	(*DeletionLeftover)(nil),                   // 53: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Work)(nil),                               // 54: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 55: hcpmesh.clusterservice.v1.ProvisionShard
-	(*DeletionStep)(nil),                       // 56: hcpmesh.clusterservice.v1.DeletionStep
+	(*Upgrade)(nil),                            // 54: hcpmesh.clusterservice.v1.Upgrade
+	(*Work)(nil),                               // 55: hcpmesh.clusterservice.v1.Work
+	(*ProvisionShard)(nil),                     // 56: hcpmesh.clusterservice.v1.ProvisionShard
+	(*PlanUpgradeRequest)(nil),                 // 57: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 58: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 59: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 60: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 61: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 62: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 63: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 64: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 65: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 66: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 67: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 68: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*DeletionStep)(nil),                       // 69: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 70: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 71: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 72: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 73: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 74: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	37, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -2567,65 +2615,90 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	45, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
 	48, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
 	51, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	54, // 25: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	55, // 26: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 27: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 28: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 29: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 30: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 31: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 32: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 33: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 34: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 35: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 36: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 37: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 38: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 40: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 41: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 42: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 43: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 44: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 45: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25, // 46: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26, // 47: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27, // 48: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	29, // 49: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32, // 50: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	34, // 51: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	36, // 52: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	39, // 53: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	39, // 54: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 55: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	39, // 56: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	42, // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	42, // 58: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	42, // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	45, // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	45, // 62: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 63: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	45, // 64: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	48, // 65: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	48, // 66: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 67: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	51, // 68: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	51, // 69: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 70: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 71: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	56, // 72: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	56, // 73: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28, // 74: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	30, // 75: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	33, // 76: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	35, // 77: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	55, // 78: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	53, // [53:79] is the sub-list for method output_type
-	27, // [27:53] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	54, // 25: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	55, // 26: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	56, // 27: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	0,  // 28: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 29: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 30: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 31: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 32: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 33: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 34: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 35: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 36: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 37: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 38: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 39: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 40: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 41: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 42: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 43: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 44: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 45: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 46: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25, // 47: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26, // 48: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27, // 49: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	57, // 50: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	58, // 51: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	59, // 52: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	60, // 53: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	61, // 54: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	62, // 55: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	63, // 56: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	64, // 57: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	65, // 58: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	66, // 59: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	67, // 60: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	68, // 61: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	29, // 62: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	32, // 63: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	34, // 64: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	36, // 65: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	39, // 66: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	39, // 67: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 68: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	39, // 69: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	42, // 70: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	42, // 71: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 72: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	42, // 73: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	45, // 74: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	45, // 75: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 76: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	45, // 77: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	48, // 78: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	48, // 79: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 80: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	51, // 81: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	51, // 82: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 83: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 84: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	69, // 85: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	69, // 86: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28, // 87: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	70, // 88: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	54, // 89: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	54, // 90: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	71, // 91: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	54, // 92: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	54, // 93: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	54, // 94: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	54, // 95: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	72, // 96: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	72, // 97: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	73, // 98: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	74, // 99: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30, // 100: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	33, // 101: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	35, // 102: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	56, // 103: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	66, // [66:104] is the sub-list for method output_type
+	28, // [28:66] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -2641,6 +2714,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
+	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
@@ -2648,6 +2722,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_ExternalAuth)(nil),
 		(*WatchResponse_BreakGlassCredential)(nil),
 		(*WatchResponse_BreakGlassRevocation)(nil),
+		(*WatchResponse_Upgrade)(nil),
 	}
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
