@@ -24,8 +24,9 @@ type Endpoints struct {
 	Admin         string `json:"admin"`
 	EngineersFile string `json:"engineersFile"`
 	AdminAudience string `json:"adminAudience"`
-	// Kubeconfigs of the management clusters' administrators, by the clusters' names.
+	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
+	Kubectl     string            `json:"kubectl"`
 
 	// The rest is for tests that look behind the front door.
 
@@ -62,6 +63,7 @@ func (r *Region) Endpoints() Endpoints {
 		EngineersFile:      r.engineersFile(),
 		AdminAudience:      adminAudience,
 		Kubeconfigs:        map[string]string{},
+		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
 		CosmosKeyFile:      r.cosmosKeyFile(),
 		MaestroREST:        "https://" + r.address(maestroRESTPort),
