@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -17,8 +16,9 @@ type Route struct {
 	// Name is the route's in logs, metrics, audit and the OpenAPI document, as in clusters.dump.
 	Name    string
 	Summary string
-	// Role that a caller must have.
-	Role adminv1.Role
+	// Role that a caller must have; for a route that Mutates also the one that the caller must have elevated to.
+	Role    adminv1.Role
+	Mutates bool
 	// Query are the parameters that it knows; another one is refused.
 	Query []Parameter
 	// Request and Response are examples of the bodies' types; nil when there is none.
@@ -40,37 +40,6 @@ type Parameter struct {
 var paging = []Parameter{
 	{Name: "pageSize", Type: "integer", Description: "How many items a page has at most, 1 to 500; 100 by default."},
 	{Name: "pageToken", Type: "string", Description: "The nextPageToken of the page before."},
-}
-
-// Routes are all routes of the API, for the OpenAPI document.
-func Routes() []Route { return (&Server{}).routes() }
-
-func (s *Server) routes() []Route {
-	return []Route{
-		{
-			Method: http.MethodGet, Path: adminv1.Root + "/me", Name: "me", Summary: "Who the caller is, and which roles the caller's groups give.",
-			Role: adminv1.Reader, Response: adminv1.Identity{}, Status: http.StatusOK, handle: s.me,
-		},
-		{
-			Method: http.MethodGet, Path: adminv1.Root + "/clusters", Name: "clusters.list",
-			Summary: "The clusters that `q` means: a resource id, name, uid, cluster id, namespace, API host or subscription; without it a page of the fleet.",
-			Role:    adminv1.Reader, Response: adminv1.ClusterList{}, Status: http.StatusOK, handle: s.listClusters,
-			Query: append([]Parameter{
-				{Name: "q", Type: "string", Description: "What the clusters are found by; at most 200 are."},
-				{Name: "subscription", Type: "string", Description: "Only clusters of this subscription, as ARM knows them."},
-			}, paging...),
-		},
-		{
-			Method: http.MethodGet, Path: adminv1.Root + "/clusters/{cluster}", Name: "clusters.get",
-			Summary: "One cluster. In the path, here and below, it is named by anything that `q` takes, as long as that means one cluster.",
-			Role:    adminv1.Reader, Response: adminv1.Cluster{}, Status: http.StatusOK, handle: s.getCluster,
-		},
-		{
-			Method: http.MethodGet, Path: adminv1.Root + "/clusters/{cluster}/dump", Name: "clusters.dump",
-			Summary: "What every layer knows of a cluster, with secrets removed.",
-			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster,
-		},
-	}
 }
 
 // page reads the parameters of a list.

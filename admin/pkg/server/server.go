@@ -99,6 +99,10 @@ type request struct {
 	route  *Route
 	caller authn.Caller
 	roles  []adminv1.Role
+	// elevation is what lets the caller change something; nil for a read.
+	elevation *database.ElevationDocument
+	// done is what the audit log says of the request.
+	done done
 	// status that was answered, and the error behind it.
 	status int
 	cause  error
@@ -119,6 +123,7 @@ func (s *Server) serve(route Route) http.Handler {
 			s.answer(rq, route.Status, answer)
 		}
 		s.requests.WithLabelValues(route.Name, strconv.Itoa(rq.status)).Inc()
+		s.audit(ctx, rq)
 		if rq.cause != nil && apierror.KindOf(rq.cause) == apierror.Internal {
 			s.Log.ErrorContext(ctx, "a request failed", "request_id", rq.id, "route", route.Name, "error", rq.cause)
 		}
@@ -136,6 +141,11 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	}
 	if err := rq.known(); err != nil {
 		return nil, err
+	}
+	if rq.route.Mutates {
+		if rq.elevation, err = s.elevationOf(ctx, rq); err != nil {
+			return nil, err
+		}
 	}
 	return rq.route.handle(ctx, rq)
 }
