@@ -7,7 +7,9 @@ SHELL := bash
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
-units = $(filter-out ./test/...,$(modules))
+# Those whose tests take longest begin first, so that they do not end last and alone.
+long = ./hypershift/... ./maestro/... ./cluster-service/...
+units = $(long) $(filter-out ./test/... $(long),$(modules))
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
