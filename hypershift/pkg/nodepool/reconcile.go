@@ -15,8 +15,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,6 +45,8 @@ const (
 	again = time.Millisecond
 	// unreachablePause is for a hosted API server that does not answer; its coming back is an event as well.
 	unreachablePause = 2 * time.Second
+	// drainPause is for pods that may not be evicted yet: nothing tells when a disruption budget allows it.
+	drainPause = time.Second
 )
 
 // unreachable reports whether a hosted API server could not be talked to at all.
@@ -149,16 +151,30 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 		return 0, err
 	}
 	var before []Machine
+	scaling := autoscale{}
 	if record != nil {
 		if before, err = decodeMachines(record.Data); err != nil {
 			return 0, err
 		}
+		if scaling, err = decodeAutoscale(record.Data); err != nil {
+			return 0, err
+		}
+	}
+	next, later, err := r.autoscale(ctx, pool, o, before, scaling)
+	if err != nil {
+		return 0, err
+	}
+	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
+		return unreachablePause, nil
+	} else if err != nil {
+		return 0, err
 	}
 	var wait time.Duration
 	o.machines, wait = step(before, o.target, r.Scale, o.now, func() string { return pool.Name + "-" + utilrand.String(5) })
+	wait = schedule.Sooner(wait, later)
 	changed := !slices.Equal(before, o.machines)
-	if changed {
-		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+	if changed || !next.equal(scaling) {
+		if err := r.writeRecord(ctx, pool, record, o.machines, next); err != nil {
 			return 0, err
 		}
 	}
@@ -176,6 +192,9 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if changed && !done {
 		return again, nil
 	}
+	if len(o.target.undrained) > 0 {
+		wait = schedule.Sooner(wait, drainPause)
+	}
 	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
 		base := pool.DeepCopy()
 		annotate(pool, o.target.config)
@@ -186,15 +205,39 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	return wait, nil
 }
 
-// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
-func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
-	namespace := contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
+// hosted reports whether there is a real hosted cluster, and its control plane's namespace.
+func (r *Reconciler) hosted(ctx context.Context, pool *hyperv1.NodePool) (namespace string, real bool, err error) {
+	namespace = contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
 	var hcp hyperv1.HostedControlPlane
 	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool.Spec.ClusterName}, &hcp); err != nil {
-		return nil, fmt.Errorf("getting the HostedControlPlane: %w", err)
+		return namespace, false, fmt.Errorf("getting the HostedControlPlane: %w", err)
 	}
-	if hcp.Annotations[contract.FidelityAnnotation] != "process" || r.Nodes == nil {
+	return namespace, hcp.Annotations[contract.FidelityAnnotation] == "process" && r.Nodes != nil, nil
+}
+
+// drainNodes moves pods away from nodes that were told to go and are cordoned by now, and counts those that stay.
+func (r *Reconciler) drainNodes(ctx context.Context, pool *hyperv1.NodePool, machines []Machine) (map[string]int, error) {
+	var names []string
+	for i := range machines {
+		if !machines[i].alive() {
+			names = append(names, machines[i].Name)
+		}
+	}
+	if len(names) == 0 {
 		return nil, nil
+	}
+	namespace, real, err := r.hosted(ctx, pool)
+	if err != nil || !real {
+		return nil, err
+	}
+	return r.Nodes.Drain(ctx, namespace, names)
+}
+
+// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
+func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
+	namespace, real, err := r.hosted(ctx, pool)
+	if err != nil || !real {
+		return nil, err
 	}
 	var wanted []node.Node
 	for i := range o.machines {
@@ -208,7 +251,19 @@ func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *o
 }
 
 func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
-	n := node.Node{Name: m.Name, Ready: m.ready(), Version: m.Version, Kubelet: m.Kubelet, Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
+	n := template(pool, o)
+	// A node that is drained still runs.
+	n.Name, n.Version, n.Kubelet, n.Leaving, n.Lost = m.Name, m.Version, m.Kubelet, !m.alive(), !m.Unhealthy.IsZero()
+	n.Ready = !n.Lost && (!m.Ready.IsZero() || n.Leaving)
+	if m.VMSize != "" {
+		n.VMSize, n.Zone = m.VMSize, m.Zone
+	}
+	return n
+}
+
+// template is a node as the pool would make it now.
+func template(pool *hyperv1.NodePool, o *observed) node.Node {
+	n := node.Node{Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
 	if n.Arch == "" {
 		n.Arch = "amd64"
 	}
@@ -220,10 +275,6 @@ func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
 	}
 	if azure := o.cluster.Spec.Platform.Azure; azure != nil {
 		n.Location, n.SubscriptionID, n.ResourceGroup = azure.Location, azure.SubscriptionID, azure.ResourceGroupName
-	}
-	if !m.alive() {
-		n.Ready = true // a node that is drained still runs
-		n.Taints = append(n.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return n
 }
@@ -286,6 +337,10 @@ func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
 	if o.release != nil {
 		t.version, t.kubelet = o.release.Version.String(), o.release.Kubelet
 	}
+	t.autoRepair, t.unhealthy = pool.Spec.Management.AutoRepair, unhealthyNodes(pool)
+	if azure := pool.Spec.Platform.Azure; azure != nil {
+		t.vmSize, t.zone = azure.VMSize, azure.AvailabilityZone
+	}
 	if pool.Spec.NodeDrainTimeout != nil {
 		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
 	}
@@ -308,6 +363,17 @@ func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
 		t.maxUnavailable = 1 // as a MachineDeployment does: a rollout that may do neither would never end
 	}
 	return t
+}
+
+// unhealthyNodes are those that the annotation names.
+func unhealthyNodes(pool *hyperv1.NodePool) map[string]bool {
+	names := map[string]bool{}
+	for name := range strings.SplitSeq(pool.Annotations[contract.UnhealthyAnnotation], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names[name] = true
+		}
+	}
+	return names
 }
 
 func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
@@ -458,11 +524,16 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 	}
 	o.target = r.target(pool, o)
 	o.target.replicas, o.target.controlPlaneReady, o.target.onDelete, o.target.inPlace = 0, true, false, false
-	o.target.maxSurge = 0
+	o.target.maxSurge, o.target.autoRepair = 0, false
+	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
+		return false, unreachablePause, nil
+	} else if err != nil {
+		return false, 0, err
+	}
 	o.machines, wait = step(before, o.target, r.Scale, o.now, nil)
 	changed := !slices.Equal(before, o.machines)
 	if changed {
-		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+		if err := r.writeRecord(ctx, pool, record, o.machines, autoscale{}); err != nil {
 			return false, 0, err
 		}
 	}
@@ -472,7 +543,10 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 		return false, 0, err
 	}
 	if changed && len(o.machines) > 0 {
-		wait = again
+		return false, again, nil
+	}
+	if len(o.target.undrained) > 0 {
+		wait = schedule.Sooner(wait, drainPause)
 	}
 	return len(o.machines) == 0, wait, nil
 }
