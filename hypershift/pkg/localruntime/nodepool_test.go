@@ -258,6 +258,7 @@ func TestNodePoolLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.await(t, 1)
+	s.delete(t)
 }
 
 // annotatePool sets an annotation on the NodePool as an operator's hand does.
