@@ -3,6 +3,16 @@ module github.com/hcpmesh/hcpmesh/cluster-service
 go 1.26.0
 
 require (
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0
+	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.13.1
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2 v2.2.0
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns v1.2.0
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi v1.3.0
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6 v6.2.0
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources v1.2.0
+	github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates v1.4.0
+	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.6.4
+	github.com/hcpmesh/hcpmesh/tooling/azure-emulator v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/hcpmesh/hcpmesh/api v0.0.0
@@ -97,6 +107,7 @@ require (
 )
 
 replace (
+	github.com/hcpmesh/hcpmesh/tooling/azure-emulator => ../tooling/azure-emulator
 	github.com/hcpmesh/hcpmesh/api => ../api
 	github.com/hcpmesh/hcpmesh/internal => ../internal
 )

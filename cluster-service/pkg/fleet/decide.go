@@ -17,6 +17,8 @@ type Region struct {
 	IssuerBase string
 	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
 	EndpointURLs bool
+	// AzureKinds are what each cluster has in Azure; none where there is no Azure.
+	AzureKinds []AzureKind
 	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
 	StuckAfter map[string]time.Duration
 }
@@ -53,6 +55,7 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 			return err
 		}
 	}
+	r.planAzure(now, t)
 	for _, p := range t.Pools {
 		decidePool(now, t, p)
 	}
@@ -127,7 +130,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	rolledOut := rolledOut(c.Release, seen)
 	wasReady := s.ObservedGeneration > 0
 	switch {
-	case carried && rolledOut && s.ApiUrl != "" && (available || wasReady):
+	case carried && rolledOut && s.ApiUrl != "" && (wasReady || available && t.azureDone()):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth alone is on its way: the cluster is what it was.
@@ -147,10 +150,9 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 		observedCondition(feedback.Available, seen),
 		observedCondition(feedback.Progressing, seen),
 		observedCondition(feedback.Degraded, seen))
-	s.Progress = setProgress(s.Progress, now,
-		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
-		controlPlaneLayer(seen, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
+	s.Progress = setProgress(s.Progress, now, append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
+		controlPlaneLayer(seen, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))...)
 }
 
 // rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
@@ -270,13 +272,22 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
 	case len(namespaces) > 0:
 		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
+	case t.Azure != nil && len(t.Azure.Steps) > 0:
+		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	default:
 		c.GoneTime = now
 		c.SigningKey = nil
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
 		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	}
-	s.Progress = setProgress(s.Progress, now, at)
+	layers := []layer{at}
+	if t.Azure != nil && t.Azure.Deleting {
+		inAzure := t.azureLayers()
+		if layers = append(inAzure, at); at.state == "Deleted" && !c.Gone() {
+			at = inAzure[0]
+		}
+	}
+	s.Progress = setProgress(s.Progress, now, layers...)
 	s.Conditions = setConditions(s.Conditions, now, c.Generation, condition{"Deleting", "True", at.state, at.message})
 }
 

@@ -346,15 +346,9 @@ func (c *call) list(k *kind) (*answer, error) {
 // put makes or replaces a resource.
 func (c *call) put(k *kind) (*answer, error) {
 	if err := c.checkGroup(); err != nil {
-		var absent *Error
-		if !errors.As(err, &absent) || absent.Code != codeNoGroup || !c.AssumeCustomers || !k.assumable {
-			return nil, err
-		}
+		return nil, err
 	}
 	old, err := c.find(c.path.id)
-	if err == nil && old == nil && c.AssumeCustomers && k.assumable {
-		old, err = c.assume(k)
-	}
 	if err != nil {
 		return nil, err
 	}
