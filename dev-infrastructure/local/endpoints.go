@@ -20,8 +20,9 @@ type Endpoints struct {
 	// CredentialsFile is what a client gets tokens at the front door with.
 	CredentialsFile string `json:"credentialsFile"`
 	TenantID        string `json:"tenantId"`
-	// Kubeconfigs of the management clusters' administrators, by the clusters' names.
+	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
+	Kubectl     string            `json:"kubectl"`
 
 	// The rest is for tests that look behind the front door.
 
@@ -37,7 +38,9 @@ type Endpoints struct {
 	MQTT               string `json:"mqtt"`
 	// MQTTFaults and Cosmos take injected faults if the region was configured so.
 	MQTTFaults string `json:"mqttFaults"`
-	Etcd       string `json:"etcd"`
+	// Azure is where the emulator of Azure is.
+	Azure string `json:"azure"`
+	Etcd  string `json:"etcd"`
 	// DatabaseURLFiles hold the URLs of the databases, by their names.
 	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
 	// Identities are the folders of the SPIFFE identities, by workload.
@@ -55,6 +58,7 @@ func (r *Region) Endpoints() Endpoints {
 		CredentialsFile:    r.credentialsFile(),
 		TenantID:           tenantID,
 		Kubeconfigs:        map[string]string{},
+		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
 		CosmosKeyFile:      r.cosmosKeyFile(),
 		MaestroREST:        "https://" + r.address(maestroRESTPort),
@@ -65,6 +69,7 @@ func (r *Region) Endpoints() Endpoints {
 		ProviderAudience:   providerAudience,
 		MQTT:               r.address(mqttPort),
 		MQTTFaults:         "http://" + r.address(mqttFaults),
+		Azure:              "https://" + r.address(azurePort),
 		Etcd:               "http://" + r.address(etcdPort),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
@@ -77,6 +82,7 @@ func (r *Region) Endpoints() Endpoints {
 			"backend":            r.address(backendOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
+			"azure-emulator":     r.address(azureOps),
 			"cosmos-emulator":    r.address(cosmosOps),
 			"eventgrid-emulator": r.address(mqttOps),
 			"update-graph":       r.address(updateGraphOps),

@@ -246,7 +246,7 @@ func (a *attempt) eachCredential(do func(credentials FederatedCredentials, ident
 }
 
 func (a *attempt) federate(ctx context.Context) error {
-	issuer := a.Region.IssuerURL(a.cluster.ID())
+	issuer := a.Region.Issuer(a.cluster)
 	return a.eachCredential(func(credentials FederatedCredentials, identity *arm.ResourceID, name, subject string) error {
 		_, err := credentials.CreateOrUpdate(ctx, identity.ResourceGroupName, identity.Name, name, armmsi.FederatedIdentityCredential{
 			Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: to.Ptr(issuer), Subject: to.Ptr(subject), Audiences: []*string{to.Ptr(federatedAudience)}}}, nil)

@@ -247,7 +247,7 @@ func (r Region) AzureInput(t *Tenancy, kind AzureKind) (input, awaited string) {
 		if len(t.Cluster.SigningKey) == 0 {
 			return "", "the cluster's signing key"
 		}
-		return r.IssuerURL(t.Cluster.ID()), ""
+		return r.Issuer(t.Cluster), ""
 	case AzureAPIRecord:
 		if w := t.Work(HostedCluster, ""); w != nil && w.Observed.EndpointHost != "" {
 			return w.Observed.EndpointHost, ""

@@ -37,6 +37,11 @@ func forARM(audience string) bool {
 	return audience == "https://management.azure.com" || audience == "https://management.core.windows.net"
 }
 
+// forServices reports whether a token's audience is one of Azure's own services that the region has beside ARM.
+func forServices(audience string) bool {
+	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com"
+}
+
 // Client is who may have tokens.
 type Client struct {
 	TenantID     string `json:"tenantId"`
@@ -160,12 +165,12 @@ func makeSigningKey(path string) (*rsa.PrivateKey, error) {
 var ErrClient = errors.New("the client is not known in this tenant, or its secret is wrong")
 
 // ErrAudience is the answer to a request for a token for something that is not known here.
-var ErrAudience = errors.New("tokens are issued for Azure Resource Manager and its resource provider only")
+var ErrAudience = errors.New("tokens are issued for Azure Resource Manager, its resource provider, Key Vault and Storage only")
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 	audience := strings.TrimSuffix(scope, "/.default")
-	if !forARM(audience) && !slices.Contains(i.audiences, audience) {
+	if !forARM(audience) && !forServices(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrAudience
 	}
 	client := i.client(tenant, clientID, secret)
