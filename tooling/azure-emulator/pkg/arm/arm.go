@@ -367,6 +367,9 @@ func (c *call) put(k *kind) (*answer, error) {
 		return nil, badRequest("LocationRequired", "The location property is required for this definition.")
 	}
 	wanted.ID, wanted.Name, wanted.Type = c.path.id, c.path.name, c.path.typ
+	if k.name == groupType {
+		wanted.ID = c.path.groupID() // in one spelling, however it was asked for
+	}
 	wanted.Operation, wanted.Deleting, wanted.Assumed = "", false, false
 	if old != nil {
 		wanted.ID, wanted.Name, wanted.Location = old.ID, old.Name, old.Location
