@@ -57,6 +57,8 @@ type Result struct {
 	Revision int64
 	// azureDue are the clusters with steps in Azure to try now.
 	azureDue []string
+	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
+	UpgradesEnded bool
 }
 
 // Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
@@ -176,6 +178,10 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 		}
 		return err
 	})
+	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
+		return err
+	})
 	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
 		tenancy.Works, err = pgx.CollectRows(rows, scanWork)
 		return err
@@ -217,6 +223,8 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 		}
 		changed = append(changed, accessChanges(old, tenancy)...)
+		changed = append(changed, upgradeChanges(old, tenancy)...)
+		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
 		queueDeletion(rows, now, uid, old, tenancy)
 		if t.queueAzure(rows, uid, now, old, tenancy) {
 			result.azureDue = append(result.azureDue, uid)
