@@ -53,6 +53,7 @@ func (r *Region) azureEmulator() supervisor.Spec {
 		"--tls-key="+filepath.Join(identity, mesh.KeyFile),
 		"--authority=https://"+r.address(frontDoorPort),
 		"--authority-ca-file="+r.state.path("ca", mesh.CAFile),
+		"--tenant="+providerTenantID,
 		"--seed-file="+r.azureSeedFile(),
 		"--location="+r.config.Location,
 		"--operation-delay="+strconv.FormatInt(delay.Milliseconds(), 10)+"ms",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -142,7 +143,8 @@ func answered(err error, status int) bool {
 // describe is an error for people: Azure's code and status, without the rest of the answer's dump.
 func describe(err error) string {
 	var response *azcore.ResponseError
-	text := err.Error()
+	// An error of the credential has the whole exchange in many lines.
+	text := strings.Join(strings.Fields(err.Error()), " ")
 	if errors.As(err, &response) {
 		text = fmt.Sprintf("Azure answered %d %s", response.StatusCode, response.ErrorCode)
 		if response.RawResponse != nil && response.RawResponse.Request != nil {

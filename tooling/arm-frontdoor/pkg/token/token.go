@@ -169,7 +169,7 @@ var ErrAudience = errors.New("tokens are issued for Azure Resource Manager, its 
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
-	audience := strings.TrimSuffix(scope, "/.default")
+	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
 	if !forARM(audience) && !forServices(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrAudience
 	}
@@ -178,6 +178,17 @@ func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 		return "", ErrClient
 	}
 	return i.IssueTo(client, audience)
+}
+
+// resourceScope is the scope that names a resource, of those that a client asks for: Microsoft's client libraries add OpenID
+// Connect's own to every request, which mean nothing without a user.
+func resourceScope(scopes string) string {
+	for scope := range strings.FieldsSeq(scopes) {
+		if !slices.Contains([]string{"openid", "profile", "offline_access"}, scope) {
+			return scope
+		}
+	}
+	return ""
 }
 
 // IssueTo gives a client a token without asking for its secret: for a client that is this process itself.
