@@ -34,6 +34,8 @@ const (
 	updateGraphPort    service = 18
 	updateGraphOps     service = 19
 	// Management clusters leave the upper half of their ports alone.
+	adminPort            service = 28
+	adminOps             service = 29
 	azurePort            service = 38
 	azureOps             service = 39
 	firstManagement      service = 20
