@@ -12,7 +12,9 @@ import (
 
 // mains are our programs and where each is built from, below the checkout.
 var mains = map[string]string{
+	"admin":              "admin/cmd/admin",
 	"arm-frontdoor":      "tooling/arm-frontdoor/cmd/arm-frontdoor",
+	"azure-emulator":     "tooling/azure-emulator/cmd/azure-emulator",
 	"backend":            "backend/cmd/backend",
 	"cluster-service":    "cluster-service/cmd/cluster-service",
 	"cosmos-emulator":    "tooling/cosmos-emulator/cmd/cosmos-emulator",

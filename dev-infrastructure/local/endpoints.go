@@ -20,6 +20,10 @@ type Endpoints struct {
 	// CredentialsFile is what a client gets tokens at the front door with.
 	CredentialsFile string `json:"credentialsFile"`
 	TenantID        string `json:"tenantId"`
+	// Admin is the URL of the SREs' API, EngineersFile what they get tokens for AdminAudience with.
+	Admin         string `json:"admin"`
+	EngineersFile string `json:"engineersFile"`
+	AdminAudience string `json:"adminAudience"`
 	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
 	Kubectl     string            `json:"kubectl"`
@@ -38,7 +42,9 @@ type Endpoints struct {
 	MQTT               string `json:"mqtt"`
 	// MQTTFaults and Cosmos take injected faults if the region was configured so.
 	MQTTFaults string `json:"mqttFaults"`
-	Etcd       string `json:"etcd"`
+	// Azure is where the emulator of Azure is.
+	Azure string `json:"azure"`
+	Etcd  string `json:"etcd"`
 	// DatabaseURLFiles hold the URLs of the databases, by their names.
 	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
 	// Identities are the folders of the SPIFFE identities, by workload.
@@ -55,6 +61,9 @@ func (r *Region) Endpoints() Endpoints {
 		CAFile:             r.state.path("ca", mesh.CAFile),
 		CredentialsFile:    r.credentialsFile(),
 		TenantID:           tenantID,
+		Admin:              "https://" + r.address(adminPort),
+		EngineersFile:      r.engineersFile(),
+		AdminAudience:      adminAudience,
 		Kubeconfigs:        map[string]string{},
 		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
@@ -67,6 +76,7 @@ func (r *Region) Endpoints() Endpoints {
 		ProviderAudience:   providerAudience,
 		MQTT:               r.address(mqttPort),
 		MQTTFaults:         "http://" + r.address(mqttFaults),
+		Azure:              "https://" + r.address(azurePort),
 		Etcd:               "http://" + r.address(etcdPort),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
@@ -77,8 +87,10 @@ func (r *Region) Endpoints() Endpoints {
 			"arm-frontdoor":      r.address(frontDoorOps),
 			"frontend":           r.address(frontendOps),
 			"backend":            r.address(backendOps),
+			"admin":              r.address(adminOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
+			"azure-emulator":     r.address(azureOps),
 			"cosmos-emulator":    r.address(cosmosOps),
 			"eventgrid-emulator": r.address(mqttOps),
 			"update-graph":       r.address(updateGraphOps),

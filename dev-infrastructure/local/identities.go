@@ -28,10 +28,12 @@ func (r *Region) identities() []identity {
 		{"arm-frontdoor", mesh.ARMFrontDoor, loopback},
 		{"frontend", mesh.Frontend, loopback},
 		{"backend", mesh.Backend, nil},
+		{"admin", mesh.Admin, loopback},
 		{"cluster-service", mesh.ClusterService, loopback},
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},
 		{"eventgrid-emulator", mesh.EventGridEmulator, loopback},
+		{"azure-emulator", mesh.AzureEmulator, loopback},
 		{"update-graph", mesh.UpdateGraph, loopback},
 		{"hcpctl", mesh.Hcpctl, nil},
 	}
@@ -75,7 +77,10 @@ func (r *Region) issueIdentities() error {
 	if err := makeKey(r.credentialKeyFile(), 32); err != nil {
 		return err
 	}
-	return r.makeCredentials()
+	if err := r.makeCredentials(); err != nil {
+		return err
+	}
+	return r.makeEngineers()
 }
 
 // cosmosKeyFile holds the Cosmos DB account's key in base64.
@@ -105,6 +110,8 @@ type Credentials struct {
 	// ObjectID and Name are what the resource provider sees of the caller.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
+	// Groups that its tokens name.
+	Groups []string `json:"groups,omitempty"`
 }
 
 func (r *Region) credentialsFile() string { return r.state.path("front-door", "credentials.json") }
@@ -121,7 +128,12 @@ const (
 	providerAudience = "https://redhatopenshift.hcpmesh.local"
 )
 
-// makeCredentials makes the region's one customer, and ARM's own client, unless they are there.
+// serviceCredentialsFile holds the one client that Cluster Service is in Azure.
+func (r *Region) serviceCredentialsFile() string {
+	return r.state.path("front-door", "cluster-service.json")
+}
+
+// makeCredentials makes the region's one customer, ARM's own client and Cluster Service's, unless they are there.
 func (r *Region) makeCredentials() error {
 	for path, client := range map[string]Credentials{
 		r.credentialsFile(): {
@@ -137,6 +149,13 @@ func (r *Region) makeCredentials() error {
 			ClientSecret: rand.Text(),
 			ObjectID:     "c1f9b1e0-3c0e-4d68-8d3c-9d4b6c0a7c02",
 			Name:         "Azure Resource Manager",
+		},
+		r.serviceCredentialsFile(): {
+			TenantID:     providerTenantID,
+			ClientID:     "6c1a3f52-2a4e-4d0b-9f57-58c0a1d9e7b3",
+			ClientSecret: rand.Text(),
+			ObjectID:     "d7c0b9a1-6f3e-4f7a-8b21-0c9e5d4a3b12",
+			Name:         "Cluster Service",
 		},
 	} {
 		if _, err := os.Stat(path); err == nil {

@@ -23,7 +23,7 @@ func (c *Config) without(name string) bool { return slices.Contains(c.Without, n
 
 // specs are all processes of the region, in the order in which they are shown.
 func (r *Region) specs() ([]supervisor.Spec, error) {
-	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.updateGraph()}
+	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
 		api, err := r.kubeAPIServer(m)
 		if err != nil {
@@ -36,6 +36,9 @@ func (r *Region) specs() ([]supervisor.Spec, error) {
 		specs = append(specs, api, controllers, r.hypershiftRuntime(m), r.maestroAgent(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
+	if !r.config.without("arm-frontdoor") { // which issues the tokens of those who call
+		specs = append(specs, r.admin())
+	}
 	return r.leaveOut(specs), nil
 }
 
@@ -176,11 +179,15 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),
 		"--region="+r.config.Location,
+		"--oidc-issuer-base="+r.issuerBase(),
 		// Hosted API servers are on loopback, where no DNS name leads.
 		"--api-url-source=endpoint",
 	)
 	spec.Args = slices.Concat(spec.Args, r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
-	spec.Prepare = r.writeShards
+	if r.hasAzure() {
+		spec.Args = append(spec.Args, "--config="+r.clusterServiceConfigFile())
+	}
+	spec.Prepare = r.prepareClusterService
 	spec.Needs = []string{"postgres", "maestro-server"}
 	spec.Ports["grpc"] = r.port(clusterServicePort)
 	return spec
@@ -237,8 +244,11 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--frontend-address="+r.address(frontendPort),
 		"--state-dir="+r.state.path("front-door"),
 		"--clients-file="+r.credentialsFile(),
+		"--service-clients-file="+r.serviceCredentialsFile(),
 		"--own-client-file="+r.armCredentialsFile(),
 		"--provider-audience="+providerAudience,
+		"--engineers-file="+r.engineersFile(),
+		"--admin-audience="+adminAudience,
 		"--location="+r.config.Location,
 	)
 	spec.Ports["https"] = r.port(frontDoorPort)
@@ -271,6 +281,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend", frontendPort)
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
+	add("admin", "the SREs' API", adminPort)
+	add("admin", "the SREs' API's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)
 	add("cluster-service", "cluster-service's metrics", clusterServiceOps)
 	add("maestro-server", "maestro-server's REST API", maestroRESTPort)
@@ -285,6 +297,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	}
 	add("update-graph", "the update graph", updateGraphPort)
 	add("update-graph", "the update graph's metrics", updateGraphOps)
+	add("azure-emulator", "the Azure emulator", azurePort)
+	add("azure-emulator", "the Azure emulator's metrics", azureOps)
 	add("postgres", "PostgreSQL", postgresPort)
 	add("etcd", "etcd's clients", etcdPort)
 	add("etcd", "etcd's peers", etcdPeerPort)

@@ -15,6 +15,8 @@ const (
 	layerManagementCluster = "management-cluster"
 	layerControlPlane      = "control-plane"
 	layerNodePool          = "node-pool"
+	layerAzure             = "azure"
+	layerUpgrade           = "upgrade"
 	layerPaused            = "paused"
 	// layerCosmos is the name of Cosmos DB among the silent.
 	layerCosmos         = "cosmos"
@@ -68,6 +70,11 @@ var waits = map[[2]string]wait{
 		stuck: "bring Maestro back, or let it take what it refuses",
 		next:  "Cluster Service tries again every 30 seconds, and goes on by itself when Maestro takes it",
 	},
+	{layerAzure, "RetryingOperatorRoles"}: {
+		awaits: "the identities of its operators to have the roles that they need", speaker: "Cluster Service", who: Customer,
+		what: "grant the roles that are named, on what is named",
+		next: "Cluster Service looks every minute, and goes on by itself when they are there",
+	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
 		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",
@@ -114,6 +121,21 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
+	{layerUpgrade, "Waiting"}: {
+		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
+		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
+	},
+	{layerUpgrade, "AwaitingAcknowledgement"}: {
+		awaits: "somebody to take the responsibility for its upgrade", speaker: "Cluster Service", who: SRE,
+		what: "acknowledge the gate, or abort the upgrade", next: "The upgrade begins by itself then",
+	},
+	{layerUpgrade, "Paused"}: {
+		awaits: "its upgrade to be resumed", speaker: "Cluster Service", who: SRE, what: "resume the upgrade, or abort it",
+	},
+	{layerUpgrade, "NodePools"}: {
+		awaits: "its node pools to follow their control plane", speaker: "Cluster Service", who: Service, usual: 4 * time.Hour,
+		stuck: "see which node pool does not arrive, and why",
+	},
 	{layerNodePool, "WaitingForNodes"}: {
 		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
 		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
@@ -131,6 +153,8 @@ func done(p *csv1.LayerProgress) bool {
 	switch p.GetLayer() {
 	case layerPlacement:
 		return p.GetState() == "Placed"
+	case layerAzure:
+		return p.GetState() == "Ready" || p.GetState() == "Deleted"
 	case layerMaestro:
 		return p.GetState() == "Published"
 	case layerManagementCluster:
@@ -146,6 +170,14 @@ func done(p *csv1.LayerProgress) bool {
 // inGeneral explains a state that is not in the table: that of another system, or of a newer Cluster Service.
 func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	switch {
+	case entry.GetLayer() == layerAzure && strings.HasPrefix(entry.GetState(), "Retrying"):
+		return wait{
+			awaits: "Azure to make or remove one of its resources", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
+			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every minute, and goes on by itself when Azure takes it",
+		}
+	case entry.GetLayer() == layerAzure:
+		return wait{awaits: "its resources in Azure", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
+			stuck: "see what Cluster Service's log says of its steps in Azure"}
 	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady:
 		return wait{
 			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,

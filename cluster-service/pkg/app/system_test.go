@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -30,11 +31,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
 var databases *postgrestest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
+
+// oneSigningKey is what all clusters of these tests sign with: making keys would take most of the processor's time, and
+// package secret's tests have seen that it is done well.
+var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
 
 const deadline = 60 * time.Second
 
@@ -52,6 +58,9 @@ type region struct {
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
 	registry   *prometheus.Registry
+	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
+	azure     *emulatortest.Azure
+	azureWire policy.Transporter
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -79,12 +88,8 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 // versions maps images to versions.
 func (r *region) versions() map[string]string {
 	versions := map[string]string{}
-	for _, version := range []string{"4.20.8", "4.20.16", "4.21.4", "4.22.2"} {
-		found, ok := r.releases.Exact(version)
-		if !ok {
-			r.t.Fatalf("the catalogue has no %s", version)
-		}
-		versions[found.Image] = version
+	for _, release := range r.releases.Releases() {
+		versions[release.Image] = release.Version.String()
 	}
 	return versions
 }
@@ -112,7 +117,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,9 +148,10 @@ func (r *region) start(fault func(point string) error) *instance {
 			renderer.Region.StuckAfter[kind] = r.stuckAfter
 		}
 	}
+	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

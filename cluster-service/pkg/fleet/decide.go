@@ -17,6 +17,8 @@ type Region struct {
 	IssuerBase string
 	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
 	EndpointURLs bool
+	// AzureKinds are what each cluster has in Azure; none where there is no Azure.
+	AzureKinds []AzureKind
 	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
 	StuckAfter map[string]time.Duration
 }
@@ -30,10 +32,45 @@ func (r Region) ClusterDomain(prefix string) string { return "aro." + prefix + "
 // IssuerURL is the issuer of a cluster's service account tokens.
 func (r Region) IssuerURL(clusterID string) string { return r.IssuerBase + "/" + clusterID }
 
+// Issuer is a cluster's issuer. It stays what it was when the cluster got it, as a HostedCluster's cannot change.
+func (r Region) Issuer(c *Cluster) string {
+	if issuer := c.Status.GetIssuerUrl(); issuer != "" {
+		return issuer
+	}
+	return r.IssuerURL(c.ID())
+}
+
 // Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
 // brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
-// contents of works as they are, which is right unless the desired state changed.
+// contents of works as they are, and upgrades where they are, which is right unless the desired state changed.
 func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
+	return r.settle(now, t, renderer, true)
+}
+
+// SettleObserved is Settle after something was observed: contents are rendered only if an upgrade goes on by it. What else
+// would be rendered differently, as by a newer version of this service, waits for the next change of the desired state.
+//
+// An upgrade whose content cannot be rendered does not go on, and holds up nothing else.
+func (r Region) SettleObserved(now time.Time, t *Tenancy, renderer Renderer) error {
+	if len(t.ActiveUpgrades()) == 0 {
+		return r.settle(now, t, nil, false)
+	}
+	before := t.Clone()
+	err := r.settle(now, t, renderer, false)
+	if err == nil {
+		return nil
+	}
+	*t = *before
+	if err := r.settle(now, t, nil, false); err != nil {
+		return err
+	}
+	for _, u := range t.ActiveUpgrades() {
+		u.say(now, u.State(), "The next step cannot be rendered: "+err.Error())
+	}
+	return nil
+}
+
+func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed bool) error {
 	t.dropGone()
 	if t.Cluster != nil && t.Cluster.Deleting() {
 		for _, p := range t.Pools {
@@ -48,11 +85,15 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 		}
 	}
 	advanceBreakGlass(now, t)
+	if moved := advanceUpgrades(now, t, renderer != nil); !moved && !changed {
+		renderer = nil
+	}
 	if t.Cluster != nil && !t.Cluster.Gone() {
 		if err := plan(now, t, renderer); err != nil {
 			return err
 		}
 	}
+	r.planAzure(now, t)
 	for _, p := range t.Pools {
 		decidePool(now, t, p)
 	}
@@ -112,7 +153,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	s.ProvisionShard = c.Shard
 	s.BaseDomain = r.ClusterDomain(s.BaseDomainPrefix)
 	s.ConsoleUrl = "https://console-openshift-console.apps." + s.BaseDomain
-	s.IssuerUrl = r.IssuerURL(s.ClusterId)
+	s.IssuerUrl = r.Issuer(c)
 	if seen.EndpointHost != "" && seen.EndpointPort != 0 {
 		host := r.APIHost(s.BaseDomainPrefix)
 		if r.EndpointURLs {
@@ -127,14 +168,18 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	rolledOut := rolledOut(c.Release, seen)
 	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
+	owed := t.owedToCustomer()
 	switch {
-	case carried && rolledOut && awaited.none() && s.ApiUrl != "" && (available || wasReady):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && t.azureDone()):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 	case work.Refused:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+	// The upgrade that the generation asks for was given up.
+	case wasReady && owed && len(t.ActiveUpgrades()) == 0:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 	case wasReady:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
@@ -148,10 +193,10 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 		observedCondition(feedback.Available, seen),
 		observedCondition(feedback.Progressing, seen),
 		observedCondition(feedback.Degraded, seen))
-	s.Progress = setProgress(s.Progress, now,
-		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
+	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
+	layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
 		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
 
 // rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
@@ -273,13 +318,22 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
 	case len(namespaces) > 0:
 		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
+	case t.Azure != nil && len(t.Azure.Steps) > 0:
+		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	default:
 		c.GoneTime = now
 		c.SigningKey = nil
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
 		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	}
-	s.Progress = setProgress(s.Progress, now, at)
+	layers := []layer{at}
+	if t.Azure != nil && t.Azure.Deleting {
+		inAzure := t.azureLayers()
+		if layers = append(inAzure, at); at.state == "Deleted" && !c.Gone() {
+			at = inAzure[0]
+		}
+	}
+	s.Progress = setProgress(s.Progress, now, layers...)
 	s.Conditions = setConditions(s.Conditions, now, c.Generation, condition{"Deleting", "True", at.state, at.message})
 }
 

@@ -14,9 +14,11 @@ import (
 const (
 	LayerPlacement         = "placement"
 	LayerMaestro           = "maestro"
+	LayerAzure             = "azure"
 	LayerManagementCluster = "management-cluster"
 	LayerControlPlane      = "control-plane"
 	LayerNodePool          = "node-pool"
+	LayerUpgrade           = "upgrade"
 )
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +48,9 @@ type Observed struct {
 	ConfigurationProblem error
 	// OIDCClients are the components that sign users in with an external issuer.
 	OIDCClients []configv1.OIDCClientStatus
-	Faults      contract.Faults
+	// Encryption is how the encryption of etcd's data stands; nil while nothing is known of it.
+	Encryption *encryption
+	Faults     contract.Faults
 }
 
 // conditions collects conditions with the rules of the API: a transition time moves only when a status does.
@@ -114,6 +116,7 @@ func decideControlPlane(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPla
 		c.no(hyperv1.ExternalDNSReachable, hyperv1.ExternalDNSHostNotReachableReason, "The external host name does not resolve yet")
 	}
 	decideKMS(c, hc, o)
+	o.Encryption.set(c)
 	etcdReady := decideEtcd(c, o)
 	apiReady := decideAPIServer(c, o)
 
@@ -226,7 +229,11 @@ func decideClusterVersion(c conditions, status *hyperv1.HostedControlPlaneStatus
 	ever := slices.ContainsFunc(status.VersionStatus.History, func(h updateHistory) bool { return h.State == "Completed" })
 	c.yes(hyperv1.ClusterVersionReleaseAccepted, "PayloadLoaded", fmt.Sprintf("Payload loaded version=%q image=%q architecture=%q", current.Version, current.Image, o.Installing.Architecture))
 	c.yes(hyperv1.ClusterVersionRetrievedUpdates, hyperv1.FromClusterVersionReason, "")
-	c.yes(hyperv1.ClusterVersionUpgradeable, hyperv1.FromClusterVersionReason, "")
+	if o.Faults.Has(contract.FaultNotUpgradeable) {
+		c.no(hyperv1.ClusterVersionUpgradeable, "AdminAckRequired", "This cluster has APIs in use that the next minor version takes away; an administrator must acknowledge that.")
+	} else {
+		c.yes(hyperv1.ClusterVersionUpgradeable, hyperv1.FromClusterVersionReason, "")
+	}
 	c.yes("ConfigOperatorReconciliationSucceeded", hyperv1.AsExpectedReason, "")
 	if ever {
 		c.yes(hyperv1.ClusterVersionAvailable, hyperv1.FromClusterVersionReason, "Done applying "+lastCompleted(status.VersionStatus.History))
@@ -297,6 +304,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Obser
 	} else {
 		c.yes(hyperv1.PlatformCredentialsFound, hyperv1.AsExpectedReason, "Required platform credentials are found")
 		bubble(c, hcp, o)
+		o.Encryption.set(c)
 		if o.Rollout.wave >= schedule.WaveControllers || o.Rollout.previous != "" {
 			c.yes(hyperv1.IgnitionEndpointAvailable, hyperv1.AsExpectedReason, "Ignition server deployment is available")
 			status.IgnitionEndpoint = serviceHost(hc, hyperv1.Ignition)

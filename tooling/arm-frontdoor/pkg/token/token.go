@@ -37,6 +37,11 @@ func forARM(audience string) bool {
 	return audience == "https://management.azure.com" || audience == "https://management.core.windows.net"
 }
 
+// forServices reports whether a token's audience is one of Azure's own services that the region has beside ARM.
+func forServices(audience string) bool {
+	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com"
+}
+
 // Client is who may have tokens.
 type Client struct {
 	TenantID     string `json:"tenantId"`
@@ -45,6 +50,10 @@ type Client struct {
 	// ObjectID and Name are what the resource provider sees of the caller.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
+	// Groups are the ids of the groups that its tokens say it is a member of.
+	Groups []string `json:"groups,omitempty"`
+	// Audiences are the only ones that it may have tokens for; empty means all that there are.
+	Audiences []string `json:"audiences,omitempty"`
 }
 
 // ReadClients reads a JSON list of clients; an unknown field is refused.
@@ -78,11 +87,12 @@ type Caller struct {
 
 type claims struct {
 	jwt.RegisteredClaims
-	TenantID string `json:"tid"`
-	AppID    string `json:"appid"`
-	ObjectID string `json:"oid"`
-	Name     string `json:"unique_name,omitempty"`
-	Version  string `json:"ver"`
+	TenantID string   `json:"tid"`
+	AppID    string   `json:"appid"`
+	ObjectID string   `json:"oid"`
+	Name     string   `json:"unique_name,omitempty"`
+	Groups   []string `json:"groups,omitempty"`
+	Version  string   `json:"ver"`
 }
 
 // Issuer issues and verifies tokens.
@@ -160,19 +170,33 @@ func makeSigningKey(path string) (*rsa.PrivateKey, error) {
 var ErrClient = errors.New("the client is not known in this tenant, or its secret is wrong")
 
 // ErrAudience is the answer to a request for a token for something that is not known here.
-var ErrAudience = errors.New("tokens are issued for Azure Resource Manager and its resource provider only")
+var ErrAudience = errors.New("tokens are not issued for this audience, or not to this client")
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
-	audience := strings.TrimSuffix(scope, "/.default")
-	if !forARM(audience) && !slices.Contains(i.audiences, audience) {
+	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
+	if !forARM(audience) && !forServices(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrAudience
 	}
 	client := i.client(tenant, clientID, secret)
 	if client == nil {
 		return "", ErrClient
 	}
+	if len(client.Audiences) > 0 && !slices.Contains(client.Audiences, audience) {
+		return "", ErrAudience
+	}
 	return i.IssueTo(client, audience)
+}
+
+// resourceScope is the scope that names a resource, of those that a client asks for: Microsoft's client libraries add OpenID
+// Connect's own to every request, which mean nothing without a user.
+func resourceScope(scopes string) string {
+	for scope := range strings.FieldsSeq(scopes) {
+		if !slices.Contains([]string{"openid", "profile", "offline_access"}, scope) {
+			return scope
+		}
+	}
+	return ""
 }
 
 // IssueTo gives a client a token without asking for its secret: for a client that is this process itself.
@@ -192,6 +216,7 @@ func (i *Issuer) IssueTo(client *Client, audience string) (string, error) {
 		AppID:    client.ClientID,
 		ObjectID: client.ObjectID,
 		Name:     client.Name,
+		Groups:   client.Groups,
 		Version:  "2.0",
 	})
 	token.Header["kid"] = i.keyID
