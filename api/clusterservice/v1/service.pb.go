@@ -1674,153 +1674,11 @@ func (*Bookmark) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
-type ListProvisionShardsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListProvisionShardsRequest) Reset() {
-	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvisionShardsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvisionShardsRequest) ProtoMessage() {}
-
-func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
-func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
-}
-
-type ListProvisionShardsResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ProvisionShards []*ProvisionShard      `protobuf:"bytes,1,rep,name=provision_shards,json=provisionShards,proto3" json:"provision_shards,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *ListProvisionShardsResponse) Reset() {
-	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvisionShardsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvisionShardsResponse) ProtoMessage() {}
-
-func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
-func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
-	if x != nil {
-		return x.ProvisionShards
-	}
-	return nil
-}
-
-type UpdateProvisionShardRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether new clusters are kept away; absent leaves it.
-	Cordoned *bool `protobuf:"varint,2,opt,name=cordoned,proto3,oneof" json:"cordoned,omitempty"`
-	// The most clusters it may hold; absent leaves it.
-	Capacity      *int32 `protobuf:"varint,3,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UpdateProvisionShardRequest) Reset() {
-	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UpdateProvisionShardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UpdateProvisionShardRequest) ProtoMessage() {}
-
-func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
-func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *UpdateProvisionShardRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *UpdateProvisionShardRequest) GetCordoned() bool {
-	if x != nil && x.Cordoned != nil {
-		return *x.Cordoned
-	}
-	return false
-}
-
-func (x *UpdateProvisionShardRequest) GetCapacity() int32 {
-	if x != nil && x.Capacity != nil {
-		return *x.Capacity
-	}
-	return 0
-}
-
 var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1956,16 +1814,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocationB\a\n" +
 	"\x05event\"\n" +
 	"\n" +
-	"\bBookmark\"\x1c\n" +
-	"\x1aListProvisionShardsRequest\"s\n" +
-	"\x1bListProvisionShardsResponse\x12T\n" +
-	"\x10provision_shards\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0fprovisionShards\"\x8d\x01\n" +
-	"\x1bUpdateProvisionShardRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
-	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
-	"\t_cordonedB\v\n" +
-	"\t_capacity2\xe7\x13\n" +
+	"\bBookmark2\xaf\x1a\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -1988,7 +1837,14 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x19ListBreakGlassRevocations\x12;.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse\x12\\\n" +
 	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
-	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShardBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x11GetProvisionShard\x123.hcpmesh.clusterservice.v1.GetProvisionShardRequest\x1a/.hcpmesh.clusterservice.v1.ProvisionShardReport\x12}\n" +
+	"\x16RegisterProvisionShard\x128.hcpmesh.clusterservice.v1.RegisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12y\n" +
+	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12r\n" +
+	"\x13DrainProvisionShard\x125.hcpmesh.clusterservice.v1.DrainProvisionShardRequest\x1a$.hcpmesh.clusterservice.v1.DrainPlan\x12^\n" +
+	"\tPlanDrain\x12+.hcpmesh.clusterservice.v1.PlanDrainRequest\x1a$.hcpmesh.clusterservice.v1.DrainPlan\x12\x81\x01\n" +
+	"\x18DeregisterProvisionShard\x12:.hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12w\n" +
+	"\x10ExplainPlacement\x122.hcpmesh.clusterservice.v1.ExplainPlacementRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanation\x12{\n" +
+	"\x12SetPlacementPolicy\x124.hcpmesh.clusterservice.v1.SetPlacementPolicyRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanationBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_service_proto_rawDescOnce sync.Once
@@ -2002,7 +1858,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -2030,96 +1886,119 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*WatchRequest)(nil),                       // 23: hcpmesh.clusterservice.v1.WatchRequest
 	(*WatchResponse)(nil),                      // 24: hcpmesh.clusterservice.v1.WatchResponse
 	(*Bookmark)(nil),                           // 25: hcpmesh.clusterservice.v1.Bookmark
-	(*ListProvisionShardsRequest)(nil),         // 26: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 27: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 28: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 29: hcpmesh.clusterservice.v1.ClusterSpec
-	(ClusterPhase)(0),                          // 30: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 31: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                       // 32: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 33: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 34: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 35: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 36: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 37: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 38: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 39: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 40: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 41: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 42: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 43: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*ProvisionShard)(nil),                     // 44: hcpmesh.clusterservice.v1.ProvisionShard
+	(*ClusterSpec)(nil),                        // 26: hcpmesh.clusterservice.v1.ClusterSpec
+	(ClusterPhase)(0),                          // 27: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 28: hcpmesh.clusterservice.v1.Cluster
+	(*NodePoolSpec)(nil),                       // 29: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 30: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 31: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 32: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 33: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 34: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 35: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 36: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 37: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 38: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 39: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 40: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*ListProvisionShardsRequest)(nil),         // 41: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*GetProvisionShardRequest)(nil),           // 42: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 43: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*UpdateProvisionShardRequest)(nil),        // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 45: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 46: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 47: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 48: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 49: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListProvisionShardsResponse)(nil),        // 50: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*ProvisionShardReport)(nil),               // 51: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*ProvisionShard)(nil),                     // 52: hcpmesh.clusterservice.v1.ProvisionShard
+	(*DrainPlan)(nil),                          // 53: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 54: hcpmesh.clusterservice.v1.PlacementExplanation
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	29, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	30, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	31, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	32, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	33, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	34, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	35, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	36, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	37, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	38, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	39, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	40, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	41, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	42, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	43, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	31, // 15: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	34, // 16: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	26, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	27, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	28, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	29, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	30, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	31, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	32, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	33, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	34, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	35, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	36, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	37, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	38, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	39, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	40, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	28, // 15: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	31, // 16: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
 	25, // 17: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	37, // 18: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	40, // 19: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	43, // 20: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	44, // 21: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 22: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 23: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 24: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 25: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 26: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 27: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 28: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 29: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 30: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 31: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 32: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 33: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 34: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 35: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 36: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 37: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 38: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 39: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 40: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	26, // 41: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	28, // 42: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	31, // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	31, // 44: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	31, // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	34, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	34, // 48: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 49: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	34, // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	37, // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	37, // 52: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 53: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	37, // 54: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	40, // 55: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	40, // 56: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 57: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	43, // 58: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	43, // 59: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 60: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 61: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	27, // 62: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	44, // 63: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	43, // [43:64] is the sub-list for method output_type
-	22, // [22:43] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	34, // 18: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	37, // 19: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	40, // 20: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	0,  // 21: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 22: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 23: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 24: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 25: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 26: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 27: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 28: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 29: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 30: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 31: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 32: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 33: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 34: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 35: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 36: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 37: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 38: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 39: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	41, // 40: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	42, // 41: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	43, // 42: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	44, // 43: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	45, // 44: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	46, // 45: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	47, // 46: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	48, // 47: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	49, // 48: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	28, // 49: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	28, // 50: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 51: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	28, // 52: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	31, // 53: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	31, // 54: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 55: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	31, // 56: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	34, // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	34, // 58: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 59: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	34, // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	37, // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	37, // 62: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 63: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	40, // 64: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	40, // 65: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 66: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 67: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	50, // 68: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	51, // 69: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	52, // 70: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	52, // 71: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	53, // 72: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	53, // 73: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	52, // 74: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	54, // 75: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	54, // 76: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	49, // [49:77] is the sub-list for method output_type
+	21, // [21:49] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -2131,6 +2010,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
+	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
@@ -2140,14 +2020,13 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassCredential)(nil),
 		(*WatchResponse_BreakGlassRevocation)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -125,14 +125,14 @@ func (o *Options) read() (*inputs, error) {
 	if in.keeper, err = secret.OpenKeyFile(o.SecretsKey, o.Environment == render.LocalEnvironment); err != nil {
 		return nil, err
 	}
-	if in.shards, err = config.LoadShards(o.ShardsFile); err != nil {
-		return nil, err
-	}
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err
 	}
 	settings, err := config.Load(o.ConfigFile)
 	if err != nil {
+		return nil, err
+	}
+	if in.shards, err = config.LoadShards(o.ShardsFile, &settings.Placement); err != nil {
 		return nil, err
 	}
 	if settings.PullSecretFile == "" && o.Environment != render.LocalEnvironment {

@@ -37,6 +37,8 @@ type SystemOptions struct {
 	Metrics     prometheus.Registerer
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
+	// Agents is how often it is stored when agents were heard; 0 means the default.
+	Agents time.Duration
 }
 
 // System is a Cluster Service without its listener.
@@ -49,6 +51,7 @@ type System struct {
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
 	expirer   *delivery.Expirer
+	agents    *delivery.Agents
 	keys      *secret.SigningKeys
 }
 
@@ -59,8 +62,9 @@ func NewSystem(o SystemOptions) *System {
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
+	s.agents = &delivery.Agents{Store: o.Store, Freed: s.placer.Freed, Interval: o.Agents}
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
-		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
+		Freed: s.placer.Freed, Heard: s.agents.Heard, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		Publish: s.publisher.Publish, Freed: s.placer.Freed})
@@ -73,7 +77,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.purge} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.agents.Run, s.purge} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

@@ -23,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
@@ -44,6 +45,8 @@ type region struct {
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
+	// rules are by which clusters are placed.
+	rules placement.Rules
 	// hypershift plays on the management clusters once play was called.
 	hypershift *maestrotest.HyperShift
 }
@@ -65,7 +68,7 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules()}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -122,10 +125,12 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	settings := config.Default()
+	settings.Placement = r.rules
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: settings, PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: r.releases, Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Metrics: prometheus.NewRegistry(), Sweep: time.Second})
+		SigningKeys: 2, Publishers: 4, Metrics: prometheus.NewRegistry(), Sweep: time.Second, Agents: 50 * time.Millisecond})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

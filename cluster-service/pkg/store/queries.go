@@ -209,15 +209,6 @@ func (s *Store) RetryNow(ctx context.Context) error {
 	return nil
 }
 
-// Unplaced lists the clusters that wait for a place, oldest first.
-func (s *Store) Unplaced(ctx context.Context, limit int) ([]string, error) {
-	rows, err := s.pool.Query(ctx, "SELECT uid::text FROM clusters WHERE shard IS NULL AND delete_time IS NULL ORDER BY create_time LIMIT $1", limit)
-	if err != nil {
-		return nil, fmt.Errorf("listing clusters without a place: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
 // WorkRef is what is known of a work without its tenancy.
 type WorkRef struct {
 	ID, ClusterUID, Shard, StatusHash, Sequence string
