@@ -1437,6 +1437,358 @@ func (x *ListBreakGlassRevocationsResponse) GetRevision() int64 {
 	return 0
 }
 
+type RetryDeletionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterUid    string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryDeletionRequest) Reset() {
+	*x = RetryDeletionRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryDeletionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryDeletionRequest) ProtoMessage() {}
+
+func (x *RetryDeletionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryDeletionRequest.ProtoReflect.Descriptor instead.
+func (*RetryDeletionRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RetryDeletionRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *RetryDeletionRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type RetryDeletionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of the steps that are tried again.
+	Steps         []string `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryDeletionResponse) Reset() {
+	*x = RetryDeletionResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryDeletionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryDeletionResponse) ProtoMessage() {}
+
+func (x *RetryDeletionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryDeletionResponse.ProtoReflect.Descriptor instead.
+func (*RetryDeletionResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RetryDeletionResponse) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+type ReleaseDeletionFinalizersRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// DeletionStep.name.
+	Step string `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	// 1 to 8, in full, as in `backup.example.com/hook`.
+	Finalizers    []string `protobuf:"bytes,3,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
+	Actor         *Actor   `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseDeletionFinalizersRequest) Reset() {
+	*x = ReleaseDeletionFinalizersRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseDeletionFinalizersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseDeletionFinalizersRequest) ProtoMessage() {}
+
+func (x *ReleaseDeletionFinalizersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseDeletionFinalizersRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseDeletionFinalizersRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ReleaseDeletionFinalizersRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ReleaseDeletionFinalizersRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ReleaseDeletionFinalizersRequest) GetFinalizers() []string {
+	if x != nil {
+		return x.Finalizers
+	}
+	return nil
+}
+
+func (x *ReleaseDeletionFinalizersRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type ForceDeletionStepRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClusterUid string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// DeletionStep.name.
+	Step          string `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Actor         *Actor `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForceDeletionStepRequest) Reset() {
+	*x = ForceDeletionStepRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForceDeletionStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForceDeletionStepRequest) ProtoMessage() {}
+
+func (x *ForceDeletionStepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForceDeletionStepRequest.ProtoReflect.Descriptor instead.
+func (*ForceDeletionStepRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ForceDeletionStepRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ForceDeletionStepRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ForceDeletionStepRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type ListDeletionLeftoversRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500; 0 means 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those of this cluster.
+	ClusterUid string `protobuf:"bytes,3,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// Those that have gone, too.
+	Gone          bool `protobuf:"varint,4,opt,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeletionLeftoversRequest) Reset() {
+	*x = ListDeletionLeftoversRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeletionLeftoversRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeletionLeftoversRequest) ProtoMessage() {}
+
+func (x *ListDeletionLeftoversRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeletionLeftoversRequest.ProtoReflect.Descriptor instead.
+func (*ListDeletionLeftoversRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListDeletionLeftoversRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDeletionLeftoversRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListDeletionLeftoversRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ListDeletionLeftoversRequest) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+type ListDeletionLeftoversResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Leftovers []*DeletionLeftover    `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeletionLeftoversResponse) Reset() {
+	*x = ListDeletionLeftoversResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeletionLeftoversResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeletionLeftoversResponse) ProtoMessage() {}
+
+func (x *ListDeletionLeftoversResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeletionLeftoversResponse.ProtoReflect.Descriptor instead.
+func (*ListDeletionLeftoversResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListDeletionLeftoversResponse) GetLeftovers() []*DeletionLeftover {
+	if x != nil {
+		return x.Leftovers
+	}
+	return nil
+}
+
+func (x *ListDeletionLeftoversResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only changes after this revision; 0 starts with everything that exists, tombstones included.
@@ -1447,7 +1799,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1811,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1824,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchRequest) GetAfterRevision() int64 {
@@ -1501,7 +1853,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1865,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1878,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchResponse) GetRevision() int64 {
@@ -1646,7 +1998,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +2010,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,14 +2023,14 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1801,7 +2153,36 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"!ListBreakGlassRevocationsResponse\x12Q\n" +
 	"\vrevocations\x18\x01 \x03(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationR\vrevocations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"5\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"o\n" +
+	"\x14RetryDeletionRequest\x12\x1f\n" +
+	"\vcluster_uid\x18\x01 \x01(\tR\n" +
+	"clusterUid\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"-\n" +
+	"\x15RetryDeletionResponse\x12\x14\n" +
+	"\x05steps\x18\x01 \x03(\tR\x05steps\"\xaf\x01\n" +
+	" ReleaseDeletionFinalizersRequest\x12\x1f\n" +
+	"\vcluster_uid\x18\x01 \x01(\tR\n" +
+	"clusterUid\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step\x12\x1e\n" +
+	"\n" +
+	"finalizers\x18\x03 \x03(\tR\n" +
+	"finalizers\x126\n" +
+	"\x05actor\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x87\x01\n" +
+	"\x18ForceDeletionStepRequest\x12\x1f\n" +
+	"\vcluster_uid\x18\x01 \x01(\tR\n" +
+	"clusterUid\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step\x126\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x8f\x01\n" +
+	"\x1cListDeletionLeftoversRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
+	"\vcluster_uid\x18\x03 \x01(\tR\n" +
+	"clusterUid\x12\x12\n" +
+	"\x04gone\x18\x04 \x01(\bR\x04gone\"\x92\x01\n" +
+	"\x1dListDeletionLeftoversResponse\x12I\n" +
+	"\tleftovers\x18\x01 \x03(\v2+.hcpmesh.clusterservice.v1.DeletionLeftoverR\tleftovers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\fWatchRequest\x12%\n" +
 	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\x9d\x04\n" +
 	"\rWatchResponse\x12\x1a\n" +
@@ -1814,7 +2195,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocationB\a\n" +
 	"\x05event\"\n" +
 	"\n" +
-	"\bBookmark2\xaf\x1a\n" +
+	"\bBookmark2\xa7\x1e\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -1834,7 +2215,11 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x19ListBreakGlassCredentials\x12;.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse\x12\x8d\x01\n" +
 	"\x1bRevokeBreakGlassCredentials\x12=.hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x85\x01\n" +
 	"\x17GetBreakGlassRevocation\x129.hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest\x1a/.hcpmesh.clusterservice.v1.BreakGlassRevocation\x12\x96\x01\n" +
-	"\x19ListBreakGlassRevocations\x12;.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse\x12\\\n" +
+	"\x19ListBreakGlassRevocations\x12;.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest\x1a<.hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse\x12r\n" +
+	"\rRetryDeletion\x12/.hcpmesh.clusterservice.v1.RetryDeletionRequest\x1a0.hcpmesh.clusterservice.v1.RetryDeletionResponse\x12\x81\x01\n" +
+	"\x19ReleaseDeletionFinalizers\x12;.hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12q\n" +
+	"\x11ForceDeletionStep\x123.hcpmesh.clusterservice.v1.ForceDeletionStepRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12\x8a\x01\n" +
+	"\x15ListDeletionLeftovers\x127.hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest\x1a8.hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse\x12\\\n" +
 	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x11GetProvisionShard\x123.hcpmesh.clusterservice.v1.GetProvisionShardRequest\x1a/.hcpmesh.clusterservice.v1.ProvisionShardReport\x12}\n" +
@@ -1858,7 +2243,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -1883,122 +2268,143 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*GetBreakGlassRevocationRequest)(nil),     // 20: hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
 	(*ListBreakGlassRevocationsRequest)(nil),   // 21: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
 	(*ListBreakGlassRevocationsResponse)(nil),  // 22: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	(*WatchRequest)(nil),                       // 23: hcpmesh.clusterservice.v1.WatchRequest
-	(*WatchResponse)(nil),                      // 24: hcpmesh.clusterservice.v1.WatchResponse
-	(*Bookmark)(nil),                           // 25: hcpmesh.clusterservice.v1.Bookmark
-	(*ClusterSpec)(nil),                        // 26: hcpmesh.clusterservice.v1.ClusterSpec
-	(ClusterPhase)(0),                          // 27: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 28: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                       // 29: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 30: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 31: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 32: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 33: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 34: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 35: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 36: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 37: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 38: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 39: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 40: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*ListProvisionShardsRequest)(nil),         // 41: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*GetProvisionShardRequest)(nil),           // 42: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 43: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*UpdateProvisionShardRequest)(nil),        // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 45: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 46: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 47: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 48: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 49: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*ListProvisionShardsResponse)(nil),        // 50: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*ProvisionShardReport)(nil),               // 51: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*ProvisionShard)(nil),                     // 52: hcpmesh.clusterservice.v1.ProvisionShard
-	(*DrainPlan)(nil),                          // 53: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 54: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*RetryDeletionRequest)(nil),               // 23: hcpmesh.clusterservice.v1.RetryDeletionRequest
+	(*RetryDeletionResponse)(nil),              // 24: hcpmesh.clusterservice.v1.RetryDeletionResponse
+	(*ReleaseDeletionFinalizersRequest)(nil),   // 25: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	(*ForceDeletionStepRequest)(nil),           // 26: hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	(*ListDeletionLeftoversRequest)(nil),       // 27: hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	(*ListDeletionLeftoversResponse)(nil),      // 28: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	(*WatchRequest)(nil),                       // 29: hcpmesh.clusterservice.v1.WatchRequest
+	(*WatchResponse)(nil),                      // 30: hcpmesh.clusterservice.v1.WatchResponse
+	(*Bookmark)(nil),                           // 31: hcpmesh.clusterservice.v1.Bookmark
+	(*ClusterSpec)(nil),                        // 32: hcpmesh.clusterservice.v1.ClusterSpec
+	(ClusterPhase)(0),                          // 33: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 34: hcpmesh.clusterservice.v1.Cluster
+	(*NodePoolSpec)(nil),                       // 35: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 36: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 37: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 38: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 39: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 40: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 41: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 42: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 43: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 44: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 45: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 46: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 47: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 48: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*ListProvisionShardsRequest)(nil),         // 49: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*GetProvisionShardRequest)(nil),           // 50: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 51: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*UpdateProvisionShardRequest)(nil),        // 52: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 53: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 54: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 55: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 56: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 57: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*DeletionStep)(nil),                       // 58: hcpmesh.clusterservice.v1.DeletionStep
+	(*ListProvisionShardsResponse)(nil),        // 59: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*ProvisionShardReport)(nil),               // 60: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*ProvisionShard)(nil),                     // 61: hcpmesh.clusterservice.v1.ProvisionShard
+	(*DrainPlan)(nil),                          // 62: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 63: hcpmesh.clusterservice.v1.PlacementExplanation
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	26, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	27, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	28, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	29, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	30, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	31, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	32, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	33, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	34, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	35, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	36, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	37, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	38, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	39, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	40, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	28, // 15: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	31, // 16: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
-	25, // 17: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	34, // 18: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	37, // 19: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	40, // 20: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	0,  // 21: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 22: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 23: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 24: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 25: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 26: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 27: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 28: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 29: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 30: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 31: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 32: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 33: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 34: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 35: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 36: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 37: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 38: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 39: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	41, // 40: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	42, // 41: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	43, // 42: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	44, // 43: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	45, // 44: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	46, // 45: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	47, // 46: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	48, // 47: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	49, // 48: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	28, // 49: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	28, // 50: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 51: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	28, // 52: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	31, // 53: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	31, // 54: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 55: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	31, // 56: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	34, // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	34, // 58: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 59: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	34, // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	37, // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	37, // 62: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 63: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	40, // 64: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	40, // 65: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 66: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 67: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	50, // 68: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	51, // 69: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	52, // 70: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	52, // 71: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	53, // 72: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	53, // 73: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	52, // 74: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	54, // 75: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	54, // 76: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	49, // [49:77] is the sub-list for method output_type
-	21, // [21:49] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	32, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	33, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	34, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	35, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	36, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	37, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	38, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	39, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	40, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	41, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	42, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	43, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	44, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	45, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	46, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	47, // 15: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	47, // 16: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	47, // 17: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	48, // 18: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	34, // 19: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	37, // 20: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	31, // 21: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
+	40, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	43, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	46, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	0,  // 25: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 26: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 27: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 28: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 29: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 30: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 31: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 32: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 33: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 34: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 35: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 36: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 37: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 38: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 39: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 40: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 41: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 42: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 43: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25, // 44: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26, // 45: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27, // 46: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	29, // 47: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	49, // 48: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	50, // 49: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	51, // 50: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	52, // 51: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	53, // 52: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	54, // 53: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	55, // 54: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	56, // 55: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	57, // 56: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	34, // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	34, // 58: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	34, // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	37, // 61: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	37, // 62: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 63: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	37, // 64: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	40, // 65: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	40, // 66: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 67: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	40, // 68: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	43, // 69: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	43, // 70: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 71: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	46, // 72: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	46, // 73: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 74: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 75: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	58, // 76: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	58, // 77: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28, // 78: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	30, // 79: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	59, // 80: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	60, // 81: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	61, // 82: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	61, // 83: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	62, // 84: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	62, // 85: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	61, // 86: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	63, // 87: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	63, // 88: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	57, // [57:89] is the sub-list for method output_type
+	25, // [25:57] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -2006,13 +2412,15 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	if File_hcpmesh_clusterservice_v1_service_proto != nil {
 		return
 	}
+	file_hcpmesh_clusterservice_v1_actor_proto_init()
 	file_hcpmesh_clusterservice_v1_break_glass_proto_init()
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
+	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[24].OneofWrappers = []any{
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
 		(*WatchResponse_Bookmark)(nil),
@@ -2026,7 +2434,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -154,13 +154,6 @@ func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) erro
 	})
 }
 
-func notNil(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
-}
-
 func labels(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}

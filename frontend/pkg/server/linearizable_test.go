@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
-var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable")
+var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable, at least")
 
 // The shape of TestLinearizable: in each epoch clients work on slots of its own, so that no history grows beyond what can
 // be checked.
@@ -46,7 +46,7 @@ func TestLinearizable(t *testing.T) {
 	var config server.Config
 	h := newHarness(t, func(c *server.Config) { config = *c })
 	y := h.tenancy(t)
-	epochs := max(1, *linearizableOps/epochOperations)
+	epochs := max(1, (*linearizableOps+epochOperations-1)/epochOperations)
 	for epoch := range epochs {
 		for i := range epochAuths {
 			y.ready(homeOf(epoch, i))

@@ -1,0 +1,207 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// nowhere: neither ARM nor Cluster Service has it.
+func (s *subject) nowhere() (Finding, bool) {
+	if s.silent(layerClusterService) || s.silent(layerCosmos) {
+		return Finding{Subject: s.String(), Who: SRE, Says: "Nothing can be said about " + s.String() + ": what knows of it does not answer.",
+			Acts: []string{"An SRE has to act: see which processes of the region are not ready."}, Command: "hcpctl region status"}, true
+	}
+	return Finding{Subject: s.String(), Who: Nobody, Says: upper(s.String()) + " is not there any more: neither ARM nor Cluster Service has anything of it."}, true
+}
+
+// notYetKnown: ARM has it, and Cluster Service does not.
+func (s *subject) notYetKnown() (Finding, bool) {
+	if s.silent(layerClusterService) {
+		if s.noun != "cluster" {
+			return Finding{}, false
+		}
+		finding := Finding{Subject: s.String(), Who: SRE, Layer: layerClusterService, State: "Silent", Command: "hcpctl region status",
+			Says: fmt.Sprintf("%s is %s in ARM. What it waits for cannot be said, because Cluster Service does not answer.", upper(s.String()), s.record.ProvisioningState),
+			Acts: []string{"An SRE has to act: bring Cluster Service back. The clusters themselves run on without it; what customers ask for meanwhile is kept and done then."}}
+		finding.Acts = append(finding.Acts, s.outcome(wait{})...)
+		return finding, true
+	}
+	finding := Finding{Subject: s.String(), Layer: layerClusterService, State: "Unknown"}
+	if o := s.operation; o != nil {
+		finding.Since = o.StartTime
+	}
+	w := wait{who: Service, usual: time.Minute, suspicion: "The request is safe, for it is stored; but neither the frontend nor the backend got it through.",
+		stuck:        "see what the backend's log says of the operation, and whether Cluster Service is ready",
+		stuckCommand: "hcpctl region status", next: "The backend sends it again until Cluster Service has taken it"}
+	finding.Says = fmt.Sprintf("%s was accepted, and has been waiting to reach Cluster Service %s.", upper(s.String()), s.since(finding.Since))
+	if s.record.ProvisioningState == "Deleting" {
+		finding.Says = fmt.Sprintf("%s is gone from the fleet, and has been waiting to be removed from ARM %s.", upper(s.String()), s.since(finding.Since))
+		w.suspicion, w.stuck, w.next = "", "see what the backend's log says of the operation", ""
+	}
+	if o := s.operation; o != nil && o.Status == "Failed" {
+		finding.Says = fmt.Sprintf("%s was refused: it never reached the fleet.", upper(s.String()))
+		finding.Because = []string{said("The operation "+o.ID, o.Message, o.Code)}
+		finding.Since, finding.Who = o.EndTime, Customer
+		finding.Acts = []string{"The customer has to act: change what was asked for, or delete it."}
+		return finding, true
+	}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding, true
+}
+
+// behind: a change was accepted that Cluster Service does not have.
+func (s *subject) behind() Finding {
+	finding := Finding{Subject: s.String(), Layer: layerClusterService, State: "Behind"}
+	if o := s.operation; o != nil {
+		finding.Since = o.StartTime
+	}
+	finding.Says = fmt.Sprintf("%s was changed, and the change has been waiting to reach Cluster Service %s.", upper(s.String()), s.since(finding.Since))
+	finding.Because = []string{fmt.Sprintf("ARM has generation %d, Cluster Service %d.", s.record.Generation, s.generation)}
+	w := wait{who: Service, usual: time.Minute, stuckCommand: "hcpctl region status", next: "The backend sends it again until Cluster Service has taken it",
+		stuck: "see what the backend's log says of the operation, and whether Cluster Service is ready"}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding
+}
+
+// orphan: Cluster Service has what ARM does not.
+func (s *subject) orphan() Finding {
+	return Finding{Subject: s.String(), Who: SRE, Layer: layerCosmos, State: "Orphan",
+		Says: upper(s.String()) + " has no resource in ARM any more, and stands on " + s.fill("{shard}") + " all the same.",
+		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill("hcpctl must-gather {cluster}")}
+}
+
+// failure: Cluster Service gave up, until the customer asks for something else.
+func (s *subject) failure() Finding {
+	finding := Finding{Subject: s.String(), Who: SRE, Command: s.fill("hcpctl must-gather {cluster}")}
+	for _, p := range s.progress {
+		if !done(p) {
+			finding.Layer, finding.State, finding.Since = p.GetLayer(), p.GetState(), when(p.GetSince())
+			break
+		}
+	}
+	switch {
+	case finding.Layer == layerMaestro:
+		finding.Says = fmt.Sprintf("%s cannot be brought to what was asked for: Maestro has refused its manifests for good %s.", upper(s.String()), s.since(finding.Since))
+		finding.Because = []string{said("Maestro", strings.TrimPrefix(s.message(), "refused: "), "")}
+		finding.Acts = []string{"An SRE has to act: this is our rendering, not the customer's mistake, unless they asked for something very large. Tell those who maintain Cluster Service.",
+			"The same content is not sent again; any change of the resource is sent at once."}
+	case s.condition("Valid").GetStatus() == "False":
+		c := s.condition("Valid")
+		finding.Since, finding.Who = when(c.GetLastTransitionTime()), Customer
+		finding.Says = fmt.Sprintf("%s is not valid: the control plane has refused it %s.", upper(s.String()), s.since(finding.Since))
+		finding.Because = []string{said(s.fill(platform), c.GetMessage(), c.GetReason())}
+		finding.Acts = []string{"The customer has to act: correct it; the control plane takes what it had before until then."}
+	default:
+		finding.Says = fmt.Sprintf("%s has failed, and is not tried again until it is changed.", upper(s.String()))
+		finding.Because = []string{said("Cluster Service", s.message(), finding.State)}
+		finding.Acts = []string{"An SRE has to act."}
+	}
+	if o := s.operation; o != nil && o.Status == "Failed" {
+		finding.Acts = append(finding.Acts, fmt.Sprintf("The customer was told at %s: their operation %s is Failed.", s.clock(o.EndTime), o.ID))
+	}
+	return finding
+}
+
+func (s *subject) message() string {
+	if entry := s.awaited(); entry != nil {
+		return entry.GetMessage()
+	}
+	return ""
+}
+
+// failedOperation: nothing is awaited, but what the customer was told is that it failed.
+func (s *subject) failedOperation() (Finding, bool) {
+	o := s.operation
+	if s.record == nil || s.record.ProvisioningState != "Failed" || o == nil || o.Status != "Failed" {
+		return Finding{}, false
+	}
+	return Finding{Subject: s.String(), Who: Customer, Since: o.EndTime,
+		Says: fmt.Sprintf("%s is ready now, but its last operation failed %s ago, at %s.", upper(s.String()), lasting(s.Now.Sub(o.EndTime)), s.clock(o.EndTime)),
+		Because: []string{said(fmt.Sprintf("The operation %s (%s)", o.ID, strings.ToLower(o.Request)), o.Message, o.Code),
+			"The fleet went on after that, and has come to what was asked for."},
+		Acts: []string{"The customer has to act: repeat the request, which changes nothing and is Succeeded at once. Until then ARM shows the " + s.noun + " as Failed."},
+	}, true
+}
+
+// gone: only the tombstone is left.
+func (s *subject) gone() (Finding, bool) {
+	if s.record == nil || s.silent(layerCosmos) {
+		if s.noun != "cluster" {
+			return Finding{}, false
+		}
+		return Finding{Subject: s.String(), Who: Nobody,
+			Says: fmt.Sprintf("%s was deleted: it was asked for at %s, and nothing of it is left. Nobody has to act.", upper(s.String()), s.clock(s.deleted))}, true
+	}
+	if s.noun != "cluster" && s.record.ProvisioningState != "Deleting" {
+		return Finding{}, false
+	}
+	finding := Finding{Subject: s.String(), Layer: layerCosmos, State: "Removing"}
+	for _, p := range s.progress {
+		finding.Since = when(p.GetSince())
+	}
+	finding.Says = fmt.Sprintf("%s is gone from the fleet, and has been waiting to be removed from ARM %s.", upper(s.String()), s.since(finding.Since))
+	w := wait{who: Service, usual: time.Minute, stuck: "see what the backend's log says of the operation"}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding, true
+}
+
+// step is a step of a deletion: what is awaited, for how long at most when all is well, what is probably in the way then,
+// and what an SRE has to do.
+type step struct {
+	awaits           string
+	usual            time.Duration
+	suspicion, stuck string
+}
+
+var steps = map[string]step{
+	"DeletingNodePools": {"its node pools to be gone", 20 * time.Minute,
+		"A node that does not drain keeps its pool, and so does a machine that Azure does not delete.", "look at the machines of the pools on {shard}"},
+	"DeletingNodePool": {"its nodes to be gone", 20 * time.Minute,
+		"A node that does not drain keeps the pool, and so does a machine that Azure does not delete.", "look at the machines of the pool on {shard}"},
+	"DeletingCredentials": {"the requests of its credentials to be gone", time.Minute, "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
+	"DeletingHostedCluster": {"its control plane to be gone", 20 * time.Minute,
+		"The HostedCluster keeps its finalizer until HyperShift has destroyed the cluster's cloud resources: an operator that is gone, or a resource that Azure does not delete, keeps it for ever.",
+		"look at the conditions and finalizers of the HostedCluster and HostedControlPlane on {shard}"},
+	"DeletingNamespaces": {"its namespaces to be gone", 10 * time.Minute,
+		"A namespace is Terminating as long as anything in it has a finalizer.", "see in the conditions of the namespaces on {shard} what is left in them"},
+	"Removing": {"{shard} to carry the cluster without it", time.Minute, "", "see why the HostedCluster on {shard} does not take the change"},
+}
+
+// deletion says which step it is at.
+func (s *subject) deletion() Finding {
+	finding := Finding{Subject: s.String(), Since: s.deleted}
+	var entry *csv1.LayerProgress
+	if entry = s.awaited(); entry == nil {
+		finding.Says = fmt.Sprintf("%s is being deleted %s.", upper(s.String()), s.since(s.deleted))
+		s.act(&finding, wait{who: Service})
+		return finding
+	}
+	finding.Layer, finding.State, finding.Since = entry.GetLayer(), entry.GetState(), when(entry.GetSince())
+	at, known := steps[entry.GetState()]
+	if !known {
+		at = step{awaits: "the step " + entry.GetState(), usual: 20 * time.Minute, stuck: "see what it waits for"}
+	}
+	finding.Says = s.fill(fmt.Sprintf("%s is being deleted, and has been waiting for %s %s.", upper(s.String()), at.awaits, s.since(finding.Since)))
+	finding.Because = []string{fmt.Sprintf("The deletion was asked for at %s. It is at the step %s: %s", s.clock(s.deleted), entry.GetState(), lower(entry.GetMessage()))}
+	w := wait{who: Service, usual: at.usual, suspicion: at.suspicion, stuck: at.stuck, command: watch}
+	if strings.Contains(entry.GetMessage(), "(") {
+		// Publishing the deletion fails.
+		w.suspicion, w.stuck = "Maestro does not take the deletion; Cluster Service tries again every 30 seconds.", "bring Maestro back"
+	}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding
+}
+
+func lower(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}

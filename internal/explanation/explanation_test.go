@@ -1,0 +1,249 @@
+package explanation_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/explanation"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// golden is the folder of the answers, which are documentation as well.
+const golden = "../../docs/operators/explain"
+
+const (
+	clusterID   = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"
+	createID    = "3e1c2f70-9d3c-4d4f-9a53-0c1f8f6b8f11"
+	updateID    = "8b0f3e52-5f64-4f2e-8a7b-6d2f0d4f1c22"
+	deleteID    = "c7d9a1b4-2e0d-4a3f-b1c6-93f1b0a7dd33"
+	placedWords = "Placed on provision shard mgmt-1."
+)
+
+// now is when all facts were taken.
+var now = time.Date(2026, 11, 21, 3, 16, 7, 0, time.UTC)
+
+func ago(d time.Duration) time.Time                         { return now.Add(-d) }
+func stamp(d time.Duration) *timestamppb.Timestamp          { return timestamppb.New(ago(d)) }
+func layers(l ...*csv1.LayerProgress) []*csv1.LayerProgress { return l }
+
+func layer(name, state, message string, since time.Duration) *csv1.LayerProgress {
+	return &csv1.LayerProgress{Layer: name, State: state, Message: message, Since: stamp(since)}
+}
+
+func condition(kind, status, reason, message string, since time.Duration) *csv1.Condition {
+	return &csv1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: stamp(since)}
+}
+
+func record(id string, generation int64, state, operation string) explanation.Record {
+	return explanation.Record{ResourceID: id, UID: "5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10", Generation: generation, ProvisioningState: state, ActiveOperation: operation}
+}
+
+func underway(id, request, resourceID string, began, limit time.Duration) explanation.Operation {
+	return explanation.Operation{ID: id, Request: request, ResourceID: resourceID, Status: "Provisioning", StartTime: ago(began), Deadline: ago(began - limit)}
+}
+
+func ended(id, request, resourceID, status string, began, end time.Duration) explanation.Operation {
+	return explanation.Operation{ID: id, Request: request, ResourceID: resourceID, Status: status, StartTime: ago(began), EndTime: ago(end)}
+}
+
+// cluster is one that is ready and has been for a day.
+func cluster(change func(*csv1.Cluster)) *csv1.Cluster {
+	const day = 24 * time.Hour
+	c := &csv1.Cluster{Uid: "5d0e8f0c-0c3a-4f4a-8f62-5b8c1f1f9a10", ResourceId: clusterID, Generation: 1, CreateTime: stamp(day), Status: &csv1.ClusterStatus{
+		Phase: csv1.ClusterPhase_CLUSTER_PHASE_READY, ObservedGeneration: 1, ClusterId: "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae", ProvisionShard: "mgmt-1",
+		ActiveVersions: []string{"4.20.16"}, ApiUrl: "https://api.demo.0ulz.westus3.aroapp-hcp.io:443",
+		Progress: layers(
+			layer("placement", "Placed", placedWords, day),
+			layer("maestro", "Published", "Maestro has the desired state.", day),
+			layer("management-cluster", "Applied", "The management cluster carries the desired state.", day),
+			layer("control-plane", "Available", "The hosted control plane is available", day)),
+	}}
+	change(c)
+	return c
+}
+
+func installing(began time.Duration, progress ...*csv1.LayerProgress) *csv1.Cluster {
+	return cluster(func(c *csv1.Cluster) {
+		c.CreateTime = stamp(began)
+		c.Status.Phase, c.Status.ObservedGeneration, c.Status.ActiveVersions, c.Status.ApiUrl = csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0, nil, ""
+		c.Status.Progress = append(layers(layer("placement", "Placed", placedWords, began)), progress...)
+	})
+}
+
+func pool(name string, change func(*csv1.NodePool)) *csv1.NodePool {
+	const day = 23 * time.Hour
+	p := &csv1.NodePool{Uid: "7a1f0c55-4d1e-4a51-9a0d-1b7be7f0c9" + map[string]string{"workers": "21", "infra": "22"}[name], ResourceId: clusterID + "/nodePools/" + name, Generation: 1,
+		Status: &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_READY, ObservedGeneration: 1, Replicas: 2, Version: "4.20.16", Progress: layers(
+			layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", day),
+			layer("maestro", "Published", "Maestro has the desired state.", day),
+			layer("management-cluster", "Applied", "The management cluster carries the desired state.", day),
+			layer("node-pool", "Ready", "2 nodes are ready.", day))}}
+	change(p)
+	return p
+}
+
+func unchanged[T any](T) {}
+
+// creating are the facts of a cluster whose creation began some time ago.
+func creating(began time.Duration, c *csv1.Cluster, more ...func(*explanation.Facts)) explanation.Facts {
+	f := explanation.Facts{Now: now, Asked: "demo", Matches: []string{clusterID}, Records: []explanation.Record{record(clusterID, 1, "Provisioning", createID)},
+		Operations: []explanation.Operation{underway(createID, "Create", clusterID, began, time.Hour)}, Cluster: c}
+	for _, change := range more {
+		change(&f)
+	}
+	return f
+}
+
+// standing are the facts of a cluster that was created a day ago.
+func standing(c *csv1.Cluster, more ...func(*explanation.Facts)) explanation.Facts {
+	f := explanation.Facts{Now: now, Asked: "demo", Matches: []string{clusterID}, Records: []explanation.Record{record(clusterID, 1, "Succeeded", "")},
+		Operations: []explanation.Operation{ended(createID, "Create", clusterID, "Succeeded", 24*time.Hour, 24*time.Hour-9*time.Minute)}, Cluster: c}
+	for _, change := range more {
+		change(&f)
+	}
+	return f
+}
+
+func deleting(began time.Duration, step, message string, since time.Duration) explanation.Facts {
+	c := cluster(func(c *csv1.Cluster) {
+		c.DeleteTime, c.Status.Phase = stamp(began), csv1.ClusterPhase_CLUSTER_PHASE_DELETING
+		c.Status.Progress = layers(layer("management-cluster", step, message, since))
+	})
+	return standing(c, func(f *explanation.Facts) {
+		f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
+		f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, began, 12*time.Hour))
+	})
+}
+
+func TestSituations(t *testing.T) {
+	const id = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
+	published := layer("maestro", "Published", "Maestro has the desired state.", 4*time.Minute)
+	applied := layer("management-cluster", "Applied", "The management cluster carries the desired state.", 4*time.Minute)
+	situations := map[string]explanation.Facts{
+		"ready": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
+			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool]), pool("infra", unchanged[*csv1.NodePool])}
+		}),
+		"waiting-for-control-plane": creating(4*time.Minute, installing(4*time.Minute, published, applied,
+			layer("control-plane", "ControlPlaneComponentsNotAvailable", "Waiting for components to be available: openshift-apiserver, oauth-openshift", 90*time.Second))),
+		"no-room": creating(25*time.Minute, cluster(func(c *csv1.Cluster) {
+			c.Status = &csv1.ClusterStatus{Phase: csv1.ClusterPhase_CLUSTER_PHASE_PENDING, ClusterId: id,
+				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with room.", 25*time.Minute))}
+		}), func(f *explanation.Facts) {
+			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true}}
+		}),
+		"maestro-refuses": creating(30*time.Minute, installing(30*time.Minute,
+			layer("maestro", "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000", 30*time.Minute),
+			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 30*time.Minute),
+			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 30*time.Minute)), func(f *explanation.Facts) {
+			f.Cluster.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+			f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Failed", ""
+			f.Operations = []explanation.Operation{ended(createID, "Create", clusterID, "Failed", 30*time.Minute, 30*time.Minute-2*time.Second)}
+			f.Operations[0].Code, f.Operations[0].Message = "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000"
+		}),
+		"maestro-away": creating(6*time.Minute, installing(6*time.Minute,
+			layer("maestro", "Retrying", "Publishing failed and is tried again: publishing: Unavailable: connection error: dial tcp 10.0.4.7:8090: connect: connection refused", 6*time.Minute),
+			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 6*time.Minute),
+			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 6*time.Minute))),
+		"agent-away": creating(12*time.Minute, installing(12*time.Minute, layer("maestro", "Published", "Maestro has the desired state.", 12*time.Minute),
+			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 12*time.Minute),
+			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 12*time.Minute)), func(f *explanation.Facts) {
+			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: layers(
+					layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", 11*time.Minute),
+					layer("maestro", "Published", "Maestro has the desired state.", 11*time.Minute),
+					layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 11*time.Minute),
+					layer("node-pool", "WaitingForNodes", "0 of 2 nodes are ready.", 11*time.Minute))}
+			})}
+		}),
+		"api-server-not-available": standing(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress[3] = layer("control-plane", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum", 7*time.Minute)
+			c.Status.Conditions = []*csv1.Condition{condition("Available", "False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum", 7*time.Minute)}
+		}), func(f *explanation.Facts) {
+			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool])}
+		}),
+		"nodes-not-ready": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
+			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
+				p.Status.Progress[3] = layer("node-pool", "WaitingForNodes", "2 of 5 nodes are ready.", 34*time.Minute)
+				p.Status.Conditions = []*csv1.Condition{condition("AllMachinesReady", "False", "Provisioning", "3 of 5 machines are not ready", 34*time.Minute)}
+			})}
+			f.Records = append(f.Records, record(clusterID+"/nodePools/workers", 2, "Updating", updateID))
+			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID+"/nodePools/workers", 34*time.Minute, time.Hour))
+		}),
+		"awaiting-secret": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
+			f.ExternalAuths = []*csv1.ExternalAuth{{Uid: "0f6cf2d5-8a57-4d65-b1c7-1b0f0c4de931", ResourceId: clusterID + "/externalAuths/entra", Generation: 1, Status: &csv1.ExternalAuthStatus{
+				Phase: csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, ObservedGeneration: 1,
+				AwaitedSecrets: []*csv1.AwaitedSecret{{ComponentName: "console", ComponentNamespace: "openshift-console", Namespace: "openshift-config", Name: "entra-console-openshift-console", Key: "clientSecret"}},
+				Progress: layers(layer("placement", "Placed", "", time.Hour), layer("maestro", "Published", "", time.Hour), layer("management-cluster", "Applied", "", time.Hour),
+					layer("control-plane", "AwaitingSecret", "Waiting for the customer to create, in the cluster, with key clientSecret: Secret openshift-config/entra-console-openshift-console.", 26*time.Minute)),
+			}}}
+			f.Records = append(f.Records, record(clusterID+"/externalAuths/entra", 1, "AwaitingSecret", updateID))
+			f.Operations = append(f.Operations, underway(updateID, "Create", clusterID+"/externalAuths/entra", 26*time.Minute, time.Hour))
+		}),
+		"update-rolling-out": standing(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase, c.Status.ActiveVersions = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, []string{"4.21.4", "4.20.16"}
+			c.Status.Progress[3] = layer("control-plane", "RollingOut", "Waiting for the control plane to complete its release.", 11*time.Minute)
+		}), func(f *explanation.Facts) {
+			f.Records[0] = record(clusterID, 2, "Updating", updateID)
+			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 11*time.Minute, time.Hour))
+			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool])}
+		}),
+		"deleting":       deleting(3*time.Minute, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 140*time.Second),
+		"deletion-stuck": deleting(5*time.Hour, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 4*time.Hour+52*time.Minute),
+		"operation-expired": standing(cluster(func(c *csv1.Cluster) { c.Generation, c.Status.ObservedGeneration = 2, 2 }), func(f *explanation.Facts) {
+			f.Records[0] = record(clusterID, 2, "Failed", "")
+			failed := ended(updateID, "Update", clusterID, "Failed", 3*time.Hour, 2*time.Hour)
+			failed.Code, failed.Message = "DeadlineExceeded", "The operation was not complete within 1h0m0s."
+			f.Operations = append(f.Operations, failed)
+		}),
+		"not-at-cluster-service": creating(8*time.Minute, nil),
+		"unknown-name":           {Now: now, Asked: "dmeo"},
+		"ambiguous-name":         {Now: now, Asked: "demo", Matches: []string{clusterID, strings.Replace(clusterID, "resourceGroups/demo", "resourceGroups/production", 1)}},
+		"layers-away": creating(2*time.Minute, nil, func(f *explanation.Facts) {
+			f.Silent = []explanation.Silence{{Layer: "cluster-service", Error: "connection refused"}}
+		}),
+		"revoking": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
+			f.Revocations = []*csv1.BreakGlassRevocation{{Uid: "d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31", Class: csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "admin@contoso.example",
+				Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING, Progress: layers(
+					layer("maestro", "Published", "", 9*time.Second), layer("management-cluster", "Applied", "", 8*time.Second),
+					layer("control-plane", "AwaitingNewCertificatesTrusted", "Waiting for the API server to trust the new signer", 6*time.Second))}}}
+		}),
+	}
+	for name, facts := range situations {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range facts.NodePools {
+				if !slices.ContainsFunc(facts.Records, func(r explanation.Record) bool { return r.ResourceID == p.ResourceId }) {
+					facts.Records = append(facts.Records, record(p.ResourceId, p.Generation, "Succeeded", ""))
+				}
+			}
+			got := explanation.Of(&facts).Text()
+			path := filepath.Join(golden, name+".txt")
+			if *update {
+				if err := os.MkdirAll(golden, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("-want +got (go test -update writes it again):\n%s", diff)
+			}
+		})
+	}
+}

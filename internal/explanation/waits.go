@@ -1,0 +1,221 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// The layers of progress, as Cluster Service names them, and what else keeps a resource waiting.
+const (
+	layerPlacement         = "placement"
+	layerMaestro           = "maestro"
+	layerManagementCluster = "management-cluster"
+	layerControlPlane      = "control-plane"
+	layerNodePool          = "node-pool"
+	layerPaused            = "paused"
+	// layerCosmos is the name of Cosmos DB among the silent.
+	layerCosmos         = "cosmos"
+	layerClusterService = "cluster-service"
+)
+
+// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {name}, {noun} and {subject}.
+type wait struct {
+	// awaits completes `has been waiting for`.
+	awaits string
+	// speaker is whose message the entry has, without the words of strip; empty leaves it out. evidence has more of it.
+	speaker, strip string
+	evidence       func(s *subject) []string
+	// headline replaces the first sentence up to its time; {since} stands for that.
+	headline string
+	// who has to act until usual is over, which is how long it takes at most when all is well; and what, for people. Without
+	// usual it stays so.
+	who   Party
+	usual time.Duration
+	what  string
+	// suspicion is what is probably wrong from then on, in a sentence, and stuck what an SRE has to do about it.
+	suspicion, stuck string
+	// next is what happens when it is over.
+	next                  string
+	command, stuckCommand string
+}
+
+const (
+	watch    = "hcpctl cluster watch {cluster}"
+	platform = "HyperShift on {shard}"
+)
+
+// waits are the states that are known; inGeneral explains the others.
+var waits = map[[2]string]wait{
+	{layerPlacement, "WaitingForCapacity"}: {
+		awaits: "a provision shard with room", evidence: room, who: SRE,
+		what: "uncordon a shard, raise a capacity, or add a management cluster",
+		next: "As soon as there is room the service places the cluster by itself, the oldest that waits first",
+	},
+	{layerPlacement, "WaitingForCluster"}: {
+		awaits: "its cluster to be placed", who: Service,
+		next: "It follows its cluster at once",
+	},
+	{layerMaestro, "Publishing"}: {
+		awaits: "Cluster Service to hand its manifests to Maestro", who: Service, usual: time.Minute,
+		suspicion: "Cluster Service has them and does not publish them.", stuck: "see what its log says of “publishing”, and whether it is ready",
+	},
+	{layerMaestro, "Retrying"}: {
+		awaits: "Maestro to take its manifests", speaker: "Cluster Service", strip: "Publishing failed and is tried again: ",
+		who: Service, usual: 2 * time.Minute,
+		stuck: "bring Maestro back, or let it take what it refuses",
+		next:  "Cluster Service tries again every 30 seconds, and goes on by itself when Maestro takes it",
+	},
+	{layerManagementCluster, "Waiting"}: {
+		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
+		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",
+		next: "It catches up by itself, and nothing is lost meanwhile",
+	},
+	{layerManagementCluster, "Applying"}: {
+		awaits: "{shard} to carry it as it was sent", who: Service, usual: time.Minute,
+		suspicion: "The agent says that it applied everything, and what was read back is not what was sent.",
+		stuck:     "see whether somebody else changes the HostedCluster or NodePool on {shard}",
+	},
+	{layerManagementCluster, "ApplyFailing"}: {
+		awaits: "{shard} to accept its manifests", speaker: "The agent", who: Service, usual: time.Minute,
+		stuck: "remove the cause; the management cluster refuses what was rendered",
+		next:  "The agent goes on trying, so that it heals by itself then",
+	},
+	{layerManagementCluster, "Removing"}: {
+		awaits: "{shard} to carry the cluster without it", who: Service, usual: time.Minute,
+		stuck: "see why the HostedCluster on {shard} does not take the change",
+	},
+	{layerManagementCluster, "RemovingRequests"}: {
+		awaits: "the requests of cancelled credentials to be gone from {shard}", who: Service, usual: time.Minute,
+		suspicion: "A request that were signed now would outlive the revocation, so it waits until the agent has confirmed that they are gone.",
+		stuck:     "see whether the agent of {shard} works",
+		next:      "Then the control plane replaces the signer",
+	},
+	{layerControlPlane, "RollingOut"}: {
+		awaits: "its control plane to roll out its release", evidence: versions, who: Service, usual: time.Hour,
+		stuck: "see which component on {shard} does not complete its rollout", command: watch,
+	},
+	{layerControlPlane, "AwaitingSecret"}: {
+		awaits: "a secret that only the customer has", evidence: awaitedSecrets, who: Customer,
+		what: "create that Secret inside the cluster, with the client's secret from their identity provider",
+		next: "Tokens of the issuer are accepted already; the sign-in of that component works as soon as the secret is there, and nothing else has to be done",
+	},
+	{layerControlPlane, "WaitingForControlPlane"}: {
+		awaits: "the cluster's control plane to be up for the first time", who: Service,
+		next: "It is sent as soon as the cluster is ready",
+	},
+	{layerControlPlane, "Signing"}: {
+		awaits: "the control plane to sign the certificate", who: Service, usual: time.Minute,
+		stuck: "look at the CertificateSigningRequest on {shard}: its approval, and HyperShift's signer",
+	},
+	{layerControlPlane, "Waiting"}: {
+		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
+		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
+	},
+	{layerNodePool, "WaitingForNodes"}: {
+		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
+		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
+		stuck:     "look at the machines on {shard}", command: watch,
+	},
+	{layerNodePool, "UpdatingVersion"}: {
+		awaits: "its nodes to be replaced by ones of the new version", speaker: platform, evidence: nodes, who: Service, usual: 2 * time.Hour,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+}
+
+// done says that an entry is what it should be when nothing is left to do.
+func done(p *csv1.LayerProgress) bool {
+	switch p.GetLayer() {
+	case layerPlacement:
+		return p.GetState() == "Placed"
+	case layerMaestro:
+		return p.GetState() == "Published"
+	case layerManagementCluster:
+		return p.GetState() == "Applied" || p.GetState() == "Deleted"
+	case layerControlPlane:
+		return p.GetState() == "Available" || p.GetState() == "Configured"
+	case layerNodePool:
+		return p.GetState() == "Ready"
+	}
+	return false
+}
+
+// inGeneral explains a state that is not in the table: that of another system, or of a newer Cluster Service.
+func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
+	switch {
+	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady:
+		return wait{
+			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,
+			what: "the customer's API server may not answer; look at the control plane's pods and etcd on {shard}",
+			next: "The phase stays Ready, and when the control plane is available again nothing else has to be done", command: "hcpctl must-gather {cluster}",
+		}
+	case entry.GetLayer() == layerControlPlane && strings.HasPrefix(entry.GetState(), "Awaiting"):
+		return wait{
+			awaits: "the control plane to replace the signer of its class", speaker: platform, who: Service, usual: time.Minute,
+			stuck: "look at the CertificateRevocationRequest on {shard}", next: "Credentials of the class are refused until it is through",
+		}
+	case entry.GetLayer() == layerControlPlane:
+		return wait{
+			awaits: "its control plane", speaker: platform, who: Service, usual: 20 * time.Minute,
+			stuck: "look at the control plane's pods on {shard}, those first that are named here", command: watch,
+		}
+	}
+	return wait{
+		awaits: "the layer " + entry.GetLayer(), speaker: "It", who: Service, usual: 20 * time.Minute,
+		stuck: "this state is not one that I know, so look at everything there is",
+	}
+}
+
+// room says how full every shard is.
+func room(s *subject) []string {
+	if len(s.Shards) == 0 {
+		return []string{"There is no provision shard at all."}
+	}
+	var list []string
+	for _, shard := range s.Shards {
+		text := fmt.Sprintf("%s holds %d of %d clusters", shard.GetName(), shard.GetClusters(), shard.GetCapacity())
+		if shard.GetCordoned() {
+			text += " and is cordoned"
+		}
+		list = append(list, text)
+	}
+	return []string{"Of the shards, " + and(list) + "."}
+}
+
+func agentAway(s *subject) []string {
+	return []string{s.fill("Maestro has its manifests; the agent has not said that it applied them.")}
+}
+
+func versions(s *subject) []string {
+	if running := s.Cluster.GetStatus().GetActiveVersions(); len(running) > 1 {
+		return []string{fmt.Sprintf("It is on the way from %s to %s.", running[len(running)-1], running[0])}
+	}
+	return nil
+}
+
+func awaitedSecrets(s *subject) []string {
+	var list []string
+	for _, secret := range s.secrets {
+		list = append(list, fmt.Sprintf("The client of %s in namespace %s is confidential, and its secret is looked for in Secret %s/%s, key %s.",
+			secret.GetComponentName(), secret.GetComponentNamespace(), secret.GetNamespace(), secret.GetName(), secret.GetKey()))
+	}
+	return list
+}
+
+// nodes says what HyperShift says of a pool's machines and nodes, and how many there are.
+func nodes(s *subject) []string {
+	var list []string
+	if entry := s.awaited(); entry.GetState() == "WaitingForNodes" {
+		list = append(list, entry.GetMessage())
+	}
+	for _, name := range []string{"AllMachinesReady", "AllNodesHealthy", "Ready"} {
+		if c := s.condition(name); c.GetStatus() == "False" {
+			list = append(list, said(s.fill(platform), c.GetMessage(), c.GetReason()))
+			break
+		}
+	}
+	return list
+}
