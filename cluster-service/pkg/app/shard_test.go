@@ -309,7 +309,7 @@ func TestPlacementIsExplained(t *testing.T) {
 			}
 		}
 	}
-	said(explain(first.Uid), "is on mgmt-1 since", "Mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 0 of 1 places taken.")
+	said(explain(first.Uid), "is on mgmt-1 since", "mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 0 of 1 places taken.")
 	waiting := explain(second.Uid)
 	said(waiting, "waits for a place", "mgmt-1 is full (1 of 1 places taken); mgmt-2 is cordoned", "size class small, and the rules are: spread",
 		"would be placed as soon as a cluster leaves mgmt-1 or its capacity is raised, or mgmt-2 is uncordoned")

@@ -98,7 +98,7 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 		if t.Cluster == nil || t.Cluster.Shard != "" || t.Cluster.Deleting() {
 			return nil
 		}
-		decision, err := tx.Place(ctx, t.Cluster, t.Needs(), &p.Renderer.Config.Placement)
+		decision, err := tx.Place(ctx, t.Cluster, t.Needs(), p.Renderer.Placement())
 		if err != nil {
 			return err
 		}

@@ -98,11 +98,11 @@ func sentences(e *store.Explanation, now placement.Decision) []string {
 		add("The cluster is on %s. The decision is not kept: it was made before decisions were.", c.Shard)
 	case c.Shard != "":
 		last := e.Decisions[0]
-		add("The cluster is on %s since %s. %s", c.Shard, last.First.Format(clockFormat), upper(last.Message()))
+		add("The cluster is on %s since %s. %s", c.Shard, last.First.Format(clockFormat), last.Message())
 		add("It counted as size class %s, and the rules were: %s.", last.SizeClass, last.Policy.Describe())
 		if len(e.Decisions) > 1 {
 			first := e.Decisions[len(e.Decisions)-1]
-			add("It had waited since %s, because: %s", c.CreateTime.Format(clockFormat), lower(first.Message()))
+			add("It had waited since %s, for then: %s", c.CreateTime.Format(clockFormat), first.Message())
 		}
 	default:
 		add("The cluster waits for a place since %s. %s", c.CreateTime.Format(clockFormat), now.Message())
@@ -134,10 +134,6 @@ func sentences(e *store.Explanation, now placement.Decision) []string {
 	}
 	return lines
 }
-
-func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
-
-func lower(text string) string { return strings.ToLower(text[:1]) + text[1:] }
 
 func decisionProto(d placement.Decision) *csv1.PlacementDecision {
 	return &csv1.PlacementDecision{ProvisionShard: d.Shard, Policy: policyProto(d.Policy), SizeClass: d.SizeClass, WantedNodes: d.Nodes,

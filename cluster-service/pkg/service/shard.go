@@ -26,8 +26,8 @@ const (
 	actionDeregister = "deregister"
 )
 
-// rules are the region's.
-func (s *Service) rules() *placement.Rules { return &s.o.Renderer.Config.Placement }
+// rules are the region's, of this moment.
+func (s *Service) rules() *placement.Rules { return s.o.Renderer.Placement() }
 
 // ListProvisionShards lists the provision shards.
 func (s *Service) ListProvisionShards(ctx context.Context, r *csv1.ListProvisionShardsRequest) (*csv1.ListProvisionShardsResponse, error) {
@@ -62,8 +62,10 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 	if report.WaitingClusters, err = s.o.Store.Waiting(ctx); err != nil {
 		return nil, answer(ctx, err)
 	}
+	// The rules may change at any moment; these are of one.
+	rules := s.rules()
 	usage := map[string]*csv1.SizeClassUsage{}
-	for _, class := range s.rules().SizeClasses {
+	for _, class := range rules.SizeClasses {
 		accepted := len(shard.SizeClasses()) == 0 || slices.Contains(shard.SizeClasses(), class.Name)
 		usage[class.Name] = &csv1.SizeClassUsage{SizeClass: class.Name, Accepted: accepted}
 		report.SizeClasses = append(report.SizeClasses, usage[class.Name])
@@ -72,7 +74,7 @@ func (s *Service) GetProvisionShard(ctx context.Context, r *csv1.GetProvisionSha
 		if t.Cluster.Deleting() {
 			report.DeletingClusters++
 		}
-		of := usage[s.rules().ClassOf(t.Needs(), overrides[t.Cluster.UID])]
+		of := usage[rules.ClassOf(t.Needs(), overrides[t.Cluster.UID])]
 		of.Clusters++
 		of.Nodes, of.WantedNodes = of.Nodes+t.Nodes(), of.WantedNodes+t.WantedNodes()
 		report.Nodes, report.WantedNodes = report.Nodes+t.Nodes(), report.WantedNodes+t.WantedNodes()
