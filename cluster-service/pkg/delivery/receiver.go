@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -32,13 +33,13 @@ const (
 
 // ReceiverOptions are what a receiver works with.
 type ReceiverOptions struct {
-	Store   *store.Store
-	Region  fleet.Region
-	Maestro Subscriber
+	Store    *store.Store
+	Renderer *render.Renderer
+	Maestro  Subscriber
 	// Publish is told of works that became due.
 	Publish func(clusterUIDs []string)
-	// Freed is told when a place on a shard became free.
-	Freed func()
+	// Freed is told when a place on a shard became free, and UpgradesEnded when upgrades by policies came to their end.
+	Freed, UpgradesEnded func()
 	// Heard is told of shards whose agents reported something new.
 	Heard   func(shard string)
 	Metrics *Metrics
@@ -274,7 +275,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 					heard[w.Shard] = heard[w.Shard] || outcome == taken && e.seen.Applied.Status != ""
 				}
 			}
-			if err := r.Region.Settle(r.Store.Now(), t, nil); err != nil {
+			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
 				return err
 			}
 			freed = freed || t.Cluster != nil && t.Cluster.Gone()
@@ -289,6 +290,9 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		if is {
 			r.Heard(shard)
 		}
+	}
+	if result.UpgradesEnded {
+		r.UpgradesEnded()
 	}
 	if freed {
 		r.Freed()

@@ -55,6 +55,9 @@ func (r *Renderer) now() *Renderer {
 	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, Open: r.Open}
 }
 
+// forceUpgradeTo is HyperShift's annotation for an upgrade to one image that the cluster says it is not ready for.
+const forceUpgradeTo = "hypershift.openshift.io/force-upgrade-to"
+
 // Placement is the rules of placement of this moment.
 func (r *Renderer) Placement() *placement.Rules { return &r.now().Config.Placement }
 
@@ -128,6 +131,9 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 		main, err = r.hostedCluster(t.Cluster, auth)
 		if err != nil {
 			return nil, nil, err
+		}
+		if image := t.ForceUpgradeTo(); image != "" {
+			main["metadata"].(object)["annotations"].(object)[forceUpgradeTo] = image
 		}
 		return main, append(r.servingCertificate(t.Cluster), r.externalAuthObjects(t.Cluster, auth)...), nil
 	case fleet.NodePoolWork:
