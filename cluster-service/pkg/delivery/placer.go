@@ -104,7 +104,6 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 		}
 		if decision.Shard == "" {
 			hopeless[t.Needs()] = hopeless[t.Needs()] || e.Override == nil
-			t.Cluster.Waits = decision.Message()
 		}
 		return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
 	})

@@ -34,6 +34,8 @@ type Cluster struct {
 	// Waits says why no shard can take it, where that has just been decided. It is kept in the status.
 	Waits   string
 	Release Release
+	// Overrides is what SREs have decided over the spec; nil when nothing.
+	Overrides *csv1.ClusterOverrides
 	// SigningKey is the service account signing key, sealed.
 	SigningKey []byte
 	Revision   int64
@@ -56,7 +58,7 @@ func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 // Proto is the cluster as the API shows it.
 func (c *Cluster) Proto() *csv1.Cluster {
 	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
-		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime)}
+		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides}
 }
 
 // NodePool is a node pool's row.
@@ -168,6 +170,13 @@ func (w *Work) Carried() bool {
 	return true
 }
 
+// Proto is the work as the API shows it.
+func (w *Work) Proto() *csv1.Work {
+	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
+		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
+		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+}
+
 // Tenancy is a cluster and all that belongs to it.
 type Tenancy struct {
 	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
@@ -218,6 +227,7 @@ func (t *Tenancy) Clone() *Tenancy {
 	if t.Cluster != nil {
 		cluster := *t.Cluster
 		cluster.Spec, cluster.Status = proto.CloneOf(t.Cluster.Spec), proto.CloneOf(t.Cluster.Status)
+		cluster.Overrides = proto.CloneOf(t.Cluster.Overrides)
 		c.Cluster = &cluster
 	}
 	for _, p := range t.Pools {
@@ -256,6 +266,14 @@ func (t *Tenancy) Clone() *Tenancy {
 // ExperimentSizeOverride is the tag by which a customer asks for a size of the control plane; see the ARM contract.
 const ExperimentSizeOverride = "aro-hcp.experimental.cluster.size-override"
 
+// Size is the size that was asked for, an SRE's before the customer's; empty when it follows from the cluster.
+func (c *Cluster) Size() string {
+	if size := c.Overrides.GetSize().GetSize(); size != "" {
+		return size
+	}
+	return c.Spec.GetExperiments()[ExperimentSizeOverride]
+}
+
 // WantedNodes are those that the node pools were asked for, the maximum where they autoscale.
 func (t *Tenancy) WantedNodes() int32 {
 	nodes := int64(0)
@@ -284,5 +302,5 @@ func (t *Tenancy) Nodes() int32 {
 
 // Needs is what a place for the cluster must offer.
 func (t *Tenancy) Needs() placement.Needs {
-	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Spec.GetExperiments()[ExperimentSizeOverride]}
+	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Size()}
 }

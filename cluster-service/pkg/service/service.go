@@ -177,9 +177,6 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		if err != nil {
 			return nil, err
 		}
-		if decision.Shard == "" {
-			c.Waits = decision.Message()
-		}
 		slog.InfoContext(ctx, "decided on a cluster's place", "cluster_uid", uid, "resource_id", c.ResourceID, "shard", decision.Shard, "decision", decision.Message())
 	} else {
 		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {

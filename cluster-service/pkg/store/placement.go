@@ -63,7 +63,7 @@ func queueOverride(batch *pgx.Batch, clusterUID string, found *Override) {
 }
 
 // Place decides where a cluster without a place goes, takes the place and keeps the decision; the cluster's Shard stays
-// empty when none can take it. The shards stay locked to the end of the transaction, so that two clusters never share a
+// empty, and Waits says why, when none can take it. The shards stay locked to the end of the transaction, so that two clusters never share a
 // place.
 func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs, rules *placement.Rules) (placement.Decision, error) {
 	var override Override
@@ -92,7 +92,10 @@ func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs,
 		t.shards[i].Clusters++
 		t.taken[decision.Shard]++
 	}
-	c.Shard = decision.Shard
+	c.Shard, c.Waits = decision.Shard, ""
+	if c.Shard == "" {
+		c.Waits = decision.Message()
+	}
 	t.placings = append(t.placings, placing{clusterUID: c.UID, decision: decision, last: last})
 	return decision, nil
 }
