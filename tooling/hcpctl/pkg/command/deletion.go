@@ -34,7 +34,7 @@ uid of one that may be gone from ARM. The runbooks are in docs/operators/stuck-d
 	return c
 }
 
-// addFleetFlags adds the flags of the commands that talk to Cluster Service.
+// addFleetFlags adds the flags of commands that talk to Cluster Service about clusters.
 func (e *environment) addFleetFlags(c *cobra.Command, f *fleetFlags) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.address, "cluster-service-address", "", "`address` of Cluster Service's API (default the local region's)")
