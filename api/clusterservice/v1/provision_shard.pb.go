@@ -618,95 +618,6 @@ func (x *Labels) GetValues() map[string]string {
 	return nil
 }
 
-type ListProvisionShardsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those that were deregistered, too.
-	ShowDeregistered bool `protobuf:"varint,1,opt,name=show_deregistered,json=showDeregistered,proto3" json:"show_deregistered,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *ListProvisionShardsRequest) Reset() {
-	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvisionShardsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvisionShardsRequest) ProtoMessage() {}
-
-func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
-func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
-	if x != nil {
-		return x.ShowDeregistered
-	}
-	return false
-}
-
-type ListProvisionShardsResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ProvisionShards []*ProvisionShard      `protobuf:"bytes,1,rep,name=provision_shards,json=provisionShards,proto3" json:"provision_shards,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *ListProvisionShardsResponse) Reset() {
-	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvisionShardsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvisionShardsResponse) ProtoMessage() {}
-
-func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
-func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
-	if x != nil {
-		return x.ProvisionShards
-	}
-	return nil
-}
-
 type GetProvisionShardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -716,7 +627,7 @@ type GetProvisionShardRequest struct {
 
 func (x *GetProvisionShardRequest) Reset() {
 	*x = GetProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +639,7 @@ func (x *GetProvisionShardRequest) String() string {
 func (*GetProvisionShardRequest) ProtoMessage() {}
 
 func (x *GetProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +652,7 @@ func (x *GetProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*GetProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{8}
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetProvisionShardRequest) GetName() string {
@@ -766,7 +677,7 @@ type RegisterProvisionShardRequest struct {
 
 func (x *RegisterProvisionShardRequest) Reset() {
 	*x = RegisterProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +689,7 @@ func (x *RegisterProvisionShardRequest) String() string {
 func (*RegisterProvisionShardRequest) ProtoMessage() {}
 
 func (x *RegisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +702,7 @@ func (x *RegisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*RegisterProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{9}
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RegisterProvisionShardRequest) GetName() string {
@@ -836,128 +747,6 @@ func (x *RegisterProvisionShardRequest) GetActor() *Actor {
 	return nil
 }
 
-type UpdateProvisionShardRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether new clusters are kept away; absent leaves it.
-	Cordoned *bool `protobuf:"varint,2,opt,name=cordoned,proto3,oneof" json:"cordoned,omitempty"`
-	// The most clusters it may hold; absent leaves it. Fewer than it holds moves none away.
-	Capacity *int32 `protobuf:"varint,3,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`
-	// Absent leaves them.
-	Zones       *Names  `protobuf:"bytes,4,opt,name=zones,proto3" json:"zones,omitempty"`
-	SizeClasses *Names  `protobuf:"bytes,5,opt,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
-	Labels      *Labels `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`
-	// Which of capacity, zones, size_classes and labels shall be the shards file's again.
-	UseConfigured []string `protobuf:"bytes,7,rep,name=use_configured,json=useConfigured,proto3" json:"use_configured,omitempty"`
-	Actor         *Actor   `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The version that the change builds on; 0 means whatever it is.
-	ExpectedVersion int64 `protobuf:"varint,9,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
-	// Cordons the last shard that takes clusters, too.
-	AcceptNoRoom  bool `protobuf:"varint,10,opt,name=accept_no_room,json=acceptNoRoom,proto3" json:"accept_no_room,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UpdateProvisionShardRequest) Reset() {
-	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UpdateProvisionShardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UpdateProvisionShardRequest) ProtoMessage() {}
-
-func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
-func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *UpdateProvisionShardRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *UpdateProvisionShardRequest) GetCordoned() bool {
-	if x != nil && x.Cordoned != nil {
-		return *x.Cordoned
-	}
-	return false
-}
-
-func (x *UpdateProvisionShardRequest) GetCapacity() int32 {
-	if x != nil && x.Capacity != nil {
-		return *x.Capacity
-	}
-	return 0
-}
-
-func (x *UpdateProvisionShardRequest) GetZones() *Names {
-	if x != nil {
-		return x.Zones
-	}
-	return nil
-}
-
-func (x *UpdateProvisionShardRequest) GetSizeClasses() *Names {
-	if x != nil {
-		return x.SizeClasses
-	}
-	return nil
-}
-
-func (x *UpdateProvisionShardRequest) GetLabels() *Labels {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *UpdateProvisionShardRequest) GetUseConfigured() []string {
-	if x != nil {
-		return x.UseConfigured
-	}
-	return nil
-}
-
-func (x *UpdateProvisionShardRequest) GetActor() *Actor {
-	if x != nil {
-		return x.Actor
-	}
-	return nil
-}
-
-func (x *UpdateProvisionShardRequest) GetExpectedVersion() int64 {
-	if x != nil {
-		return x.ExpectedVersion
-	}
-	return 0
-}
-
-func (x *UpdateProvisionShardRequest) GetAcceptNoRoom() bool {
-	if x != nil {
-		return x.AcceptNoRoom
-	}
-	return false
-}
-
 type DrainProvisionShardRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -971,7 +760,7 @@ type DrainProvisionShardRequest struct {
 
 func (x *DrainProvisionShardRequest) Reset() {
 	*x = DrainProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +772,7 @@ func (x *DrainProvisionShardRequest) String() string {
 func (*DrainProvisionShardRequest) ProtoMessage() {}
 
 func (x *DrainProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +785,7 @@ func (x *DrainProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*DrainProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{11}
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DrainProvisionShardRequest) GetName() string {
@@ -1036,7 +825,7 @@ type PlanDrainRequest struct {
 
 func (x *PlanDrainRequest) Reset() {
 	*x = PlanDrainRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +837,7 @@ func (x *PlanDrainRequest) String() string {
 func (*PlanDrainRequest) ProtoMessage() {}
 
 func (x *PlanDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +850,7 @@ func (x *PlanDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanDrainRequest.ProtoReflect.Descriptor instead.
 func (*PlanDrainRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{12}
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlanDrainRequest) GetName() string {
@@ -1082,7 +871,7 @@ type DeregisterProvisionShardRequest struct {
 
 func (x *DeregisterProvisionShardRequest) Reset() {
 	*x = DeregisterProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +883,7 @@ func (x *DeregisterProvisionShardRequest) String() string {
 func (*DeregisterProvisionShardRequest) ProtoMessage() {}
 
 func (x *DeregisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +896,7 @@ func (x *DeregisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{13}
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeregisterProvisionShardRequest) GetName() string {
@@ -1189,11 +978,7 @@ const file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc = "" +
 	"\x06values\x18\x01 \x03(\v2-.hcpmesh.clusterservice.v1.Labels.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
-	"\x1aListProvisionShardsRequest\x12+\n" +
-	"\x11show_deregistered\x18\x01 \x01(\bR\x10showDeregistered\"s\n" +
-	"\x1bListProvisionShardsResponse\x12T\n" +
-	"\x10provision_shards\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0fprovisionShards\".\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\".\n" +
 	"\x18GetProvisionShardRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xd9\x02\n" +
 	"\x1dRegisterProvisionShardRequest\x12\x12\n" +
@@ -1205,21 +990,7 @@ const file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc = "" +
 	"\x05actor\x18\x06 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf5\x03\n" +
-	"\x1bUpdateProvisionShardRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
-	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01\x126\n" +
-	"\x05zones\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.NamesR\x05zones\x12C\n" +
-	"\fsize_classes\x18\x05 \x01(\v2 .hcpmesh.clusterservice.v1.NamesR\vsizeClasses\x129\n" +
-	"\x06labels\x18\x06 \x01(\v2!.hcpmesh.clusterservice.v1.LabelsR\x06labels\x12%\n" +
-	"\x0euse_configured\x18\a \x03(\tR\ruseConfigured\x126\n" +
-	"\x05actor\x18\b \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12)\n" +
-	"\x10expected_version\x18\t \x01(\x03R\x0fexpectedVersion\x12$\n" +
-	"\x0eaccept_no_room\x18\n" +
-	" \x01(\bR\facceptNoRoomB\v\n" +
-	"\t_cordonedB\v\n" +
-	"\t_capacity\"\xb9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
 	"\x1aDrainProvisionShardRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12)\n" +
@@ -1252,7 +1023,7 @@ func file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_provision_shard_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_hcpmesh_clusterservice_v1_provision_shard_proto_goTypes = []any{
 	(ProvisionShardState)(0),                // 0: hcpmesh.clusterservice.v1.ProvisionShardState
 	(*ProvisionShard)(nil),                  // 1: hcpmesh.clusterservice.v1.ProvisionShard
@@ -1261,47 +1032,39 @@ var file_hcpmesh_clusterservice_v1_provision_shard_proto_goTypes = []any{
 	(*ProvisionShardChange)(nil),            // 4: hcpmesh.clusterservice.v1.ProvisionShardChange
 	(*Names)(nil),                           // 5: hcpmesh.clusterservice.v1.Names
 	(*Labels)(nil),                          // 6: hcpmesh.clusterservice.v1.Labels
-	(*ListProvisionShardsRequest)(nil),      // 7: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),     // 8: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*GetProvisionShardRequest)(nil),        // 9: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),   // 10: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*UpdateProvisionShardRequest)(nil),     // 11: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),      // 12: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                // 13: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil), // 14: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	nil,                                     // 15: hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
-	nil,                                     // 16: hcpmesh.clusterservice.v1.Labels.ValuesEntry
-	nil,                                     // 17: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),           // 18: google.protobuf.Timestamp
-	(*Actor)(nil),                           // 19: hcpmesh.clusterservice.v1.Actor
+	(*GetProvisionShardRequest)(nil),        // 7: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),   // 8: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),      // 9: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                // 10: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil), // 11: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	nil,                                     // 12: hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
+	nil,                                     // 13: hcpmesh.clusterservice.v1.Labels.ValuesEntry
+	nil,                                     // 14: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),           // 15: google.protobuf.Timestamp
+	(*Actor)(nil),                           // 16: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_provision_shard_proto_depIdxs = []int32{
 	0,  // 0: hcpmesh.clusterservice.v1.ProvisionShard.state:type_name -> hcpmesh.clusterservice.v1.ProvisionShardState
-	15, // 1: hcpmesh.clusterservice.v1.ProvisionShard.labels:type_name -> hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
-	18, // 2: hcpmesh.clusterservice.v1.ProvisionShard.last_heard_time:type_name -> google.protobuf.Timestamp
-	18, // 3: hcpmesh.clusterservice.v1.ProvisionShard.unanswered_since:type_name -> google.protobuf.Timestamp
-	19, // 4: hcpmesh.clusterservice.v1.ProvisionShard.state_actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	18, // 5: hcpmesh.clusterservice.v1.ProvisionShard.state_time:type_name -> google.protobuf.Timestamp
+	12, // 1: hcpmesh.clusterservice.v1.ProvisionShard.labels:type_name -> hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
+	15, // 2: hcpmesh.clusterservice.v1.ProvisionShard.last_heard_time:type_name -> google.protobuf.Timestamp
+	15, // 3: hcpmesh.clusterservice.v1.ProvisionShard.unanswered_since:type_name -> google.protobuf.Timestamp
+	16, // 4: hcpmesh.clusterservice.v1.ProvisionShard.state_actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	15, // 5: hcpmesh.clusterservice.v1.ProvisionShard.state_time:type_name -> google.protobuf.Timestamp
 	1,  // 6: hcpmesh.clusterservice.v1.ProvisionShardReport.provision_shard:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
 	3,  // 7: hcpmesh.clusterservice.v1.ProvisionShardReport.size_classes:type_name -> hcpmesh.clusterservice.v1.SizeClassUsage
 	4,  // 8: hcpmesh.clusterservice.v1.ProvisionShardReport.history:type_name -> hcpmesh.clusterservice.v1.ProvisionShardChange
-	18, // 9: hcpmesh.clusterservice.v1.ProvisionShardChange.time:type_name -> google.protobuf.Timestamp
-	19, // 10: hcpmesh.clusterservice.v1.ProvisionShardChange.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // 11: hcpmesh.clusterservice.v1.Labels.values:type_name -> hcpmesh.clusterservice.v1.Labels.ValuesEntry
-	1,  // 12: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	17, // 13: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
-	19, // 14: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	5,  // 15: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	5,  // 16: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	6,  // 17: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	19, // 18: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	19, // 19: hcpmesh.clusterservice.v1.DrainProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	19, // 20: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	15, // 9: hcpmesh.clusterservice.v1.ProvisionShardChange.time:type_name -> google.protobuf.Timestamp
+	16, // 10: hcpmesh.clusterservice.v1.ProvisionShardChange.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	13, // 11: hcpmesh.clusterservice.v1.Labels.values:type_name -> hcpmesh.clusterservice.v1.Labels.ValuesEntry
+	14, // 12: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
+	16, // 13: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 14: hcpmesh.clusterservice.v1.DrainProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 15: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_provision_shard_proto_init() }
@@ -1310,14 +1073,13 @@ func file_hcpmesh_clusterservice_v1_provision_shard_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_actor_proto_init()
-	file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,9 +33,11 @@ type Config struct {
 	InternalAPICIDRs []string `json:"internalAPICIDRs"`
 	// ServingCertificates has the API server's serving certificate come from Key Vault.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`
+	Deletion            Deletion             `json:"deletion"`
+	// AzureResources has each cluster get resources in Azure; without, clusters have none.
+	AzureResources *AzureResources `json:"azureResources"`
 	// Placement is the rules by which clusters get their provision shards.
 	Placement placement.Rules `json:"placement"`
-	Deletion  Deletion        `json:"deletion"`
 }
 
 // Deletion is what is expected of deletions.
@@ -129,6 +131,10 @@ func Load(path string) (*Config, error) {
 		}
 	}
 	missing = append(missing, c.Deletion.stuckAfter(path)...)
+	if c.AzureResources != nil {
+		c.AzureResources.complete()
+		missing = append(missing, c.AzureResources.validate(path)...)
+	}
 	return c, errors.Join(missing...)
 }
 
