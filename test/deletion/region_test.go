@@ -246,7 +246,7 @@ func (r *region) startService() {
 	for _, kind := range fleet.StepKinds() {
 		place.StuckAfter[kind] = stuckAfter
 	}
-	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: 2, Publishers: 4,
+	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: secret.NewSigningKeys(2, secret.MakeSigningKey), Publishers: 4, Renewals: 2,
 		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
 		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},
 		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, Oversee: 200 * time.Millisecond})
