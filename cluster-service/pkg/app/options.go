@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -151,6 +152,8 @@ type inputs struct {
 	releases    *release.Catalog
 	graphs      *http.Client
 	renderer    *render.Renderer
+	// azure is nil where clusters have no Azure resources.
+	azure *azure.Steps
 }
 
 func (o *Options) read() (*inputs, error) {
@@ -165,9 +168,6 @@ func (o *Options) read() (*inputs, error) {
 	if in.keeper, err = secret.OpenKeyFile(o.SecretsKey, o.Environment == render.LocalEnvironment); err != nil {
 		return nil, err
 	}
-	if in.shards, err = config.LoadShards(o.ShardsFile); err != nil {
-		return nil, err
-	}
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err
 	}
@@ -178,10 +178,31 @@ func (o *Options) read() (*inputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.shards, err = config.LoadShards(o.ShardsFile, &settings.Config.Placement); err != nil {
+		return nil, err
+	}
 	in.renderer = &render.Renderer{
 		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
 			StuckAfter: settings.Config.Deletion.Durations()},
 		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
 	}
+	if settings.Config.AzureResources != nil {
+		return in, in.connectAzure(*settings.Config.AzureResources)
+	}
 	return in, nil
+}
+
+// connectAzure has clusters get what they need in Azure.
+func (in *inputs) connectAzure(settings config.AzureResources) error {
+	clients, err := azure.Connect(settings)
+	if err != nil {
+		return err
+	}
+	for _, kind := range fleet.AzureKinds() {
+		if kind != fleet.AzureCertificate || settings.Vault != "" {
+			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
+		}
+	}
+	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -23,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -30,6 +32,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
 var databases *postgrestest.Server
@@ -49,6 +52,8 @@ type region struct {
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
+	// rules are by which clusters are placed.
+	rules placement.Rules
 	// hypershift plays on the management clusters once play was called.
 	hypershift *maestrotest.HyperShift
 	// pullSecret is what Cluster Services are started with; empty is one without registries.
@@ -56,6 +61,9 @@ type region struct {
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
 	registry   *prometheus.Registry
+	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
+	azure     *emulatortest.Azure
+	azureWire policy.Transporter
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -75,7 +83,7 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules()}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -112,7 +120,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -131,21 +139,24 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	settings := config.Default()
+	settings.Placement = r.rules
 	pullSecret := []byte(`{"auths":{}}`)
 	if r.pullSecret != "" {
 		pullSecret = []byte(r.pullSecret)
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: pullSecret, Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open}
 	if r.stuckAfter > 0 {
 		renderer.Region.StuckAfter = map[string]time.Duration{}
 		for _, kind := range fleet.StepKinds() {
 			renderer.Region.StuckAfter[kind] = r.stuckAfter
 		}
 	}
+	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

@@ -47,6 +47,12 @@ type Tx struct {
 	// Tenancies are locked, by cluster uid.
 	Tenancies map[string]*fleet.Tenancy
 	before    map[string]*fleet.Tenancy
+
+	// shards are locked, once a cluster was placed; taken is how many places were taken on each, placings are the decisions.
+	shards    []Shard
+	taken     map[string]int32
+	placings  []placing
+	overrides []func(batch *pgx.Batch)
 }
 
 // Result of an update.
@@ -55,6 +61,8 @@ type Result struct {
 	Due []string
 	// Revision is the last one given; 0 when nothing that has one changed.
 	Revision int64
+	// azureDue are the clusters with steps in Azure to try now.
+	azureDue []string
 	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
 	UpgradesEnded bool
 }
@@ -98,7 +106,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}}
+	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}, taken: map[string]int32{}}
 	if err := tx.load(ctx, uids); err != nil {
 		return nil, err
 	}
@@ -117,7 +125,9 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if result.Revision > 0 {
 		s.wake(result.Revision)
 	}
-
+	if len(result.azureDue) > 0 {
+		s.azureDue(result.azureDue)
+	}
 	return result, s.fault("after-commit")
 }
 
@@ -167,6 +177,13 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 		tenancy.Revocations, err = pgx.CollectRows(rows, scanRevocation)
 		return err
 	})
+	batch.Queue(selectAzure, uid).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanAzure)
+		if len(found) == 1 {
+			tenancy.Azure = found[0]
+		}
+		return err
+	})
 	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
 		tenancy.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
 		return err
@@ -197,13 +214,14 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	// newest one.
 	var changed []func(batch *pgx.Batch, behind int64)
 	rows := &pgx.Batch{}
-	given := map[string]int32{}
+	// taken is how many places more are taken on each shard.
+	taken := maps.Clone(t.taken)
 	for _, uid := range uids {
 		old, tenancy := t.before[uid], t.Tenancies[uid]
 		if c := tenancy.Cluster; c != nil && clusterChanged(old.Cluster, c) {
 			clusters = append(clusters, c)
 			if c.Gone() && c.Shard != "" && old.Cluster != nil && !old.Cluster.Gone() {
-				given[c.Shard]++
+				taken[c.Shard]--
 			}
 		}
 		for _, p := range tenancy.Pools {
@@ -215,14 +233,21 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 		changed = append(changed, upgradeChanges(old, tenancy)...)
 		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
 		queueDeletion(rows, now, uid, old, tenancy)
+		if t.queueAzure(rows, uid, now, old, tenancy) {
+			result.azureDue = append(result.azureDue, uid)
+		}
 		if t.queueWorks(rows, now, old, tenancy) {
 			result.Due = append(result.Due, uid)
 		}
 	}
 
 	batch := &pgx.Batch{}
-	for _, shard := range slices.Sorted(maps.Keys(given)) {
-		batch.Queue("UPDATE provision_shards SET clusters = clusters - $2 WHERE name = $1", shard, given[shard])
+	for _, shard := range slices.Sorted(maps.Keys(taken)) {
+		batch.Queue("UPDATE provision_shards SET clusters = clusters + $2 WHERE name = $1", shard, taken[shard])
+	}
+	t.queuePlacings(rows, now)
+	for _, queue := range t.overrides {
+		queue(rows)
 	}
 	n := int64(len(clusters) + len(changed))
 	if n > 0 {
