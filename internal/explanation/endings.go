@@ -128,6 +128,24 @@ func (s *subject) failedOperation() (Finding, bool) {
 	}, true
 }
 
+// unsaid: it is not what was asked for, and no layer says what is awaited.
+func (s *subject) unsaid() Finding {
+	finding := Finding{Subject: s.String(), Layer: layerClusterService, State: "Unsaid"}
+	if o := s.operation; o != nil {
+		finding.Since = o.StartTime
+	}
+	for _, p := range s.progress {
+		if at := when(p.GetSince()); at.After(finding.Since) {
+			finding.Since = at
+		}
+	}
+	finding.Says = fmt.Sprintf("%s %s, and has been waiting for Cluster Service to take the next step %s.", upper(s.title()), s.does(), s.since(finding.Since))
+	w := wait{who: Service, usual: time.Minute, stuck: "see what its log says of {subject}"}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding
+}
+
 // gone: only the tombstone is left.
 func (s *subject) gone() (Finding, bool) {
 	if s.record == nil || s.silent(layerCosmos) {

@@ -139,6 +139,9 @@ func (s *subject) explain() (Finding, bool) {
 	if entry := s.awaited(); entry != nil {
 		return s.waiting(entry), true
 	}
+	if s.phase != phaseReady {
+		return s.unsaid(), true
+	}
 	return s.failedOperation()
 }
 
