@@ -118,5 +118,6 @@ func plain(value any) (any, error) {
 		return nil, err
 	}
 	var decoded any
-	return decoded, json.Unmarshal(data, &decoded)
+	err = json.Unmarshal(data, &decoded)
+	return decoded, err
 }
