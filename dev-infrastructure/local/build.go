@@ -21,6 +21,7 @@ var mains = map[string]string{
 	"hypershift-runtime": "hypershift/cmd/hypershift-runtime",
 	"maestro-agent":      "maestro/cmd/maestro-agent",
 	"maestro-server":     "maestro/cmd/maestro-server",
+	"update-graph":       "tooling/update-graph/cmd/update-graph",
 }
 
 // build brings all programs up to date: the third-party ones, which are kept by their pins, and ours, for which Go's

@@ -32,6 +32,9 @@ type Config struct {
 	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) that the frontend, the backend and Cluster
 	// Service send their spans to; empty sends none.
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
+	// ReleaseCatalog is a YAML file of the OpenShift releases of the region, which everything that needs them reads; empty takes
+	// the catalogue that is built in.
+	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
 	// Faults lets tests inject faults into the emulators.
 	Faults bool `json:"faults,omitempty"`
 	// Throwaway gives up durability over a crash of the machine (not of a process) for speed. For tests.
@@ -106,6 +109,13 @@ func (c *Config) complete() error {
 	}
 	if c.LogLevel == "" {
 		c.LogLevel = "info"
+	}
+	if c.ReleaseCatalog != "" {
+		path, err := filepath.Abs(c.ReleaseCatalog)
+		if err != nil {
+			return fmt.Errorf("releaseCatalog: %w", err)
+		}
+		c.ReleaseCatalog = path
 	}
 	if c.OnChange == nil {
 		c.OnChange = func(ProcessStatus) {}

@@ -79,6 +79,7 @@ func (r *Region) Endpoints() Endpoints {
 			"maestro-server":     r.address(maestroServerOps),
 			"cosmos-emulator":    r.address(cosmosOps),
 			"eventgrid-emulator": r.address(mqttOps),
+			"update-graph":       r.address(updateGraphOps),
 		},
 	}
 	for i, name := range r.state.record.ManagementClusters {

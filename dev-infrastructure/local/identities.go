@@ -32,6 +32,7 @@ func (r *Region) identities() []identity {
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},
 		{"eventgrid-emulator", mesh.EventGridEmulator, loopback},
+		{"update-graph", mesh.UpdateGraph, loopback},
 		{"hcpctl", mesh.Hcpctl, nil},
 	}
 	for _, m := range r.clusters {

@@ -31,6 +31,8 @@ const (
 	cosmosOps            service = 15
 	mqttOps              service = 16
 	mqttFaults           service = 17
+	updateGraphPort      service = 18
+	updateGraphOps       service = 19
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

@@ -23,7 +23,7 @@ func (c *Config) without(name string) bool { return slices.Contains(c.Without, n
 
 // specs are all processes of the region, in the order in which they are shown.
 func (r *Region) specs() ([]supervisor.Spec, error) {
-	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator()}
+	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
 		api, err := r.kubeAPIServer(m)
 		if err != nil {
@@ -89,6 +89,7 @@ func (r *Region) hypershiftRuntime(m *managementCluster) supervisor.Spec {
 		"--state-dir="+r.state.path("hosted", m.name),
 		fmt.Sprintf("--hosted-ports=%d-%d", first, first+hostedPortsPerCluster-1),
 	)
+	spec.Args = append(spec.Args, r.releaseCatalog()...)
 	spec.Needs = []string{m.apiServerName(), "etcd"}
 	return spec
 }
@@ -104,6 +105,38 @@ func (r *Region) eventGridEmulator() supervisor.Spec {
 		spec.Ports["faults"] = r.port(mqttFaults)
 	}
 	return spec
+}
+
+// releaseCatalog is for everything that reads the region's releases.
+func (r *Region) releaseCatalog() []string {
+	if r.config.ReleaseCatalog == "" {
+		return nil
+	}
+	return []string{"--release-catalog=" + r.config.ReleaseCatalog}
+}
+
+func (r *Region) updateGraph() supervisor.Spec {
+	identity := r.identityDir("update-graph")
+	spec := r.ours("update-graph", "update-graph", updateGraphOps, append(r.releaseCatalog(),
+		"--listen="+r.address(updateGraphPort),
+		"--tls-cert="+filepath.Join(identity, mesh.CertificateFile),
+		"--tls-key="+filepath.Join(identity, mesh.KeyFile),
+	)...)
+	spec.Ports["https"] = r.port(updateGraphPort)
+	return spec
+}
+
+// updateGraphFlags are how Cluster Service finds the update graph. It goes by what it knows while nobody serves it, and so
+// waits for nobody.
+func (r *Region) updateGraphFlags() []string {
+	if r.config.without("update-graph") {
+		return nil
+	}
+	return []string{"--update-graph-url=" + r.updateGraphURL(), "--update-graph-ca-file=" + r.state.path("ca", mesh.CAFile)}
+}
+
+func (r *Region) updateGraphURL() string {
+	return "https://" + r.address(updateGraphPort) + "/api/upgrades_info"
 }
 
 func (r *Region) maestroServer() supervisor.Spec {
@@ -146,7 +179,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		// Hosted API servers are on loopback, where no DNS name leads.
 		"--api-url-source=endpoint",
 	)
-	spec.Args = append(spec.Args, r.tracing()...)
+	spec.Args = slices.Concat(spec.Args, r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
 	spec.Prepare = r.writeShards
 	spec.Needs = []string{"postgres", "maestro-server"}
 	spec.Ports["grpc"] = r.port(clusterServicePort)
@@ -174,7 +207,7 @@ func (r *Region) frontend() supervisor.Spec {
 		"--credential-key-file="+r.credentialKeyFile(),
 		"--allow-loopback-notifications",
 	)...)
-	spec.Args = append(spec.Args, r.authentication()...)
+	spec.Args = slices.Concat(spec.Args, r.authentication(), r.releaseCatalog())
 	spec.Needs = []string{"cosmos-emulator"}
 	spec.Ports["https"] = r.port(frontendPort)
 	return spec
@@ -250,6 +283,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	if r.config.Faults {
 		add("eventgrid-emulator", "the Event Grid emulator's faults", mqttFaults)
 	}
+	add("update-graph", "the update graph", updateGraphPort)
+	add("update-graph", "the update graph's metrics", updateGraphOps)
 	add("postgres", "PostgreSQL", postgresPort)
 	add("etcd", "etcd's clients", etcdPort)
 	add("etcd", "etcd's peers", etcdPeerPort)

@@ -27,6 +27,7 @@ const (
 	Hypershift        Peer = "hypershift"
 	CosmosEmulator    Peer = "cosmos-emulator"
 	EventGridEmulator Peer = "eventgrid-emulator"
+	UpdateGraph       Peer = "update-graph"
 	Hcpctl            Peer = "hcpctl"
 )
 

@@ -1164,7 +1164,9 @@ type ClusterStatus struct {
 	// The full versions that the control plane runs, newest first; more than one during an upgrade.
 	ActiveVersions []string `protobuf:"bytes,11,rep,name=active_versions,json=activeVersions,proto3" json:"active_versions,omitempty"`
 	// The deepest point reached, one entry per layer, for progress displays: outermost first.
-	Progress      []*LayerProgress `protobuf:"bytes,12,rep,name=progress,proto3" json:"progress,omitempty"`
+	Progress []*LayerProgress `protobuf:"bytes,12,rep,name=progress,proto3" json:"progress,omitempty"`
+	// How its deletion stands, with everything in it; absent while the cluster is wanted.
+	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1279,6 +1281,13 @@ func (x *ClusterStatus) GetActiveVersions() []string {
 func (x *ClusterStatus) GetProgress() []*LayerProgress {
 	if x != nil {
 		return x.Progress
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetDeletion() *Deletion {
+	if x != nil {
+		return x.Deletion
 	}
 	return nil
 }
@@ -1446,7 +1455,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x02\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\"\xf0\x02\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1547,7 +1556,7 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\x10vault_visibility\x18\x04 \x01(\x0e2%.hcpmesh.clusterservice.v1.VisibilityR\x0fvaultVisibility\"E\n" +
 	"\x11ImageDigestMirror\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
-	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xa4\x04\n" +
+	"\amirrors\x18\x02 \x03(\tR\amirrors\"\xe5\x04\n" +
 	"\rClusterStatus\x12=\n" +
 	"\x05phase\x18\x01 \x01(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -1567,7 +1576,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"issuer_url\x18\n" +
 	" \x01(\tR\tissuerUrl\x12'\n" +
 	"\x0factive_versions\x18\v \x03(\tR\x0eactiveVersions\x12D\n" +
-	"\bprogress\x18\f \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\"\x87\x01\n" +
+	"\bprogress\x18\f \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\x12?\n" +
+	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion\"\x87\x01\n" +
 	"\rLayerProgress\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\tR\x05layer\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -1634,6 +1644,7 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
 	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*Deletion)(nil),              // 24: hcpmesh.clusterservice.v1.Deletion
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -1663,14 +1674,15 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	1,  // 24: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
 	17, // 25: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
 	16, // 26: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	22, // 27: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	22, // 28: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 29: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	24, // 27: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	22, // 28: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	22, // 29: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 30: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1678,6 +1690,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 	if File_hcpmesh_clusterservice_v1_cluster_proto != nil {
 		return
 	}
+	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -780,7 +780,9 @@ type ExternalAuthStatus struct {
 	// The secrets that confidential clients lack; empty in every phase but AWAITING_SECRET.
 	AwaitedSecrets []*AwaitedSecret `protobuf:"bytes,4,rep,name=awaited_secrets,json=awaitedSecrets,proto3" json:"awaited_secrets,omitempty"`
 	// Layers placement, maestro, management-cluster, control-plane; see ClusterStatus.progress.
-	Progress      []*LayerProgress `protobuf:"bytes,5,rep,name=progress,proto3" json:"progress,omitempty"`
+	Progress []*LayerProgress `protobuf:"bytes,5,rep,name=progress,proto3" json:"progress,omitempty"`
+	// How its deletion stands; absent while it is wanted.
+	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,6 +848,13 @@ func (x *ExternalAuthStatus) GetAwaitedSecrets() []*AwaitedSecret {
 func (x *ExternalAuthStatus) GetProgress() []*LayerProgress {
 	if x != nil {
 		return x.Progress
+	}
+	return nil
+}
+
+func (x *ExternalAuthStatus) GetDeletion() *Deletion {
+	if x != nil {
+		return x.Deletion
 	}
 	return nil
 }
@@ -934,7 +943,7 @@ var File_hcpmesh_clusterservice_v1_external_auth_proto protoreflect.FileDescript
 
 const file_hcpmesh_clusterservice_v1_external_auth_proto_rawDesc = "" +
 	"\n" +
-	"-hcpmesh/clusterservice/v1/external_auth.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\"\xa0\x03\n" +
+	"-hcpmesh/clusterservice/v1/external_auth.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\"\xa0\x03\n" +
 	"\fExternalAuth\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -980,7 +989,7 @@ const file_hcpmesh_clusterservice_v1_external_auth_proto_rawDesc = "" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"L\n" +
 	"\rRequiredClaim\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12%\n" +
-	"\x0erequired_value\x18\x02 \x01(\tR\rrequiredValue\"\xe8\x02\n" +
+	"\x0erequired_value\x18\x02 \x01(\tR\rrequiredValue\"\xa9\x03\n" +
 	"\x12ExternalAuthStatus\x12B\n" +
 	"\x05phase\x18\x01 \x01(\x0e2,.hcpmesh.clusterservice.v1.ExternalAuthPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -988,7 +997,8 @@ const file_hcpmesh_clusterservice_v1_external_auth_proto_rawDesc = "" +
 	"conditions\x18\x03 \x03(\v2$.hcpmesh.clusterservice.v1.ConditionR\n" +
 	"conditions\x12Q\n" +
 	"\x0fawaited_secrets\x18\x04 \x03(\v2(.hcpmesh.clusterservice.v1.AwaitedSecretR\x0eawaitedSecrets\x12D\n" +
-	"\bprogress\x18\x05 \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\"\xab\x01\n" +
+	"\bprogress\x18\x05 \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\x12?\n" +
+	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion\"\xab\x01\n" +
 	"\rAwaitedSecret\x12%\n" +
 	"\x0ecomponent_name\x18\x01 \x01(\tR\rcomponentName\x12/\n" +
 	"\x13component_namespace\x18\x02 \x01(\tR\x12componentNamespace\x12\x1c\n" +
@@ -1045,6 +1055,7 @@ var file_hcpmesh_clusterservice_v1_external_auth_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 	(*Condition)(nil),             // 14: hcpmesh.clusterservice.v1.Condition
 	(*LayerProgress)(nil),         // 15: hcpmesh.clusterservice.v1.LayerProgress
+	(*Deletion)(nil),              // 16: hcpmesh.clusterservice.v1.Deletion
 }
 var file_hcpmesh_clusterservice_v1_external_auth_proto_depIdxs = []int32{
 	4,  // 0: hcpmesh.clusterservice.v1.ExternalAuth.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
@@ -1063,11 +1074,12 @@ var file_hcpmesh_clusterservice_v1_external_auth_proto_depIdxs = []int32{
 	14, // 13: hcpmesh.clusterservice.v1.ExternalAuthStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
 	12, // 14: hcpmesh.clusterservice.v1.ExternalAuthStatus.awaited_secrets:type_name -> hcpmesh.clusterservice.v1.AwaitedSecret
 	15, // 15: hcpmesh.clusterservice.v1.ExternalAuthStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 16: hcpmesh.clusterservice.v1.ExternalAuthStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_external_auth_proto_init() }
@@ -1076,6 +1088,7 @@ func file_hcpmesh_clusterservice_v1_external_auth_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
+	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

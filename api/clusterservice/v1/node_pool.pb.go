@@ -625,8 +625,10 @@ type NodePoolStatus struct {
 	// Nodes that are ready.
 	Replicas int32 `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// The full version that all nodes run; empty until the first rollout is complete.
-	Version       string           `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	Progress      []*LayerProgress `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`
+	Version  string           `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Progress []*LayerProgress `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`
+	// How its deletion stands; absent while it is wanted.
+	Deletion      *Deletion `protobuf:"bytes,30,opt,name=deletion,proto3" json:"deletion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -703,11 +705,18 @@ func (x *NodePoolStatus) GetProgress() []*LayerProgress {
 	return nil
 }
 
+func (x *NodePoolStatus) GetDeletion() *Deletion {
+	if x != nil {
+		return x.Deletion
+	}
+	return nil
+}
+
 var File_hcpmesh_clusterservice_v1_node_pool_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_node_pool_proto_rawDesc = "" +
 	"\n" +
-	")hcpmesh/clusterservice/v1/node_pool.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\"\x94\x03\n" +
+	")hcpmesh/clusterservice/v1/node_pool.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\"\x94\x03\n" +
 	"\bNodePool\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -756,7 +765,7 @@ const file_hcpmesh_clusterservice_v1_node_pool_proto_rawDesc = "" +
 	"\x05Taint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06effect\x18\x03 \x01(\tR\x06effect\"\xc3\x02\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"\x84\x03\n" +
 	"\x0eNodePoolStatus\x12>\n" +
 	"\x05phase\x18\x01 \x01(\x0e2(.hcpmesh.clusterservice.v1.NodePoolPhaseR\x05phase\x12/\n" +
 	"\x13observed_generation\x18\x02 \x01(\x03R\x12observedGeneration\x12D\n" +
@@ -765,7 +774,8 @@ const file_hcpmesh_clusterservice_v1_node_pool_proto_rawDesc = "" +
 	"conditions\x12\x1a\n" +
 	"\breplicas\x18\x04 \x01(\x05R\breplicas\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12D\n" +
-	"\bprogress\x18\x06 \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress*\xfd\x01\n" +
+	"\bprogress\x18\x06 \x03(\v2(.hcpmesh.clusterservice.v1.LayerProgressR\bprogress\x12?\n" +
+	"\bdeletion\x18\x1e \x01(\v2#.hcpmesh.clusterservice.v1.DeletionR\bdeletion*\xfd\x01\n" +
 	"\rNodePoolPhase\x12\x1f\n" +
 	"\x1bNODE_POOL_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17NODE_POOL_PHASE_PENDING\x10\x01\x12\x1e\n" +
@@ -805,6 +815,7 @@ var file_hcpmesh_clusterservice_v1_node_pool_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
 	(*Condition)(nil),             // 12: hcpmesh.clusterservice.v1.Condition
 	(*LayerProgress)(nil),         // 13: hcpmesh.clusterservice.v1.LayerProgress
+	(*Deletion)(nil),              // 14: hcpmesh.clusterservice.v1.Deletion
 }
 var file_hcpmesh_clusterservice_v1_node_pool_proto_depIdxs = []int32{
 	2,  // 0: hcpmesh.clusterservice.v1.NodePool.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
@@ -821,11 +832,12 @@ var file_hcpmesh_clusterservice_v1_node_pool_proto_depIdxs = []int32{
 	0,  // 11: hcpmesh.clusterservice.v1.NodePoolStatus.phase:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
 	12, // 12: hcpmesh.clusterservice.v1.NodePoolStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
 	13, // 13: hcpmesh.clusterservice.v1.NodePoolStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	14, // 14: hcpmesh.clusterservice.v1.NodePoolStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_node_pool_proto_init() }
@@ -834,6 +846,7 @@ func file_hcpmesh_clusterservice_v1_node_pool_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
+	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_msgTypes[1].OneofWrappers = []any{
 		(*NodePoolSpec_Replicas)(nil),
 		(*NodePoolSpec_Autoscaling)(nil),

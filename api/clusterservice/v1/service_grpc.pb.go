@@ -37,6 +37,10 @@ const (
 	ClusterService_RevokeBreakGlassCredentials_FullMethodName = "/hcpmesh.clusterservice.v1.ClusterService/RevokeBreakGlassCredentials"
 	ClusterService_GetBreakGlassRevocation_FullMethodName     = "/hcpmesh.clusterservice.v1.ClusterService/GetBreakGlassRevocation"
 	ClusterService_ListBreakGlassRevocations_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ListBreakGlassRevocations"
+	ClusterService_RetryDeletion_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/RetryDeletion"
+	ClusterService_ReleaseDeletionFinalizers_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ReleaseDeletionFinalizers"
+	ClusterService_ForceDeletionStep_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ForceDeletionStep"
+	ClusterService_ListDeletionLeftovers_FullMethodName       = "/hcpmesh.clusterservice.v1.ClusterService/ListDeletionLeftovers"
 	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
@@ -105,6 +109,25 @@ type ClusterServiceClient interface {
 	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
 	GetBreakGlassRevocation(ctx context.Context, in *GetBreakGlassRevocationRequest, opts ...grpc.CallOption) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(ctx context.Context, in *ListBreakGlassRevocationsRequest, opts ...grpc.CallOption) (*ListBreakGlassRevocationsResponse, error)
+	// Has everything that the deletions of a cluster, or of its node pools and external auths, wait for tried or asked for at
+	// once. How they stand is in the resources' status (ClusterStatus.deletion).
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: NO_DELETION_UNDER_WAY.
+	RetryDeletion(ctx context.Context, in *RetryDeletionRequest, opts ...grpc.CallOption) (*RetryDeletionResponse, error)
+	// Has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step goes on,
+	// and ends when everything is gone.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (the step waits for
+	// no finalizer, or the finalizer is of a controller that has still to do its work; the message says what is allowed).
+	ReleaseDeletionFinalizers(ctx context.Context, in *ReleaseDeletionFinalizersRequest, opts ...grpc.CallOption) (*DeletionStep, error)
+	// Has nobody wait for a stuck step of a deletion any more, and answers with the step, which says what may be left behind.
+	// That is kept as a DeletionLeftover, and asked to go until it has gone.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (it would harm
+	// somebody else, or the step is not stuck yet; the message says what is allowed).
+	ForceDeletionStep(ctx context.Context, in *ForceDeletionStepRequest, opts ...grpc.CallOption) (*DeletionStep, error)
+	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
+	ListDeletionLeftovers(ctx context.Context, in *ListDeletionLeftoversRequest, opts ...grpc.CallOption) (*ListDeletionLeftoversResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -305,6 +328,46 @@ func (c *clusterServiceClient) ListBreakGlassRevocations(ctx context.Context, in
 	return out, nil
 }
 
+func (c *clusterServiceClient) RetryDeletion(ctx context.Context, in *RetryDeletionRequest, opts ...grpc.CallOption) (*RetryDeletionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryDeletionResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RetryDeletion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ReleaseDeletionFinalizers(ctx context.Context, in *ReleaseDeletionFinalizersRequest, opts ...grpc.CallOption) (*DeletionStep, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletionStep)
+	err := c.cc.Invoke(ctx, ClusterService_ReleaseDeletionFinalizers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ForceDeletionStep(ctx context.Context, in *ForceDeletionStepRequest, opts ...grpc.CallOption) (*DeletionStep, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletionStep)
+	err := c.cc.Invoke(ctx, ClusterService_ForceDeletionStep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListDeletionLeftovers(ctx context.Context, in *ListDeletionLeftoversRequest, opts ...grpc.CallOption) (*ListDeletionLeftoversResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDeletionLeftoversResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListDeletionLeftovers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[0], ClusterService_Watch_FullMethodName, cOpts...)
@@ -407,6 +470,25 @@ type ClusterServiceServer interface {
 	// NOT_FOUND: BREAK_GLASS_REVOCATION_UNKNOWN. Revocations are kept for 7 days after they came to an end.
 	GetBreakGlassRevocation(context.Context, *GetBreakGlassRevocationRequest) (*BreakGlassRevocation, error)
 	ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error)
+	// Has everything that the deletions of a cluster, or of its node pools and external auths, wait for tried or asked for at
+	// once. How they stand is in the resources' status (ClusterStatus.deletion).
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: NO_DELETION_UNDER_WAY.
+	RetryDeletion(context.Context, *RetryDeletionRequest) (*RetryDeletionResponse, error)
+	// Has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step goes on,
+	// and ends when everything is gone.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (the step waits for
+	// no finalizer, or the finalizer is of a controller that has still to do its work; the message says what is allowed).
+	ReleaseDeletionFinalizers(context.Context, *ReleaseDeletionFinalizersRequest) (*DeletionStep, error)
+	// Has nobody wait for a stuck step of a deletion any more, and answers with the step, which says what may be left behind.
+	// That is kept as a DeletionLeftover, and asked to go until it has gone.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN, DELETION_STEP_UNKNOWN. FAILED_PRECONDITION: DELETION_STEP_NOT_FORCIBLE (it would harm
+	// somebody else, or the step is not stuck yet; the message says what is allowed).
+	ForceDeletionStep(context.Context, *ForceDeletionStepRequest) (*DeletionStep, error)
+	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
+	ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -480,6 +562,18 @@ func (UnimplementedClusterServiceServer) GetBreakGlassRevocation(context.Context
 }
 func (UnimplementedClusterServiceServer) ListBreakGlassRevocations(context.Context, *ListBreakGlassRevocationsRequest) (*ListBreakGlassRevocationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListBreakGlassRevocations not implemented")
+}
+func (UnimplementedClusterServiceServer) RetryDeletion(context.Context, *RetryDeletionRequest) (*RetryDeletionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryDeletion not implemented")
+}
+func (UnimplementedClusterServiceServer) ReleaseDeletionFinalizers(context.Context, *ReleaseDeletionFinalizersRequest) (*DeletionStep, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseDeletionFinalizers not implemented")
+}
+func (UnimplementedClusterServiceServer) ForceDeletionStep(context.Context, *ForceDeletionStepRequest) (*DeletionStep, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForceDeletionStep not implemented")
+}
+func (UnimplementedClusterServiceServer) ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDeletionLeftovers not implemented")
 }
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -835,6 +929,78 @@ func _ClusterService_ListBreakGlassRevocations_Handler(srv interface{}, ctx cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_RetryDeletion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryDeletionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RetryDeletion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RetryDeletion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RetryDeletion(ctx, req.(*RetryDeletionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ReleaseDeletionFinalizers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseDeletionFinalizersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ReleaseDeletionFinalizers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ReleaseDeletionFinalizers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ReleaseDeletionFinalizers(ctx, req.(*ReleaseDeletionFinalizersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ForceDeletionStep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForceDeletionStepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ForceDeletionStep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ForceDeletionStep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ForceDeletionStep(ctx, req.(*ForceDeletionStepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListDeletionLeftovers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDeletionLeftoversRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListDeletionLeftovers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListDeletionLeftovers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListDeletionLeftovers(ctx, req.(*ListDeletionLeftoversRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -960,6 +1126,22 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListBreakGlassRevocations",
 			Handler:    _ClusterService_ListBreakGlassRevocations_Handler,
+		},
+		{
+			MethodName: "RetryDeletion",
+			Handler:    _ClusterService_RetryDeletion_Handler,
+		},
+		{
+			MethodName: "ReleaseDeletionFinalizers",
+			Handler:    _ClusterService_ReleaseDeletionFinalizers_Handler,
+		},
+		{
+			MethodName: "ForceDeletionStep",
+			Handler:    _ClusterService_ForceDeletionStep_Handler,
+		},
+		{
+			MethodName: "ListDeletionLeftovers",
+			Handler:    _ClusterService_ListDeletionLeftovers_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

@@ -4,9 +4,12 @@
 package app
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -14,11 +17,11 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -37,6 +40,8 @@ type Options struct {
 	ShardsFile     string
 	ConfigFile     string
 	ReleaseCatalog string
+	UpdateGraph    string
+	UpdateGraphCA  string // file
 	Environment    string
 	Region         string
 	BaseDomain     string
@@ -59,7 +64,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
 	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` of the region's configuration; empty takes the defaults")
-	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the releases; empty takes the built-in catalogue")
+	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the releases, until the update graph is known; empty takes the built-in catalogue")
+	flags.StringVar(&o.UpdateGraph, "update-graph-url", "", "`URL` of the update graph, up to and without /v1/graph; empty goes by the release catalogue alone")
+	flags.StringVar(&o.UpdateGraphCA, "update-graph-ca-file", "", "`file` of the authorities that the update graph's certificate may be of; empty takes the system's")
 	flags.StringVar(&o.Environment, "environment", render.LocalEnvironment, "name of the environment, part of namespaces, at most 10 characters")
 	flags.StringVar(&o.Region, "region", "local", "name of the Azure region")
 	flags.StringVar(&o.BaseDomain, "base-domain", "", "DNS zone of the clusters; empty takes <region>.hcpmesh.test")
@@ -93,6 +100,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return fmt.Errorf("--oidc-issuer-base: %q is not an https URL", o.IssuerBase)
 	case o.APIURLSource != "dns" && o.APIURLSource != "endpoint":
 		return fmt.Errorf("--api-url-source: %q is neither dns nor endpoint", o.APIURLSource)
+	case o.UpdateGraph != "" && !isHTTP(o.UpdateGraph):
+		return fmt.Errorf("--update-graph-url: %q is not an http or https URL", o.UpdateGraph)
 	case o.MaxConnections < 2:
 		return errors.New("--database-connections: at least 2 are needed")
 	case o.Publishers < 1:
@@ -103,6 +112,28 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 	return nil
 }
 
+func isHTTP(text string) bool {
+	parsed, err := url.Parse(text)
+	return err == nil && (parsed.Scheme == "https" || parsed.Scheme == "http") && parsed.Host != "" && parsed.RawQuery == ""
+}
+
+// graphClient speaks to the update graph's service. What it sends is no secret, what it is told is checked by certificate.
+func (o *Options) graphClient() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.UpdateGraphCA != "" {
+		text, err := os.ReadFile(o.UpdateGraphCA)
+		if err != nil {
+			return nil, fmt.Errorf("--update-graph-ca-file: %w", err)
+		}
+		authorities := x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--update-graph-ca-file: %s holds no certificate", o.UpdateGraphCA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
 // inputs are what the files hold that the options name.
 type inputs struct {
 	databaseURL string
@@ -110,6 +141,7 @@ type inputs struct {
 	keeper      *secret.Keeper
 	shards      []config.Shard
 	releases    *release.Catalog
+	graphs      *http.Client
 	renderer    *render.Renderer
 }
 
@@ -131,6 +163,9 @@ func (o *Options) read() (*inputs, error) {
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err
 	}
+	if in.graphs, err = o.graphClient(); err != nil {
+		return nil, err
+	}
 	settings, err := config.Load(o.ConfigFile)
 	if err != nil {
 		return nil, err
@@ -143,7 +178,8 @@ func (o *Options) read() (*inputs, error) {
 		return nil, err
 	}
 	in.renderer = &render.Renderer{
-		Region:      fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint"},
+		Region:      fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
+			StuckAfter: settings.Deletion.Durations()},
 		Environment: o.Environment, Config: settings, PullSecret: pullSecret, Open: in.keeper.Open,
 	}
 	return in, nil

@@ -10,11 +10,11 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 )
 
@@ -30,13 +30,15 @@ type SystemOptions struct {
 	Hub         *watch.Hub
 	Maestro     *maestro.Client
 	Renderer    *render.Renderer
-	Releases    *release.Catalog
+	Releases    *updategraph.Source
 	Keeper      *secret.Keeper
 	SigningKeys int
 	Publishers  int
 	Metrics     prometheus.Registerer
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
+	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
+	Oversee time.Duration
 }
 
 // System is a Cluster Service without its listener.
@@ -49,21 +51,25 @@ type System struct {
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
 	expirer   *delivery.Expirer
+	overseer  *delivery.Overseer
 	keys      *secret.SigningKeys
+	releases  *updategraph.Source
 }
 
 // NewSystem connects the parts.
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
-	s := &System{store: o.Store, hub: o.Hub, keys: secret.NewSigningKeys(o.SigningKeys)}
+	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: secret.NewSigningKeys(o.SigningKeys)}
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
+	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
+		Metrics: metrics, Interval: o.Oversee})
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		Publish: s.publisher.Publish, Freed: s.placer.Freed})
+		Publish: s.publisher.Publish, Freed: s.placer.Freed, Forced: s.overseer.Look})
 	return s
 }
 
@@ -73,7 +79,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.purge} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.overseer.Run, s.purge, s.releases.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

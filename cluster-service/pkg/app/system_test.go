@@ -23,12 +23,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 var databases *postgrestest.Server
@@ -46,6 +47,9 @@ type region struct {
 	shards   []config.Shard
 	// hypershift plays on the management clusters once play was called.
 	hypershift *maestrotest.HyperShift
+	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
+	stuckAfter time.Duration
+	registry   *prometheus.Registry
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -124,8 +128,15 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
 		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
-	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: r.releases, Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Metrics: prometheus.NewRegistry(), Sweep: time.Second})
+	if r.stuckAfter > 0 {
+		renderer.Region.StuckAfter = map[string]time.Duration{}
+		for _, kind := range fleet.StepKinds() {
+			renderer.Region.StuckAfter[kind] = r.stuckAfter
+		}
+	}
+	r.registry = prometheus.NewRegistry()
+	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
+		SigningKeys: 2, Publishers: 4, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

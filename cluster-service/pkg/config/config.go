@@ -7,10 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
 // Config is the configuration file.
@@ -26,6 +33,36 @@ type Config struct {
 	InternalAPICIDRs []string `json:"internalAPICIDRs"`
 	// ServingCertificates has the API server's serving certificate come from Key Vault.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`
+	Deletion            Deletion             `json:"deletion"`
+}
+
+// Deletion is what is expected of deletions.
+type Deletion struct {
+	// StuckAfter is how long a step may run before it counts as stuck, by the kind of step, where it is not as built in.
+	StuckAfter map[string]metav1.Duration `json:"stuckAfter"`
+}
+
+// stuckAfter checks the kinds against those there are.
+func (d *Deletion) stuckAfter(path string) []error {
+	var wrong []error
+	for _, kind := range slices.Sorted(maps.Keys(d.StuckAfter)) {
+		switch {
+		case !slices.Contains(fleet.StepKinds(), kind):
+			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: there is no such step; there are %s", path, kind, strings.Join(fleet.StepKinds(), ", ")))
+		case d.StuckAfter[kind].Duration <= 0:
+			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: must be longer than nothing", path, kind))
+		}
+	}
+	return wrong
+}
+
+// Durations by the kind of step.
+func (d *Deletion) Durations() map[string]time.Duration {
+	durations := map[string]time.Duration{}
+	for kind, after := range d.StuckAfter {
+		durations[kind] = after.Duration
+	}
+	return durations
 }
 
 // Azure is the cloud that the region is in.
@@ -81,6 +118,7 @@ func Load(path string) (*Config, error) {
 			missing = append(missing, fmt.Errorf("%s: %s is required", path, name))
 		}
 	}
+	missing = append(missing, c.Deletion.stuckAfter(path)...)
 	return c, errors.Join(missing...)
 }
 

@@ -29,6 +29,8 @@ func TestLoad(t *testing.T) {
 	tests := map[string]struct{ reason, text, want string }{
 		"Unknown field": {"a typing mistake is named", "azure: {identitysVault: mine}", "identitysVault"},
 		"Emptied":       {"nothing can be rendered without", "etcd: {size: ''}", "etcd.size"},
+		"Step":          {"a threshold for a step that does not exist would never be reached", "deletion: {stuckAfter: {hosted-clusters: 1m}}", "deletion.stuckAfter.hosted-clusters"},
+		"No time":       {"everything would be stuck", "deletion: {stuckAfter: {namespaces: 0s}}", "deletion.stuckAfter.namespaces"},
 		"Not YAML":      {"said with the file's name", "a: [", "file.yaml"},
 	}
 	for name, tc := range tests {

@@ -279,7 +279,7 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.Tenancy, w *fleet.
 		Labels: map[string]string{"api.openshift.com/id": t.Cluster.ID(), "api.openshift.com/environment": p.Renderer.Environment}}
 	if o.deletion {
 		// Whatever version it has, it goes.
-		bundle.Version = 0
+		bundle.Version, bundle.ReleaseFinalizers = 0, w.Release
 		o.err = p.Maestro.Delete(ctx, bundle)
 		return o
 	}
@@ -333,6 +333,7 @@ func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
 	w.Attempts, w.Error, w.Refused = 0, "", false
 	if o.deletion {
 		w.DeletePublished = true
+		w.DeleteAsks++
 		w.RetryTime = now.Add(min(max(now.Sub(w.DeleteTime), firstConfirm), lastConfirm))
 		return false
 	}

@@ -87,6 +87,14 @@ func (r *Receiver) resync(ctx context.Context) error {
 	for _, w := range works {
 		held = append(held, maestro.Held{ResourceID: w.ID, StatusHash: w.StatusHash})
 	}
+	// What was forced is nobody's work any more, but its end is still news.
+	leftovers, err := r.Store.OpenLeftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range leftovers {
+		held = append(held, maestro.Held{ResourceID: id})
+	}
 	if err := r.Store.RetryNow(ctx); err != nil {
 		return err
 	}
@@ -215,13 +223,29 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	if err != nil {
 		return err
 	}
+	var ownerless []string
+	for _, id := range ids {
+		if _, known := works[id]; !known {
+			ownerless = append(ownerless, id)
+		}
+	}
+	leftovers := map[string]*fleet.Leftover{}
+	if len(ownerless) > 0 {
+		if leftovers, err = r.Store.Leftovers(ctx, ownerless); err != nil {
+			return err
+		}
+	}
 	byCluster := map[string][]report{}
 	var clusters []string
 	for _, e := range reports {
 		w, known := works[e.ResourceID]
 		switch {
+		case leftovers[e.ResourceID] != nil && e.seen.Deleted:
+			if err := r.leftoverGone(ctx, leftovers[e.ResourceID]); err != nil {
+				return err
+			}
 		case !known:
-			r.orphan(ctx, e)
+			r.orphan(ctx, e, leftovers[e.ResourceID])
 		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !e.seen.Deleted:
 			r.Metrics.statuses.WithLabelValues("unchanged").Inc()
 		default:
@@ -318,17 +342,38 @@ func older(e *maestro.Event, than order3) bool {
 	return e.Sequence < than.sequence
 }
 
-// orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up.
-func (r *Receiver) orphan(ctx context.Context, e report) {
+// orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up, or what was
+// left behind by a deletion that was forced.
+func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftover) {
 	if e.seen.Deleted {
 		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
 		return
 	}
 	r.Metrics.statuses.WithLabelValues("orphan").Inc()
-	if err := r.Maestro.Delete(ctx, &maestro.Bundle{ID: e.ResourceID, Name: e.ResourceID, Consumer: e.Consumer}); err != nil {
+	bundle := &maestro.Bundle{ID: e.ResourceID, Name: e.ResourceID, Consumer: e.Consumer}
+	if leftover != nil {
+		bundle.ReleaseFinalizers = leftover.Release
+	}
+	if err := r.Maestro.Delete(ctx, bundle); err != nil {
 		slog.Warn("an orphan could not be deleted; it will be found again", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		return
+	}
+	if leftover != nil {
 		return
 	}
 	r.Metrics.orphans.Inc()
 	slog.Info("deleted a work without an owner", "maestro_id", e.ResourceID, "consumer", e.Consumer)
+}
+
+// leftoverGone notes the end of what a forced deletion had left behind.
+func (r *Receiver) leftoverGone(ctx context.Context, l *fleet.Leftover) error {
+	r.Metrics.statuses.WithLabelValues("deleted").Inc()
+	if !l.GoneTime.IsZero() {
+		return nil
+	}
+	if err := r.Store.LeftoverGone(ctx, l.WorkID); err != nil {
+		return err
+	}
+	slog.Info("what a forced deletion had left behind is gone", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "step", l.Step)
+	return nil
 }

@@ -66,6 +66,9 @@ type Observed struct {
 	// to be judged by; both PEM.
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
+
+	// Finalizers of the main object.
+	Finalizers []string `json:"finalizers,omitempty"`
 }
 
 // Condition gives a condition of the main object; the zero one when it is not known.
@@ -92,6 +95,7 @@ const (
 	nameClients     = "oidcClients"
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
+	nameFinalizers  = "finalizers"
 )
 
 // The conditions that are asked for.
@@ -140,6 +144,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameGeneration, Path: ".metadata.generation"},
 		{Name: nameConfigured, Path: fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, ValidControlPlaneConfiguration)},
 		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
+		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
 
@@ -164,6 +169,7 @@ func NodePoolRules() []workv1.FeedbackRule {
 		{Name: nameSpecReps, Path: ".spec.replicas"},
 		{Name: nameVersion, Path: ".status.version"},
 		{Name: nameImage, Path: ".spec.release.image"},
+		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
 
@@ -260,6 +266,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Certificate = certificates(v)
 	case nameServingCA:
 		o.ServingCA = certificates(v)
+	case nameFinalizers:
+		o.Finalizers = finalizers(v)
 	default:
 		o.readCondition(v)
 	}

@@ -6,7 +6,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Region is what status needs to know of the place.
@@ -17,6 +17,8 @@ type Region struct {
 	IssuerBase string
 	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
 	EndpointURLs bool
+	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
+	StuckAfter map[string]time.Duration
 }
 
 // APIHost is the DNS name of a cluster's API.
@@ -66,6 +68,7 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 		advanceBreakGlass(now, t)
 	}
 	reportBreakGlass(now, t)
+	r.describeDeletions(now, t)
 	return nil
 }
 

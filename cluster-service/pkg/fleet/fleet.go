@@ -121,6 +121,10 @@ type Work struct {
 	DeleteTime time.Time
 	// DeletePublished says that Maestro acknowledged the deletion.
 	DeletePublished bool
+	// DeleteAsks counts how often Maestro acknowledged the deletion.
+	DeleteAsks int32
+	// Release are finalizers that the agent is told to take off what the deletion waits for.
+	Release []string
 	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
 	Version int64
 	// Sequence orders the agent's status updates.
@@ -171,6 +175,8 @@ type Tenancy struct {
 	Credentials []*Credential
 	Revocations []*Revocation
 	Works       []*Work
+	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the tenancy.
+	Leftovers []*Leftover
 }
 
 // Pool finds a node pool; nil when unknown.
@@ -230,6 +236,7 @@ func (t *Tenancy) Clone() *Tenancy {
 	}
 	for _, w := range t.Works {
 		work := *w
+		work.Release = slices.Clone(w.Release)
 		c.Works = append(c.Works, &work)
 	}
 	return c

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,7 +56,13 @@ type Bundle struct {
 	Labels    map[string]string
 	Manifests []json.RawMessage
 	Configs   []workv1.ManifestConfigOption
+	// ReleaseFinalizers go with a deletion: the agent takes them off what it deletes.
+	ReleaseFinalizers []string
 }
+
+// releaseFinalizers is the annotation of a deletion that hcpmesh's Maestro and its agents act on, a list with commas. Others
+// ignore it.
+const releaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
 
 // Event is the status of a bundle.
 type Event struct {
@@ -104,15 +111,20 @@ type bundleData struct {
 
 // bundleMetadata is the part of a ManifestWork's metadata that is sent.
 type bundleMetadata struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	UID       string            `json:"uid"`
-	Labels    map[string]string `json:"labels,omitempty"`
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	UID         string            `json:"uid"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.CloudEvent, error) {
 	event := newEvent(source, eventType, now)
-	metadata, err := json.Marshal(bundleMetadata{Name: b.Name, Namespace: b.Consumer, UID: b.ID, Labels: b.Labels})
+	about := bundleMetadata{Name: b.Name, Namespace: b.Consumer, UID: b.ID, Labels: b.Labels}
+	if eventType == typeDelete && len(b.ReleaseFinalizers) > 0 {
+		about.Annotations = map[string]string{releaseFinalizers: strings.Join(b.ReleaseFinalizers, ",")}
+	}
+	metadata, err := json.Marshal(about)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Names of what a HostedCluster refers to, in its namespace.

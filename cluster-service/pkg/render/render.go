@@ -164,6 +164,8 @@ func manifestConfig(o object) workv1.ManifestConfigOption {
 	switch kind {
 	case "HostedCluster":
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.HostedClusterRules(), workv1.FeedbackWatchType
+	case "Namespace":
+		option.FeedbackRules, option.FeedbackScrapeType = feedback.NamespaceRules(), workv1.FeedbackWatchType
 	case "NodePool":
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.NodePoolRules(), workv1.FeedbackWatchType
 	case "CertificateSigningRequest":

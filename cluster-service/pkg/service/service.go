@@ -15,12 +15,12 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/release"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Domain of the ErrorInfo of errors.
@@ -42,21 +42,31 @@ const (
 	ReasonRevocationUnknown    = "BREAK_GLASS_REVOCATION_UNKNOWN"
 	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
 	ReasonTooManyCredentials   = "TOO_MANY_CREDENTIALS"
+
+	ReasonStepUnknown     = "DELETION_STEP_UNKNOWN"
+	ReasonStepNotForcible = "DELETION_STEP_NOT_FORCIBLE"
+	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
 )
 
 // Options of the service.
 type Options struct {
-	Store       *store.Store
-	Hub         *watch.Hub
-	Renderer    *render.Renderer
-	Releases    *release.Catalog
+	Store    *store.Store
+	Hub      *watch.Hub
+	Renderer *render.Renderer
+	// Releases has the newest catalogue.
+	Releases    Releases
 	Keeper      *secret.Keeper
 	SigningKeys *secret.SigningKeys
 	// Publish is told of clusters with due works.
 	Publish func(clusterUIDs []string)
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
+	// Forced is told that a step of a deletion was forced.
+	Forced func()
 }
+
+// Releases is where the catalogue comes from.
+type Releases interface{ Catalog() *release.Catalog }
 
 // Service implements the API.
 type Service struct {
@@ -201,13 +211,14 @@ func (s *Service) clusterRelease(spec *csv1.ClusterSpec, old *fleet.Cluster) (fl
 		return old.Release, nil
 	}
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
-	found, ok := s.o.Releases.Newest(id, group)
+	catalog := s.o.Releases.Catalog()
+	found, ok := catalog.Newest(id, group)
 	if exact != "" {
-		found, ok = s.o.Releases.Exact(exact)
+		found, ok = catalog.Exact(exact)
 	}
 	if !ok {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id",
-			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(s.o.Releases.Minors(group), ", ")}})
+			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(catalog.Minors(group), ", ")}})
 	}
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
 }
@@ -351,7 +362,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	if id == "" {
 		return c.Release, nil
 	}
-	found, ok := s.o.Releases.Exact(id)
+	found, ok := s.o.Releases.Catalog().Exact(id)
 	if !ok {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Unsupported value: " + quote(id)}})
 	}

@@ -269,7 +269,8 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 				return err
 			}
 		}
-		return nil
+		_, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("removing tombstones: %w", err)

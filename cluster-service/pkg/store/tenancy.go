@@ -26,7 +26,7 @@ const (
 	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
 	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
 	revocationColumns = "uid::text, cluster_uid::text, class, requester, reason, status, revision, create_time, gone_time"
-	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused"
+	workColumns       = "id::text, cluster_uid::text, coalesce(owner_uid::text, ''), kind, name, shard, desired, published, digest, generation, delete_time, delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers"
 
 	lockTenancy   = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 	selectCluster = "SELECT " + clusterColumns + " FROM clusters WHERE uid = $1"
@@ -205,6 +205,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 		}
 		changed = append(changed, accessChanges(old, tenancy)...)
+		queueDeletion(rows, now, uid, old, tenancy)
 		if t.queueWorks(rows, now, old, tenancy) {
 			result.Due = append(result.Due, uid)
 		}
@@ -287,12 +288,13 @@ func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
 func queueWork(batch *pgx.Batch, w *fleet.Work) {
 	observed, _ := json.Marshal(&w.Observed) // a struct of strings and numbers
 	batch.Queue(`INSERT INTO works (id, cluster_uid, owner_uid, kind, name, shard, desired, published, digest, generation, delete_time,
-			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+			delete_published, maestro_version, sequence, status_hash, observed, attempts, due_time, error, refused, delete_asks, release_finalizers)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
 		ON CONFLICT (id) DO UPDATE SET desired = $7, published = $8, digest = $9, generation = $10, delete_time = $11, delete_published = $12,
-			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20`,
+			maestro_version = $13, sequence = $14, status_hash = $15, observed = $16, attempts = $17, due_time = $18, error = $19, refused = $20,
+			delete_asks = $21, release_finalizers = $22`,
 		w.ID, w.ClusterUID, null(w.OwnerUID), w.Kind, w.Name, w.Shard, w.Desired, w.Published, w.Digest, w.Generation, nullTime(w.DeleteTime),
-		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused)
+		w.DeletePublished, w.Version, w.Sequence, w.StatusHash, observed, w.Attempts, nullTime(w.RetryTime), w.Error, w.Refused, w.DeleteAsks, notNil(w.Release))
 }
 
 func encode(m proto.Message) []byte {
@@ -307,7 +309,7 @@ func encode(m proto.Message) []byte {
 func workKey(w *fleet.Work) *workComparable {
 	observed, _ := json.Marshal(&w.Observed)
 	return &workComparable{w.Desired, w.Published, w.Digest, w.Generation, w.DeleteTime.UnixMicro(), w.DeletePublished, w.Version,
-		w.Sequence, w.StatusHash, string(observed), w.Attempts, w.RetryTime.UnixMicro(), w.Error, w.Refused}
+		w.Sequence, w.StatusHash, string(observed), w.Attempts, w.RetryTime.UnixMicro(), w.Error, w.Refused, w.DeleteAsks, strings.Join(w.Release, "\n")}
 }
 
 type workComparable struct {
@@ -324,6 +326,8 @@ type workComparable struct {
 	retryTime          int64
 	err                string
 	refused            bool
+	deleteAsks         int32
+	release            string
 }
 
 func clusterChanged(a, b *fleet.Cluster) bool {
@@ -399,7 +403,8 @@ func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
 	var deleted, due *time.Time
 	var observed []byte
 	if err := row.Scan(&w.ID, &w.ClusterUID, &w.OwnerUID, &w.Kind, &w.Name, &w.Shard, &w.Desired, &w.Published, &w.Digest, &w.Generation,
-		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused); err != nil {
+		&deleted, &w.DeletePublished, &w.Version, &w.Sequence, &w.StatusHash, &observed, &w.Attempts, &due, &w.Error, &w.Refused,
+		&w.DeleteAsks, &w.Release); err != nil {
 		return nil, err
 	}
 	w.DeleteTime, w.RetryTime = notNull(deleted), notNull(due)

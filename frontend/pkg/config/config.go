@@ -13,6 +13,8 @@ import (
 	"os"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 //go:embed default.yaml
@@ -22,7 +24,8 @@ var builtIn []byte
 type Config struct {
 	// ClusterVersions are the MAJOR.MINOR versions that a cluster may be given; empty offers all that the rules allow.
 	ClusterVersions []string `yaml:"clusterVersions"`
-	// Releases are the OpenShift releases that customers are shown (hcpOpenShiftVersions).
+	// Releases are the OpenShift releases that customers are shown (hcpOpenShiftVersions). Empty shows those of the release
+	// catalogue that clusters may have.
 	Releases []Release `yaml:"releases"`
 	// RoleSets say which identities the operators of a cluster need (hcpOperatorIdentityRoleSets).
 	RoleSets []RoleSet `yaml:"roleSets"`
@@ -32,35 +35,43 @@ type Config struct {
 	AvailabilityZones []string `yaml:"availabilityZones"`
 }
 
-// Default is the offer that is built in.
+// Default is the offer that is built in, of the catalogue that is built in.
 func Default() (*Config, error) {
+	catalogue, err := release.Default()
+	if err != nil {
+		return nil, err
+	}
 	config, err := parse(builtIn)
 	if err != nil {
 		return nil, fmt.Errorf("reading the built-in configuration: %w", err)
 	}
-	return config, nil
+	return config, config.offer(catalogue)
 }
 
-// Load reads the offer from a file; an empty path gives Default.
-func Load(path string) (*Config, error) {
-	if path == "" {
-		return Default()
-	}
-	content, err := os.ReadFile(path)
+// Load reads the offer from a file, and the release catalogue that it is an offer of from another; an empty path takes what
+// is built in.
+func Load(path, cataloguePath string) (*Config, error) {
+	catalogue, err := release.Load(cataloguePath)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, err
+	}
+	content := builtIn
+	if path != "" {
+		if content, err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("reading the configuration: %w", err)
+		}
 	}
 	config, err := parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration %s: %w", path, err)
 	}
-	return config, nil
+	return config, config.offer(catalogue)
 }
 
 func parse(content []byte) (*Config, error) {
+	config := &Config{}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
-	config := &Config{}
 	if err := decoder.Decode(config); err != nil {
 		return nil, err
 	}

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 func TestLoad(t *testing.T) {
@@ -36,13 +35,13 @@ func TestLoad(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := config.Load(path)
+			_, err := config.Load(path, "")
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
 	}
-	if _, err := config.Load(""); err != nil {
+	if _, err := config.Load("", ""); err != nil {
 		t.Errorf("the built-in configuration: %v", err)
 	}
 }
@@ -54,22 +53,13 @@ func TestTheOfferFitsTheCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile("../../../cluster-service/pkg/release/default.yaml")
+	catalogue, err := release.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var catalogue struct {
-		Releases []struct {
-			Version  string   `yaml:"version"`
-			Channels []string `yaml:"channels"`
-		} `yaml:"releases"`
-	}
-	if err := yaml.Unmarshal(content, &catalogue); err != nil {
-		t.Fatal(err)
-	}
 	channels := map[string][]string{}
-	for _, release := range catalogue.Releases {
-		channels[release.Version] = release.Channels
+	for _, r := range catalogue.Releases() {
+		channels[r.Version.String()] = r.Channels
 	}
 	minor := func(version string) string { return version[:strings.LastIndex(version, ".")] }
 	offered := map[string]bool{}
@@ -103,7 +93,7 @@ func TestNewestClusterVersion(t *testing.T) {
 	if err := os.WriteFile(file, []byte(offer), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load(file)
+	c, err := config.Load(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}

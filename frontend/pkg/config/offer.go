@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 // Release is an OpenShift release that customers are shown.
@@ -60,6 +61,36 @@ var (
 	uuid           = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
+// offer fills in the releases where the configuration names none: those of the catalogue that clusters may have, in the
+// channel groups whose channel of their minor version carries them.
+func (c *Config) offer(catalogue *release.Catalog) error {
+	if len(c.Releases) > 0 {
+		return nil
+	}
+	for _, r := range catalogue.Releases() {
+		minor := r.Version.MinorID()
+		if len(c.ClusterVersions) > 0 && !slices.Contains(c.ClusterVersions, minor) {
+			continue
+		}
+		shown := Release{Version: r.Version.String(), EndOfLife: catalogue.EndOfLife(minor), Enabled: true}
+		for _, group := range channelGroups {
+			if r.In(release.Channel(group, minor)) {
+				shown.ChannelGroups = append(shown.ChannelGroups, group)
+			}
+		}
+		if len(shown.ChannelGroups) > 0 {
+			c.Releases = append(c.Releases, shown)
+		}
+	}
+	if err := c.checkReleases(); err != nil {
+		return fmt.Errorf("the release catalogue: %w", err)
+	}
+	return nil
+}
+
+// channelGroups in the order in which a release is shown in them.
+var channelGroups = []string{stable, "fast", "candidate", "nightly"}
+
 func (c *Config) checkReleases() error {
 	seen := map[string]bool{}
 	for i, release := range c.Releases {
@@ -76,7 +107,7 @@ func (c *Config) checkReleases() error {
 		}
 		seen[release.Version] = true
 		for _, group := range release.ChannelGroups {
-			if !slices.Contains([]string{stable, "fast", "candidate", "nightly"}, group) {
+			if !slices.Contains(channelGroups, group) {
 				return fmt.Errorf("%s.channelGroups: %q is not one of stable, fast, candidate, nightly", field, group)
 			}
 		}

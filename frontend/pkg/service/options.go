@@ -34,6 +34,8 @@ type Options struct {
 	CredentialKeyFile string
 	// ConfigFile holds the region's offer; empty takes the one that is built in.
 	ConfigFile string
+	// ReleaseCatalog holds the releases of the region; empty takes the one that is built in.
+	ReleaseCatalog string
 }
 
 // AddFlags registers the options with flags.
@@ -52,6 +54,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
 		"`file` with the keys that seal private keys of admin credentials, as --skip-token-key-file; empty makes one that ends with the process")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that are offered; empty takes the one that is built in")
+	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the region's releases; empty takes the catalogue that is built in")
 }
 
 // Validate names the first flag that is missing or wrong.

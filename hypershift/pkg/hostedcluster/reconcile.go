@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -329,23 +329,23 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 	case o.Desired == nil, o.Problem != nil:
 	case o.Desired.LessThan(current):
 		o.Blocked = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
-	case o.Desired.Minor() > current.Minor()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
+	case o.Desired.Version.Ordinal() > current.Version.Ordinal()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
 		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: minor versions must not be skipped", current.Version, o.Desired.Version)
 	default:
 		o.Installing = o.Desired
 	}
-	o.Updates = r.Releases.Updates(o.Installing, hc.Spec.Channel)
+	o.Updates = r.Releases.Updates(o.Installing.Version, hc.Spec.Channel)
 	return nil
 }
 
 // decideRollout finds how far the components have come. A creation is dated by the HostedCluster, an upgrade by the
 // newest entry of the version history.
 func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity Fidelity, o *Observed) time.Duration {
-	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version, fidelity
+	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version.String(), fidelity
 	wave, wait := r.Scale.Creation(o.Now.Sub(hc.CreationTimestamp.Time))
 	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
 		switch head := versions.History[0]; {
-		case head.Version != o.Installing.Version: // this very pass begins the upgrade
+		case head.Version != o.Installing.Version.String(): // this very pass begins the upgrade
 			wave, wait = r.Scale.Upgrade(0)
 			o.Rollout.previous = head.Version
 		case len(versions.History) > 1:

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -27,7 +27,7 @@ type Observed struct {
 	Installing *release.Release
 	Blocked    string
 	// Updates are the releases that can be moved to.
-	Updates []*release.Release
+	Updates []release.Update
 	// Pause is what spec.pausedUntil means now.
 	Pause contract.Pause
 	// Problem keeps the pass from going on: a missing secret, an invalid field.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,13 +70,11 @@ func newLife(t *testing.T, version string) *life {
 
 func imageOf(t *testing.T, catalog *release.Catalog, version string) string {
 	t.Helper()
-	for _, r := range catalog.Releases() {
-		if r.Version == version {
-			return r.Image()
-		}
+	r, known := catalog.Exact(version)
+	if !known {
+		t.Fatalf("the catalogue has no %s", version)
 	}
-	t.Fatalf("the catalogue has no %s", version)
-	return ""
+	return r.Image
 }
 
 // look makes the decisions of one pass and returns how long until the next.

@@ -2,12 +2,13 @@ package hostedcluster
 
 import (
 	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
 type (
@@ -30,24 +31,28 @@ func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.Hosted
 	}
 	version := status.VersionStatus
 	version.Desired, version.ObservedGeneration = desired, hc.Generation
-	version.AvailableUpdates = nil
-	for _, update := range o.Updates {
-		version.AvailableUpdates = append(version.AvailableUpdates, releaseOf(update))
-	}
-	if len(version.History) == 0 || version.History[0].Version != o.Installing.Version {
+	if len(version.History) == 0 || version.History[0].Version != o.Installing.Version.String() {
 		if len(version.History) > 0 && version.History[0].CompletionTime == nil {
 			version.History[0].CompletionTime = &now
 		}
 		version.History = slices.Insert(version.History, 0, updateHistory{
-			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version, Image: desired.Image,
+			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version.String(), Image: desired.Image,
 		})
 		version.History = version.History[:min(len(version.History), historyLimit)]
+	}
+	version.AvailableUpdates, version.ConditionalUpdates = nil, nil
+	for _, update := range o.Updates {
+		if len(update.Risks) > 0 {
+			version.ConditionalUpdates = append(version.ConditionalUpdates, conditionalUpdate(update, version.History[0].StartedTime))
+			continue
+		}
+		version.AvailableUpdates = append(version.AvailableUpdates, releaseOf(update.Release))
 	}
 	if head := &version.History[0]; head.State == configv1.PartialUpdate && o.Rollout.complete() && o.ReadyNodes > 0 {
 		head.State, head.CompletionTime = configv1.CompletedUpdate, &now
 	}
 	//lint:ignore SA1019 consumers still read the deprecated fields
-	status.Version, status.ReleaseImage = o.Installing.Version, desired.Image
+	status.Version, status.ReleaseImage = o.Installing.Version.String(), desired.Image
 	//lint:ignore SA1019 as above
 	status.LastReleaseImageTransitionTime = version.History[0].StartedTime.DeepCopy()
 
@@ -56,12 +61,12 @@ func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.Hosted
 	}
 	controlPlane := &status.ControlPlaneVersion
 	controlPlane.Desired, controlPlane.ObservedGeneration = desired, hc.Generation
-	if len(controlPlane.History) == 0 || controlPlane.History[0].Version != o.Installing.Version {
+	if len(controlPlane.History) == 0 || controlPlane.History[0].Version != o.Installing.Version.String() {
 		if len(controlPlane.History) > 0 && controlPlane.History[0].CompletionTime.IsZero() {
 			controlPlane.History[0].CompletionTime = now // it stays Partial: it never finished
 		}
 		controlPlane.History = slices.Insert(controlPlane.History, 0, hyperv1.ControlPlaneUpdateHistory{
-			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version, Image: desired.Image,
+			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version.String(), Image: desired.Image,
 		})
 		controlPlane.History = controlPlane.History[:min(len(controlPlane.History), historyLimit)]
 	}
@@ -71,7 +76,29 @@ func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.Hosted
 }
 
 func releaseOf(r *release.Release) configRelease {
-	return configRelease{Version: r.Version, Image: r.Image(), Channels: r.Channels}
+	return configRelease{Version: r.Version.String(), Image: r.Image, Channels: slices.Clone(r.Channels)}
+}
+
+// conditionalUpdate is an update with risks. Rules are not evaluated here: whether one applies is not known, except to all.
+func conditionalUpdate(update release.Update, since metav1.Time) configv1.ConditionalUpdate {
+	u := configv1.ConditionalUpdate{Release: releaseOf(update.Release)}
+	recommended := metav1.Condition{Type: "Recommended", Status: metav1.ConditionUnknown, Reason: "EvaluationFailed", LastTransitionTime: since}
+	for _, r := range update.Risks {
+		risk := configv1.ConditionalUpdateRisk{URL: r.URL, Name: r.Name, Message: r.Message}
+		for _, rule := range r.Rules {
+			matching := configv1.ClusterCondition{Type: rule.Type}
+			if rule.Type == "Always" {
+				recommended.Status, recommended.Reason = metav1.ConditionFalse, r.Name
+			} else {
+				matching.PromQL = &configv1.PromQLClusterCondition{PromQL: rule.PromQL}
+			}
+			risk.MatchingRules = append(risk.MatchingRules, matching)
+		}
+		recommended.Message = strings.TrimSpace(recommended.Message + " " + r.Message + " " + r.URL)
+		u.Risks = append(u.Risks, risk)
+	}
+	u.Conditions = []metav1.Condition{recommended}
+	return u
 }
 
 func lastCompleted(history []updateHistory) string {

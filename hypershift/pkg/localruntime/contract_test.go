@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,13 +24,11 @@ func image(t *testing.T, version string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range catalog.Releases() {
-		if r.Version == version {
-			return r.Image()
-		}
+	r, known := catalog.Exact(version)
+	if !known {
+		t.Fatalf("the catalogue has no %s", version)
 	}
-	t.Fatalf("the catalogue has no %s", version)
-	return ""
+	return r.Image
 }
 
 // TestContract keeps one management cluster and one runtime for what is cheap in status fidelity.

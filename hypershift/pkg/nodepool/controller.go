@@ -12,7 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/release"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -267,7 +267,7 @@ func skew(pool, cluster *release.Release) string {
 		return ""
 	case cluster.LessThan(pool):
 		return fmt.Sprintf("NodePool version %s cannot be higher than the HostedCluster version %s", pool.Version, cluster.Version)
-	case cluster.Minor()-pool.Minor() > 3:
+	case cluster.Version.Ordinal()-pool.Version.Ordinal() > 3:
 		return fmt.Sprintf("NodePool minor version %s is more than 3 minor versions older than the HostedCluster version %s", pool.Version, cluster.Version)
 	}
 	return ""
@@ -284,7 +284,7 @@ func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
 		maxSurge: 1, neverIgnites: faults.Has(contract.FaultNeverIgnites), drainStuck: faults.Has(contract.FaultDrainStuck),
 	}
 	if o.release != nil {
-		t.version, t.kubelet = o.release.Version, o.release.Kubelet
+		t.version, t.kubelet = o.release.Version.String(), o.release.Kubelet
 	}
 	if pool.Spec.NodeDrainTimeout != nil {
 		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
@@ -361,7 +361,7 @@ func hash(parts ...any) string {
 
 // marketplaceImage is what the operator fills in for the Azure marketplace image of a release.
 func marketplaceImage(r *release.Release) (publisher, offer, sku, version string) {
-	return "azureopenshift", "aro4", fmt.Sprintf("4%d-v2", r.Minor()), "9.6.20251015"
+	return "azureopenshift", "aro4", fmt.Sprintf("%d%d-v2", r.Version.Major, r.Version.Minor), "9.6.20251015"
 }
 
 // ensureMetadata adds what the operator adds to a NodePool: finalizer, owner, marketplace image.

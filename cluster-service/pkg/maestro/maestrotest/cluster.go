@@ -51,7 +51,7 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 	case r == nil:
 		return
 	case r.Deleting:
-		if s.needed(r) {
+		if s.needed(r) || s.held[r.Name] != nil {
 			return
 		}
 		delete(s.resources, id)

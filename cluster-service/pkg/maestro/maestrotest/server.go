@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +58,12 @@ type Server struct {
 	history []string
 	grpc    *grpc.Server
 	stopped chan struct{}
+	// held are the deletions that are not confirmed, by the name of the bundle.
+	held map[string]*hold
 }
+
+// hold is why a deletion is not confirmed: finalizers that nobody takes off, or for no such reason.
+type hold struct{ finalizers []string }
 
 // Start starts a server for consumers.
 func Start(consumers ...string) (*Server, error) {
@@ -65,7 +72,7 @@ func Start(consumers ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, resources: map[string]*Resource{},
-		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1)}
+		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1), held: map[string]*hold{}}
 	for _, c := range consumers {
 		s.consumers[c] = true
 	}
@@ -123,6 +130,47 @@ func (s *Server) History() []string {
 	return append([]string(nil), s.history...)
 }
 
+// Hold has the deletion of a bundle not confirmed: until LetGo, or, where finalizers are given, until the agent is told to
+// take all of them off.
+func (s *Server) Hold(name string, finalizers ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[name] = &hold{finalizers}
+}
+
+// LetGo ends a Hold.
+func (s *Server) LetGo(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.letGo(name)
+}
+
+func (s *Server) letGo(name string) {
+	delete(s.held, name)
+	for id, r := range s.resources {
+		if r.Name == name {
+			s.changed = append(s.changed, id)
+		}
+	}
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// release takes finalizers off what is held, as agents do that are told so with a deletion.
+func (s *Server) release(name, finalizers string) {
+	held := s.held[name]
+	if held == nil || len(held.finalizers) == 0 || finalizers == "" {
+		return
+	}
+	told := strings.Split(finalizers, ",")
+	held.finalizers = slices.DeleteFunc(held.finalizers, func(f string) bool { return slices.Contains(told, f) })
+	if len(held.finalizers) == 0 {
+		s.letGo(name)
+	}
+}
+
 // Touch has every bundle looked at again, for what changed on its management cluster by itself.
 func (s *Server) Touch() {
 	s.mu.Lock()
@@ -166,7 +214,10 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		Manifests       []json.RawMessage             `json:"manifests"`
 		ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs"`
 	}
-	var meta struct{ Name string }
+	var meta struct {
+		Name        string
+		Annotations map[string]string
+	}
 	if err := json.Unmarshal(event.GetBinaryData(), &data); err != nil {
 		return nil, refuse(codes.InvalidArgument, "MALFORMED", "data: %v", err)
 	}
@@ -186,6 +237,9 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 	}
 	if err := s.apply(action, r); err != nil {
 		return nil, err
+	}
+	if known := s.resources[r.ID]; action == "delete" && known != nil {
+		s.release(known.Name, meta.Annotations["maestro.hcpmesh.io/release-finalizers"])
 	}
 	if after != nil {
 		return nil, after

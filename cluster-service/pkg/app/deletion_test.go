@@ -1,0 +1,356 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+const (
+	waiting = csv1.DeletionStepState_DELETION_STEP_STATE_WAITING
+	running = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
+	done    = csv1.DeletionStepState_DELETION_STEP_STATE_DONE
+	forced  = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED
+)
+
+func operator(reason string) *csv1.Actor {
+	return &csv1.Actor{Name: "ada@example.com", Reason: reason, Ticket: "INC-1"}
+}
+
+// states are a graph's steps as `name: state`.
+func states(d *csv1.Deletion) []string {
+	var list []string
+	for _, s := range d.GetSteps() {
+		list = append(list, s.GetName()+": "+strings.ToLower(strings.TrimPrefix(s.GetState().String(), "DELETION_STEP_STATE_")))
+	}
+	return list
+}
+
+func stepOf(d *csv1.Deletion, name string) *csv1.DeletionStep {
+	for _, s := range d.GetSteps() {
+		if s.GetName() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func stepIs(name string, state csv1.DeletionStepState, stuck bool) func(*csv1.Cluster) bool {
+	return func(c *csv1.Cluster) bool {
+		s := stepOf(c.GetStatus().GetDeletion(), name)
+		return s.GetState() == state && s.GetStuck() == stuck
+	}
+}
+
+func (i *instance) remove(t *testing.T, uid string) {
+	t.Helper()
+	if _, err := i.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: uid}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stuckCondition(c *csv1.Cluster) *csv1.Condition {
+	i := slices.IndexFunc(c.GetStatus().GetConditions(), func(c *csv1.Condition) bool { return c.GetType() == fleet.DeletionStuck })
+	if i < 0 {
+		return nil
+	}
+	return c.GetStatus().GetConditions()[i]
+}
+
+// metric reads a gauge by its name and label.
+func (r *region) metric(name, label string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && (len(m.GetLabel()) == 0 || m.GetLabel()[0].GetValue() == label) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+// TestDeletionGraph follows a deletion step by step, held at each.
+func TestDeletionGraph(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	pool := poolRequest(cluster, "np1", 2)
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	held := []string{id + "-np1", id, id + "-00-namespaces"}
+	for _, name := range held {
+		r.maestro.Hold(name)
+	}
+	service.remove(t, cluster.Uid)
+	tests := []struct {
+		letGo  string
+		step   string
+		states []string
+	}{
+		{"", "hosted-cluster", []string{"node-pool/np1/publish: done", "node-pool/np1: running", "hosted-cluster/publish: done", "hosted-cluster: running",
+			"namespaces/publish: waiting", "namespaces: waiting"}},
+		{held[0], "hosted-cluster", []string{"node-pool/np1/publish: done", "node-pool/np1: done", "hosted-cluster/publish: done", "hosted-cluster: running",
+			"namespaces/publish: waiting", "namespaces: waiting"}},
+		{held[1], "namespaces", []string{"node-pool/np1/publish: done", "node-pool/np1: done", "hosted-cluster/publish: done", "hosted-cluster: done",
+			"namespaces/publish: done", "namespaces: running"}},
+		{held[2], "", []string{"node-pool/np1/publish: done", "node-pool/np1: done", "hosted-cluster/publish: done", "hosted-cluster: done",
+			"namespaces/publish: done", "namespaces: done"}},
+	}
+	for _, tc := range tests {
+		if tc.letGo != "" {
+			r.maestro.LetGo(tc.letGo)
+		}
+		c := service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return slices.Equal(states(c.GetStatus().GetDeletion()), tc.states) })
+		for _, s := range c.GetStatus().GetDeletion().GetSteps() {
+			if ended := fleet.Ended(s); ended != (s.GetWaitsFor() == "") || s.GetSince() == nil || s.GetWork() == "" || s.GetStuck() {
+				t.Errorf("after %q went: step %v", tc.letGo, s)
+			}
+		}
+	}
+	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if got := stepOf(c.GetStatus().GetDeletion(), "namespaces/publish").GetAfter(); !slices.Equal(got, []string{"hosted-cluster", "node-pool/np1"}) {
+		t.Errorf("the namespaces go after %v", got)
+	}
+	p, err := service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"node-pool/np1/publish: done", "node-pool/np1: done"}, states(p.GetStatus().GetDeletion())); diff != "" {
+		t.Errorf("the pool's own graph: %s", diff)
+	}
+}
+
+// TestStuckStep has a step last longer than it should: the condition and the metric say so, and both end with it.
+func TestStuckStep(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.stuckAfter = 50 * time.Millisecond
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	r.maestro.Hold(id)
+	service.remove(t, cluster.Uid)
+	c := service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
+	if stuck := stuckCondition(c); stuck.GetStatus() != "True" || stuck.GetReason() != "HostedCluster" || !strings.Contains(stuck.GetMessage(), "everything of work "+id+" is gone") {
+		t.Errorf("condition %v", stuck)
+	}
+	untilDone(t, func(context.Context) error {
+		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 1 {
+			return fmt.Errorf("%v steps are counted as stuck", n)
+		}
+		return nil
+	})
+	r.maestro.LetGo(id)
+	c = service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if stuck := stuckCondition(c); stuck.GetStatus() != "False" {
+		t.Errorf("condition %v", stuck)
+	}
+	untilDone(t, func(context.Context) error {
+		if n := r.metric("cluster_service_deletion_step_stuck", "hosted-cluster"); n != 0 {
+			return fmt.Errorf("%v steps are still counted as stuck", n)
+		}
+		return nil
+	})
+}
+
+// TestForce ends a deletion whose last steps are never confirmed. What may be left behind is kept, asked for again and
+// again, and noted as gone when it is.
+func TestForce(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.stuckAfter = 50 * time.Millisecond
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	pool := poolRequest(cluster, "np1", 2)
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	for _, name := range []string{id, id + "-np1"} {
+		r.maestro.Hold(name)
+	}
+	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
+	service.awaitCluster(t, cluster.Uid, stepIs("node-pool/np1", running, true))
+
+	force := func(step string) (*csv1.DeletionStep, error) {
+		return service.ForceDeletionStep(t.Context(), &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: step, Actor: operator("the node is gone")})
+	}
+	refusals := map[string]struct {
+		reason string
+		step   string
+		code   codes.Code
+		says   string
+	}{
+		"NodePoolsFirst": {"an agent that has the pool's work would make the pool again", "hosted-cluster", codes.FailedPrecondition, "Force these first"},
+		"Waiting":        {"a step that has not begun holds nobody up", "namespaces", codes.FailedPrecondition, "waits for others"},
+		"Ended":          {"nothing is forced twice", "hosted-cluster/publish", codes.FailedPrecondition, "has ended"},
+		"Unknown":        {"the message names the steps there are", "nonsense", codes.NotFound, "Steps that run: "},
+	}
+	for name, tc := range refusals {
+		t.Run(name, func(t *testing.T) {
+			if _, err := force(tc.step); status.Code(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: got %v, want %s that says %q", tc.reason, err, tc.code, tc.says)
+			}
+		})
+	}
+	for _, step := range []string{"node-pool/np1", "hosted-cluster"} {
+		s, err := force(step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.GetState() != forced || s.GetForce().GetActor().GetTicket() != "INC-1" || !strings.Contains(s.GetForce().GetLeftBehind(), "May be left: ") {
+			t.Errorf("the forced step is %v", s)
+		}
+	}
+	// The namespaces go with what is left in them, which Maestro's stand-in does not play.
+	r.maestro.LetGo(id)
+	r.maestro.LetGo(id + "-np1")
+	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != forced {
+		t.Errorf("the tombstone says %v", got)
+	}
+	untilDone(t, func(ctx context.Context) error {
+		open, err := service.ListDeletionLeftovers(ctx, &csv1.ListDeletionLeftoversRequest{})
+		if err == nil && len(open.GetLeftovers()) > 0 {
+			err = fmt.Errorf("leftovers %v", open.GetLeftovers())
+		}
+		return err
+	})
+	all, err := service.ListDeletionLeftovers(t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: cluster.Uid, Gone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var works []string
+	for _, l := range all.GetLeftovers() {
+		works = append(works, l.GetWork()+" by "+l.GetForce().GetActor().GetName())
+		if l.GetGoneTime() == nil {
+			t.Errorf("leftover %v has not gone", l)
+		}
+	}
+	slices.Sort(works)
+	if diff := cmp.Diff([]string{id + " by ada@example.com", id + "-np1 by ada@example.com"}, works); diff != "" {
+		t.Errorf("leftovers: %s", diff)
+	}
+	if held := r.maestro.Resources(); len(held) > 0 {
+		t.Errorf("Maestro still holds %v", held)
+	}
+}
+
+// TestForceIsRefused where going on without a step would harm somebody else, or too early.
+func TestForceIsRefused(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	pool := poolRequest(cluster, "np1", 2)
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	r.maestro.Hold(id + "-np1")
+	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running })
+	request := &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: "node-pool/np1", Actor: operator("why not")}
+	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "a new pool of the name") {
+		t.Errorf("a pool of a cluster that is wanted: %v", err)
+	}
+	r.maestro.Hold(id)
+	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, stepIs("node-pool/np1", running, false))
+	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "may be forced from ") {
+		t.Errorf("a step that is not stuck: %v", err)
+	}
+	request.Actor = &csv1.Actor{Name: "ada@example.com"}
+	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a reason: %v", err)
+	}
+	request = &csv1.ForceDeletionStepRequest{ClusterUid: "2c1f5a10-0000-4000-8000-000000000000", Step: "namespaces", Actor: operator("why not")}
+	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.NotFound {
+		t.Errorf("an unknown cluster: %v", err)
+	}
+	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a retry by nobody: %v", err)
+	}
+}
+
+// TestReleasedFinalizersGoWithTheDeletion has the agent told to take a finalizer off, and refuses those of controllers that
+// have still to do their work.
+func TestReleasedFinalizersGoWithTheDeletion(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	r.maestro.Hold(id, "gone.example.com/hook")
+	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
+	request := &csv1.ReleaseDeletionFinalizersRequest{ClusterUid: cluster.Uid, Step: "hosted-cluster", Finalizers: []string{"hypershift.openshift.io/finalizer"}, Actor: operator("in the way")}
+	if _, err := service.ReleaseDeletionFinalizers(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has still to remove something") {
+		t.Errorf("HyperShift's own finalizer: %v", err)
+	}
+	request.Finalizers = []string{"not a finalizer,"}
+	if _, err := service.ReleaseDeletionFinalizers(t.Context(), request); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a malformed finalizer: %v", err)
+	}
+	request.Finalizers = []string{"gone.example.com/hook"}
+	step, err := service.ReleaseDeletionFinalizers(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := step.GetInterventions(); len(got) != 1 || got[0].GetActor().GetReason() != "in the way" || !slices.Equal(got[0].GetReleasedFinalizers(), request.Finalizers) {
+		t.Errorf("interventions %v", got)
+	}
+	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != done || len(got.GetInterventions()) != 1 {
+		t.Errorf("the tombstone says %v", got)
+	}
+}
+
+// TestRetryDeletion has a deletion whose answer was lost asked for at once, in spite of its long pause.
+func TestRetryDeletion(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	id := ready.GetStatus().GetClusterId()
+	r.maestro.Hold(id)
+	service.remove(t, cluster.Uid)
+	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 1 })
+	answered, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(answered.GetSteps(), []string{"hosted-cluster"}) {
+		t.Errorf("steps %v are tried again", answered.GetSteps())
+	}
+	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 2 })
+	r.maestro.LetGo(id)
+	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("nothing is left to retry: %v", err)
+	}
+}

@@ -1,0 +1,240 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// Leftover is a work whose deletion is not waited for any more. Maestro is asked for it until it is confirmed.
+type Leftover struct {
+	WorkID     string
+	Work       string
+	Shard      string
+	ClusterUID string
+	Step       string
+	Force      *csv1.DeletionForce
+	// Release are the finalizers that the agent was told to take off.
+	Release  []string
+	Attempts int32
+	GoneTime time.Time
+}
+
+// Proto is the leftover as the API shows it.
+func (l *Leftover) Proto() *csv1.DeletionLeftover {
+	return &csv1.DeletionLeftover{WorkId: l.WorkID, Work: l.Work, ProvisionShard: l.Shard, ClusterUid: l.ClusterUID, Step: l.Step,
+		Force: l.Force, Attempts: l.Attempts, GoneTime: timestamp(l.GoneTime)}
+}
+
+// Refusal is why an intervention in a deletion is not made, and what would be allowed instead.
+type Refusal struct {
+	// Unknown says that there is no such step.
+	Unknown bool
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+func refuse(format string, args ...any) error { return &Refusal{Message: fmt.Sprintf(format, args...)} }
+
+// step finds a step in the graphs of a tenancy, and all the graphs that have it.
+func (t *Tenancy) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletion) {
+	for _, g := range t.graphs() {
+		for _, s := range g.GetSteps() {
+			if s.GetName() == name {
+				// Of two incarnations of a pool's name the one that is under way counts.
+				if step == nil || Ended(step) {
+					step = s
+				}
+				in = append(in, g)
+			}
+		}
+	}
+	return step, in
+}
+
+func (t *Tenancy) graphs() []*csv1.Deletion {
+	var graphs []*csv1.Deletion
+	if t.Cluster != nil {
+		graphs = append(graphs, t.Cluster.Status.GetDeletion())
+	}
+	for _, p := range t.Pools {
+		graphs = append(graphs, p.Status.GetDeletion())
+	}
+	for _, a := range t.ExternalAuths {
+		graphs = append(graphs, a.Status.GetDeletion())
+	}
+	return graphs
+}
+
+// running finds a step that can be intervened in, and the work that it removes.
+func (t *Tenancy) running(name string) (*csv1.DeletionStep, *Work, []*csv1.Deletion, error) {
+	step, graphs := t.step(name)
+	if step == nil {
+		var open []string
+		for _, g := range t.graphs() {
+			for _, s := range g.GetSteps() {
+				if s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING && !slices.Contains(open, s.GetName()) {
+					open = append(open, s.GetName())
+				}
+			}
+		}
+		message := "No deletion is under way."
+		if len(open) > 0 {
+			message = "Steps that run: " + strings.Join(open, ", ") + "."
+		}
+		return nil, nil, nil, &Refusal{Unknown: true, Message: fmt.Sprintf("There is no step %q. %s", name, message)}
+	}
+	switch step.GetState() {
+	case csv1.DeletionStepState_DELETION_STEP_STATE_DONE, csv1.DeletionStepState_DELETION_STEP_STATE_FORCED:
+		return nil, nil, nil, refuse("Step %s has ended.", name)
+	case csv1.DeletionStepState_DELETION_STEP_STATE_WAITING:
+		return nil, nil, nil, refuse("Step %s waits for others to end: %s. Those may be forced.", name, strings.Join(step.GetAfter(), ", "))
+	}
+	return step, t.WorkByID(step.GetWork()), graphs, nil
+}
+
+// Force has nobody wait for a step of a deletion any more. What it removes stays asked for, as a leftover. It is refused
+// where going on without the step would harm somebody else, and before the step is stuck.
+func (r Region) Force(now time.Time, t *Tenancy, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+	step, work, graphs, err := t.running(name)
+	if err != nil {
+		return nil, err
+	}
+	switch kind := step.GetKind(); {
+	case strings.HasSuffix(kind, publishing):
+		return nil, refuse("Step %s cannot be forced: until Maestro has the deletion nobody would remove anything. It is tried again by itself; a retry has it tried at once.", name)
+	case kind == StepExternalAuth:
+		return nil, refuse("Step %s cannot be forced: the control plane would go on to trust the issuer. The agent applies the HostedCluster again every few minutes; deleting the cluster ends it, too.", name)
+	case kind == StepNodePool && (t.Cluster == nil || !t.Cluster.Deleting()):
+		return nil, refuse("Step %s cannot be forced while its cluster is wanted: a new pool of the name would meet what is left of the old one. Finalizers of controllers that are gone may be released; deleting the cluster deletes the pool's remains with it.", name)
+	case work == nil:
+		return nil, refuse("Step %s has nothing to force.", name)
+	case !step.GetStuck():
+		return nil, refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
+			step.GetSince().AsTime().Format(time.RFC3339), step.GetStuckTime().AsTime().Format(time.RFC3339))
+	case kind == StepHostedCluster && slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind == NodePoolWork }):
+		return nil, refuse("Step %s cannot be forced before those of the node pools: the agent would make a NodePool again. Force these first.", name)
+	}
+	force := &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now), LeftBehind: r.leftBehind(t, step, work)}
+	forced := &csv1.DeletionStep{Name: name, Kind: step.Kind, Layer: step.Layer, After: step.After, Work: step.Work, Finalizers: step.Finalizers,
+		Attempts: step.Attempts, LastError: step.LastError, Interventions: step.Interventions,
+		State: csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, Since: timestamp(now), Force: force}
+	for _, g := range graphs {
+		for i, s := range g.GetSteps() {
+			if s.GetName() == name && s.GetWork() == work.ID {
+				g.Steps[i] = proto.CloneOf(forced)
+			}
+		}
+	}
+	t.Leftovers = append(t.Leftovers, &Leftover{WorkID: work.ID, Work: work.Name, Shard: work.Shard, ClusterUID: work.ClusterUID, Step: name,
+		Force: force, Release: slices.Clone(work.Release)})
+	t.Works = slices.DeleteFunc(t.Works, func(w *Work) bool { return w == work })
+	return forced, nil
+}
+
+// leftBehind says what may be left when nobody waits for a step.
+func (r Region) leftBehind(t *Tenancy, step *csv1.DeletionStep, w *Work) string {
+	text := fmt.Sprintf("Work %s on %s is asked to go until it is confirmed.", w.Name, w.Shard)
+	switch step.GetKind() {
+	case StepNodePool:
+		text += " May be left: the NodePool with its machines in the customer's subscription, which HyperShift removes with the HostedCluster."
+	case StepCredential, StepRevocation:
+		text += " May be left: a certificate request and its approval, which sign nothing any more once the control plane is gone."
+	case StepHostedCluster:
+		text += " May be left: the HostedCluster, its control plane, and what HyperShift keeps for it in the customer's subscription. The deletion of the namespaces goes on and takes the objects with it. The shard counts the place as free when the deletion ends."
+	case StepNamespaces:
+		text += " May be left: the cluster's namespaces, terminating, with what remains in them. Their names are never used again. The shard counts the place as free."
+	}
+	if remaining := w.Observed.Remaining(); remaining != "" {
+		text += " Reported last: " + remaining
+	}
+	return text
+}
+
+// protectedFinalizers belong to controllers that a management cluster is never without. Taking theirs off would leave
+// behind what they have still to remove.
+var protectedFinalizers = []string{"hypershift.openshift.io/", "cluster.open-cluster-management.io/", "work.open-cluster-management.io/",
+	"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "azuremachine.", "kubernetes", "foregroundDeletion", "orphan"}
+
+// Release has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
+// goes on to wait: nothing is left behind but what the gone controller would have done.
+func (r Region) Release(now time.Time, t *Tenancy, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+	step, work, graphs, err := t.running(name)
+	if err != nil {
+		return nil, err
+	}
+	if step.GetLayer() != LayerManagementCluster || step.GetKind() == StepExternalAuth || work == nil {
+		return nil, refuse("Step %s waits for no finalizer.", name)
+	}
+	for _, f := range finalizers {
+		for _, protected := range protectedFinalizers {
+			if strings.HasPrefix(f, protected) {
+				return nil, refuse("Finalizer %s cannot be released: its controller is part of every management cluster, and has still to remove something. Once the step is stuck it may be forced without.", f)
+			}
+		}
+		if len(step.GetFinalizers()) > 0 && step.GetKind() != StepNamespaces && !slices.Contains(step.GetFinalizers(), f) {
+			return nil, refuse("Finalizer %s was not reported of step %s; reported were %s.", f, name, strings.Join(step.GetFinalizers(), ", "))
+		}
+		if !slices.Contains(work.Release, f) {
+			work.Release = append(work.Release, f)
+		}
+	}
+	slices.Sort(work.Release)
+	askNow(work)
+	intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
+	return step, nil
+}
+
+// Retry has what a tenancy's deletions wait for tried, or asked for, at once. It returns the steps that this is true of.
+func (r Region) Retry(now time.Time, t *Tenancy, actor *csv1.Actor) []string {
+	var names []string
+	for _, w := range t.Works {
+		if !w.Deleting() {
+			continue
+		}
+		askNow(w)
+		_, name := t.stepOf(w)
+		for _, candidate := range []string{name, name + publishStep} {
+			if step, graphs := t.step(candidate); step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+				intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+				names = append(names, candidate)
+			}
+		}
+	}
+	for _, a := range t.ExternalAuths {
+		work := t.Work(HostedCluster, "")
+		if !a.Deleting() || a.Gone() || work == nil || work.Deleting() || work.Published >= work.Desired {
+			continue // the agent applies what it has again by itself
+		}
+		askNow(work)
+		name := StepExternalAuth + "/" + strings.ToLower(a.Spec.GetName()) + publishStep
+		step, graphs := t.step(name)
+		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		names = append(names, name)
+	}
+	return names
+}
+
+func askNow(w *Work) {
+	w.Attempts, w.Error, w.RetryTime, w.Refused = 0, "", time.Time{}, false
+}
+
+// maxInterventions bounds what is kept of them; the audit log has all.
+const maxInterventions = 20
+
+func intervened(graphs []*csv1.Deletion, step *csv1.DeletionStep, i *csv1.DeletionIntervention) {
+	for _, g := range graphs {
+		for _, s := range g.GetSteps() {
+			if s.GetName() == step.GetName() && s.GetWork() == step.GetWork() {
+				s.Interventions = append(s.Interventions, i)
+				s.Interventions = s.Interventions[max(0, len(s.Interventions)-maxInterventions):]
+			}
+		}
+	}
+}

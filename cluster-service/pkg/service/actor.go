@@ -1,0 +1,43 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"unicode/utf8"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// The bounds of an Actor, in characters.
+const (
+	maxActorName   = 256
+	maxActorReason = 1024
+	maxActorTicket = 128
+)
+
+// actor checks who intervenes, and why.
+func (c *check) actor(field string, a *csv1.Actor) {
+	if a == nil {
+		c.fail(field, "Required value")
+		return
+	}
+	c.required(field+".name", a.GetName())
+	c.required(field+".reason", a.GetReason())
+	for name, bounded := range map[string]struct {
+		value string
+		most  int
+	}{
+		"name": {a.GetName(), maxActorName}, "reason": {a.GetReason(), maxActorReason}, "ticket": {a.GetTicket(), maxActorTicket},
+	} {
+		if utf8.RuneCountInString(bounded.value) > bounded.most {
+			c.fail(field+"."+name, "Too long: may not be longer than %d characters", bounded.most)
+		}
+	}
+}
+
+// audit writes the one line of an intervention: what was done, to which cluster, by whom and why. It is written when the
+// change is stored; details are pairs of what else it says, never a secret.
+func audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
+	slog.InfoContext(ctx, "audit", append([]any{"action", action, "cluster_uid", clusterUID, "actor", a.GetName(), "reason", a.GetReason(),
+		"ticket", a.GetTicket()}, details...)...)
+}

@@ -1,0 +1,142 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+const maxReleased = 8
+
+// finalizerName is what a finalizer looks like: a qualified name, or the bare word of an old one.
+var finalizerName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,250}[A-Za-z0-9])?(/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
+
+// RetryDeletion has what the deletions of a cluster wait for tried at once.
+func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionRequest) (*csv1.RetryDeletionResponse, error) {
+	var steps []string
+	err := s.intervene(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.Tenancy) error {
+		if steps = s.o.Renderer.Region.Retry(now, t, r.GetActor()); len(steps) == 0 {
+			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, or of its node pools and external auths, waits for anything.")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	audit(ctx, "retry-deletion", strings.ToLower(r.GetClusterUid()), r.GetActor(), "steps", steps)
+	return &csv1.RetryDeletionResponse{Steps: steps}, nil
+}
+
+// ReleaseDeletionFinalizers has the agent take finalizers off what a step of a deletion waits for.
+func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.ReleaseDeletionFinalizersRequest) (*csv1.DeletionStep, error) {
+	var c check
+	if n := len(r.GetFinalizers()); n < 1 || n > maxReleased {
+		c.fail("finalizers", "Invalid value: %d of them: must be 1 to %d", n, maxReleased)
+	}
+	for i, f := range r.GetFinalizers() {
+		c.matches(fmt.Sprintf("finalizers[%d]", i), f, finalizerName)
+	}
+	var step *csv1.DeletionStep
+	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.Tenancy) (err error) {
+		step, err = s.o.Renderer.Region.Release(now, t, r.GetStep(), r.GetFinalizers(), r.GetActor())
+		return err
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	audit(ctx, "release-deletion-finalizers", strings.ToLower(r.GetClusterUid()), r.GetActor(), "step", r.GetStep(), "finalizers", r.GetFinalizers())
+	return step, nil
+}
+
+// ForceDeletionStep has nobody wait for a step of a deletion any more.
+func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionStepRequest) (*csv1.DeletionStep, error) {
+	var step *csv1.DeletionStep
+	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.Tenancy) (err error) {
+		step, err = s.o.Renderer.Region.Force(now, t, r.GetStep(), r.GetActor())
+		return err
+	})
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	audit(ctx, "force-deletion-step", strings.ToLower(r.GetClusterUid()), r.GetActor(), "step", r.GetStep(), "left_behind", step.GetForce().GetLeftBehind())
+	s.o.Forced()
+	return step, nil
+}
+
+// intervene checks what all interventions in a deletion take, and makes one; c, where not nil, has what is wrong with the
+// rest of a request that names a step.
+func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor *csv1.Actor, c *check, change func(now time.Time, t *fleet.Tenancy) error) error {
+	if err := validUID("cluster_uid", clusterUID); err != nil {
+		return err
+	}
+	if c == nil {
+		c = &check{}
+	} else {
+		c.required("step", step)
+	}
+	c.actor("actor", actor)
+	if err := apierror.InvalidFields(c.violations); err != nil {
+		return err
+	}
+	uid := strings.ToLower(clusterUID)
+	gone := false
+	result, err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		t, now := tx.Tenancies[uid], s.o.Store.Now()
+		if t.Cluster == nil {
+			return unknown(ReasonClusterUnknown, "cluster", clusterUID)
+		}
+		if err := change(now, t); err != nil {
+			return err
+		}
+		if err := s.o.Renderer.Region.Settle(now, t, nil); err != nil {
+			return err
+		}
+		gone = t.Cluster.Gone()
+		return nil
+	})
+	var refusal *fleet.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Unknown:
+		return apierror.New(apierror.NotFound, "%s", refusal.Message).WithReason(ReasonStepUnknown)
+	case errors.As(err, &refusal):
+		return failedPrecondition(ReasonStepNotForcible, refusal.Message)
+	case err != nil:
+		return err
+	}
+	s.o.Publish(result.Due)
+	if gone {
+		s.o.Freed()
+	}
+	return nil
+}
+
+// ListDeletionLeftovers lists a page of what forced deletions may have left behind.
+func (s *Service) ListDeletionLeftovers(ctx context.Context, r *csv1.ListDeletionLeftoversRequest) (*csv1.ListDeletionLeftoversResponse, error) {
+	f, err := page(r.GetPageSize(), r.GetPageToken())
+	if err == nil && r.GetClusterUid() != "" {
+		err = validUID("cluster_uid", r.GetClusterUid())
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	leftovers, err := s.o.Store.ListLeftovers(ctx, strings.ToLower(r.GetClusterUid()), f.After, r.GetGone(), f.Limit)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListDeletionLeftoversResponse{}
+	for _, l := range leftovers {
+		response.Leftovers = append(response.Leftovers, l.Proto())
+	}
+	if len(leftovers) > 0 {
+		response.NextPageToken = nextToken(len(leftovers) == f.Limit, leftovers[len(leftovers)-1].WorkID)
+	}
+	return response, nil
+}

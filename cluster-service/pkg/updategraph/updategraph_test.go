@@ -1,0 +1,159 @@
+package updategraph
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+// memory is a Store.
+type memory struct {
+	mu     sync.Mutex
+	graphs map[string][]byte
+}
+
+func (m *memory) UpdateGraphs(context.Context) (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.graphs), nil
+}
+
+func (m *memory) SaveUpdateGraphs(_ context.Context, graphs map[string][]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.graphs = maps.Clone(graphs)
+	return nil
+}
+
+// service serves the graphs of a catalogue, or nothing.
+type service struct {
+	mu      sync.Mutex
+	catalog *release.Catalog
+	away    bool
+	asked   []string
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	channel := r.URL.Query().Get("channel")
+	s.asked = append(s.asked, channel)
+	if s.away {
+		http.Error(w, "away", http.StatusBadGateway)
+		return
+	}
+	body, _ := json.Marshal(s.catalog.Graph(channel, r.URL.Query().Get("arch")))
+	_, _ = w.Write(body)
+}
+
+func (s *service) set(away bool, catalog *release.Catalog) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away, s.catalog = away, catalog
+}
+
+func parse(t *testing.T, releases ...string) *release.Catalog {
+	t.Helper()
+	text := "repository: r\nreleases:\n"
+	for i, r := range releases {
+		version, channels, _ := strings.Cut(r, " ")
+		text += "- {version: " + version + ", digest: 'sha256:" + strings.Repeat(string(rune('a'+i)), 64) + "', channels: [" + channels + "]}\n"
+	}
+	catalog, err := release.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return catalog
+}
+
+func source(t *testing.T, url string, store Store, catalog *release.Catalog) *Source {
+	t.Helper()
+	return New(Options{URL: url, Client: http.DefaultClient, Store: store, Catalog: catalog, Refresh: time.Millisecond, Metrics: prometheus.NewRegistry()})
+}
+
+// run follows until the test's part is over.
+func run(t *testing.T, s *Source) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { s.Run(ctx) })
+	return func() { cancel(); group.Wait() }
+}
+
+func await(t *testing.T, s *Source, version string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		if _, known := s.Catalog().Exact(version); known {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not known", version)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func TestSource(t *testing.T) {
+	first := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22, fast-4.21")
+	second := parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21, stable-4.22, fast-4.21", "4.22.0 stable-4.22, fast-4.22")
+	given := parse(t, "4.20.1 stable-4.20")
+	graphs, store := &service{catalog: first}, &memory{}
+	server := httptest.NewServer(graphs)
+	defer server.Close()
+
+	s := source(t, server.URL, store, given)
+	stop := run(t, s)
+	// Channels that no configuration names are found by what the releases say.
+	await(t, s, "4.21.1")
+	graphs.set(false, second)
+	await(t, s, "4.22.0")
+	graphs.set(true, nil)
+	stop()
+	if updates := s.Catalog().Updates(release.Version{Major: 4, Minor: 21, Patch: 1}, "stable-4.22"); len(updates) != 1 {
+		t.Errorf("updates: %v", updates)
+	}
+
+	// Another process that cannot reach it has what was known.
+	other := source(t, server.URL, store, given)
+	stop = run(t, other)
+	await(t, other, "4.22.0")
+	stop()
+	// One without anything has what it was given.
+	empty := source(t, server.URL, &memory{}, given)
+	stop = run(t, empty)
+	stop()
+	if _, known := empty.Catalog().Exact("4.20.1"); !known {
+		t.Error("the given catalogue is lost")
+	}
+}
+
+// TestHalfAnAnswerChangesNothing: a service that fails in the middle leaves what was known.
+func TestHalfAnAnswerChangesNothing(t *testing.T) {
+	graphs := &service{catalog: parse(t, "4.20.1 stable-4.20, stable-4.21", "4.21.1 stable-4.21")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("channel") == "stable-4.21" {
+			_, _ = w.Write([]byte(`{"nodes": [{"version": "4.21.1", "payload": "r@sha256:x"}], "edges": [[0, 7]]}`))
+			return
+		}
+		graphs.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	s := source(t, server.URL, &memory{}, parse(t, "4.20.1 stable-4.20"))
+	if err := s.refresh(t.Context()); err == nil {
+		t.Fatal("a broken graph was taken")
+	}
+	if _, known := s.Catalog().Exact("4.21.1"); known {
+		t.Error("half an answer was taken")
+	}
+}
