@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // nowhere: neither ARM nor Cluster Service has it.
@@ -167,59 +165,4 @@ func (s *subject) gone() (Finding, bool) {
 	s.act(&finding, w)
 	finding.Acts = append(finding.Acts, s.outcome(w)...)
 	return finding, true
-}
-
-// step is a step of a deletion: what is awaited, for how long at most when all is well, what is probably in the way then,
-// and what an SRE has to do.
-type step struct {
-	awaits           string
-	usual            time.Duration
-	suspicion, stuck string
-}
-
-var steps = map[string]step{
-	"DeletingNodePools": {"its node pools to be gone", 20 * time.Minute,
-		"A node that does not drain keeps its pool, and so does a machine that Azure does not delete.", "look at the machines of the pools on {shard}"},
-	"DeletingNodePool": {"its nodes to be gone", 20 * time.Minute,
-		"A node that does not drain keeps the pool, and so does a machine that Azure does not delete.", "look at the machines of the pool on {shard}"},
-	"DeletingCredentials": {"the requests of its credentials to be gone", time.Minute, "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
-	"DeletingHostedCluster": {"its control plane to be gone", 20 * time.Minute,
-		"The HostedCluster keeps its finalizer until HyperShift has destroyed the cluster's cloud resources: an operator that is gone, or a resource that Azure does not delete, keeps it for ever.",
-		"look at the conditions and finalizers of the HostedCluster and HostedControlPlane on {shard}"},
-	"DeletingNamespaces": {"its namespaces to be gone", 10 * time.Minute,
-		"A namespace is Terminating as long as anything in it has a finalizer.", "see in the conditions of the namespaces on {shard} what is left in them"},
-	"Removing": {"{shard} to carry the cluster without it", time.Minute, "", "see why the HostedCluster on {shard} does not take the change"},
-}
-
-// deletion says which step it is at.
-func (s *subject) deletion() Finding {
-	finding := Finding{Subject: s.String(), Since: s.deleted}
-	var entry *csv1.LayerProgress
-	if entry = s.awaited(); entry == nil {
-		finding.Says = fmt.Sprintf("%s is being deleted %s.", upper(s.String()), s.since(s.deleted))
-		s.act(&finding, wait{who: Service})
-		return finding
-	}
-	finding.Layer, finding.State, finding.Since = entry.GetLayer(), entry.GetState(), when(entry.GetSince())
-	at, known := steps[entry.GetState()]
-	if !known {
-		at = step{awaits: "the step " + entry.GetState(), usual: 20 * time.Minute, stuck: "see what it waits for"}
-	}
-	finding.Says = s.fill(fmt.Sprintf("%s is being deleted, and has been waiting for %s %s.", upper(s.String()), at.awaits, s.since(finding.Since)))
-	finding.Because = []string{fmt.Sprintf("The deletion was asked for at %s. It is at the step %s: %s", s.clock(s.deleted), entry.GetState(), lower(entry.GetMessage()))}
-	w := wait{who: Service, usual: at.usual, suspicion: at.suspicion, stuck: at.stuck, command: watch}
-	if strings.Contains(entry.GetMessage(), "(") {
-		// Publishing the deletion fails.
-		w.suspicion, w.stuck = "Maestro does not take the deletion; Cluster Service tries again every 30 seconds.", "bring Maestro back"
-	}
-	s.act(&finding, w)
-	finding.Acts = append(finding.Acts, s.outcome(w)...)
-	return finding
-}
-
-func lower(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToLower(s[:1]) + s[1:]
 }

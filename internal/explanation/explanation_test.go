@@ -114,10 +114,26 @@ func standing(c *csv1.Cluster, more ...func(*explanation.Facts)) explanation.Fac
 	return f
 }
 
-func deleting(began time.Duration, step, message string, since time.Duration) explanation.Facts {
+// deleting are the facts of a cluster whose deletion is at its HostedCluster, which began to go some time after; change
+// changes that step.
+func deleting(began, since time.Duration, change func(*csv1.DeletionStep)) explanation.Facts {
+	const work = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
+	running := &csv1.DeletionStep{Name: "hosted-cluster", Kind: "hosted-cluster", Layer: "management-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING,
+		Since: stamp(since), After: []string{"hosted-cluster/publish"}, StuckTime: stamp(since - 25*time.Minute), Stuck: since > 25*time.Minute, Attempts: 1,
+		WaitsFor:   "Waiting for the agent of mgmt-1 to confirm that everything of work " + work + " is gone. It reports: Finalizers hypershift.openshift.io/finalizer.",
+		Finalizers: []string{"hypershift.openshift.io/finalizer"}}
+	change(running)
+	finished := func(name, kind string) *csv1.DeletionStep {
+		return &csv1.DeletionStep{Name: name, Kind: kind, Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: stamp(since)}
+	}
+	waiting := func(name, kind string) *csv1.DeletionStep {
+		return &csv1.DeletionStep{Name: name, Kind: kind, Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: stamp(began)}
+	}
 	c := cluster(func(c *csv1.Cluster) {
 		c.DeleteTime, c.Status.Phase = stamp(began), csv1.ClusterPhase_CLUSTER_PHASE_DELETING
-		c.Status.Progress = layers(layer("management-cluster", step, message, since))
+		c.Status.Progress = layers(layer("management-cluster", "DeletingHostedCluster", "Waiting for the deletion of work "+work+".", since))
+		c.Status.Deletion = &csv1.Deletion{Steps: []*csv1.DeletionStep{finished("node-pool/workers/publish", "node-pool-publish"), finished("node-pool/workers", "node-pool"),
+			finished("hosted-cluster/publish", "hosted-cluster-publish"), running, waiting("namespaces/publish", "namespaces-publish"), waiting("namespaces", "namespaces")}}
 	})
 	return standing(c, func(f *explanation.Facts) {
 		f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
@@ -198,8 +214,15 @@ func TestSituations(t *testing.T) {
 			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 11*time.Minute, time.Hour))
 			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool])}
 		}),
-		"deleting":       deleting(3*time.Minute, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 140*time.Second),
-		"deletion-stuck": deleting(5*time.Hour, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 4*time.Hour+52*time.Minute),
+		"deleting": deleting(3*time.Minute, 140*time.Second, unchanged[*csv1.DeletionStep]),
+		"deletion-stuck": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
+			step.Attempts = 290
+			step.Interventions = []*csv1.DeletionIntervention{{Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "paged, 12th of the night"}, Time: stamp(9 * time.Minute)}}
+		}),
+		"deletion-behind-a-finalizer": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
+			step.Finalizers = []string{"backup.example.com/hook"}
+			step.WaitsFor = strings.Replace(step.WaitsFor, "hypershift.openshift.io/finalizer", "backup.example.com/hook", 1)
+		}),
 		"operation-expired": standing(cluster(func(c *csv1.Cluster) { c.Generation, c.Status.ObservedGeneration = 2, 2 }), func(f *explanation.Facts) {
 			f.Records[0] = record(clusterID, 2, "Failed", "")
 			failed := ended(updateID, "Update", clusterID, "Failed", 3*time.Hour, 2*time.Hour)

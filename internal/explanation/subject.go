@@ -38,6 +38,7 @@ type subject struct {
 	conditions           []*csv1.Condition
 	progress             []*csv1.LayerProgress
 	secrets              []*csv1.AwaitedSecret
+	graph                *csv1.Deletion
 	// errand is set for what is asked for once: credentials and revocations.
 	errand bool
 }
@@ -60,14 +61,15 @@ func (f *Facts) subjects() []*subject {
 		s := f.subject("node pool", p.GetResourceId())
 		s.known, s.generation, s.deleted = true, p.GetGeneration(), when(p.GetDeleteTime())
 		s.phase, s.observed = phase(p.GetStatus().GetPhase().String()), p.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress = p.GetStatus().GetConditions(), p.GetStatus().GetProgress()
+		s.conditions, s.progress, s.graph = p.GetStatus().GetConditions(), p.GetStatus().GetProgress(), p.GetStatus().GetDeletion()
 		add(s)
 	}
 	for _, a := range f.ExternalAuths {
 		s := f.subject("external auth", a.GetResourceId())
 		s.known, s.generation, s.deleted = true, a.GetGeneration(), when(a.GetDeleteTime())
 		s.phase, s.observed = phase(a.GetStatus().GetPhase().String()), a.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress, s.secrets = a.GetStatus().GetConditions(), a.GetStatus().GetProgress(), a.GetStatus().GetAwaitedSecrets()
+		s.conditions, s.progress, s.graph = a.GetStatus().GetConditions(), a.GetStatus().GetProgress(), a.GetStatus().GetDeletion()
+		s.secrets = a.GetStatus().GetAwaitedSecrets()
 		add(s)
 	}
 	for _, r := range f.Records {
@@ -101,7 +103,7 @@ func (f *Facts) cluster(resourceID string) *subject {
 	if c := f.Cluster; c != nil {
 		s.known, s.generation, s.deleted = true, c.GetGeneration(), when(c.GetDeleteTime())
 		s.phase, s.observed = phase(c.GetStatus().GetPhase().String()), c.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress = c.GetStatus().GetConditions(), c.GetStatus().GetProgress()
+		s.conditions, s.progress, s.graph = c.GetStatus().GetConditions(), c.GetStatus().GetProgress(), c.GetStatus().GetDeletion()
 	}
 	return s
 }

@@ -85,6 +85,19 @@ func report(object maestrotest.Object, conditions map[string][3]string) {
 	objectStatus["conditions"] = list
 }
 
+// outermost says whether an entry of a progress is the first behind those that are settled.
+func outermost(progress []*csv1.LayerProgress, layer, state string) bool {
+	for _, p := range progress {
+		if p.GetLayer() == layer && p.GetState() == state {
+			return true
+		}
+		if s := p.GetState(); s != "Placed" && s != "Published" && s != "Applied" {
+			return false
+		}
+	}
+	return false
+}
+
 // TestExplanations brings a cluster into each situation and has it explained from what the service itself says.
 func TestExplanations(t *testing.T) {
 	t.Parallel()
@@ -100,12 +113,17 @@ func TestExplanations(t *testing.T) {
 		apply(t, s, cluster)
 		s.awaitCluster(t, cluster.Uid, clusterReady(cluster.Generation))
 	}
-	// entry waits for an entry of the cluster's progress.
+	// entry waits until an entry is the outermost of the cluster's progress that is about something.
 	entry := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest, layer, state string) {
 		t.Helper()
+		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return outermost(c.GetStatus().GetProgress(), layer, state) })
+	}
+	// awaitStep waits until a step of the cluster's deletion is under way.
+	awaitStep := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest, name string) {
+		t.Helper()
 		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
-			for _, p := range c.GetStatus().GetProgress() {
-				if p.GetLayer() == layer && p.GetState() == state {
+			for _, step := range c.GetStatus().GetDeletion().GetSteps() {
+				if step.GetName() == name && step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
 					return true
 				}
 			}
@@ -209,7 +227,9 @@ func TestExplanations(t *testing.T) {
 			if _, err := s.ApplyNodePool(t.Context(), pool); err != nil {
 				t.Fatal(err)
 			}
-			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 1 })
+			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+				return p.GetStatus().GetReplicas() == 1 && outermost(p.GetStatus().GetProgress(), "node-pool", "WaitingForNodes")
+			})
 			return s
 		}, 30 * time.Minute, want{"node-pool", "WaitingForNodes", explanation.SRE, []string{"Node pool workers is being created", "1 of 3 nodes are ready.", "“2 of 3 machines are not ready” (Provisioning)"}}},
 		"awaiting secret": {"only the customer has it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
@@ -243,8 +263,7 @@ func TestExplanations(t *testing.T) {
 			cluster.Generation, cluster.Spec.Version.Id = 2, "4.22"
 			apply(t, s, cluster)
 			s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
-				progress := c.GetStatus().GetProgress()
-				return len(c.GetStatus().GetActiveVersions()) == 2 && progress[len(progress)-1].GetState() == "RollingOut"
+				return len(c.GetStatus().GetActiveVersions()) == 2 && outermost(c.GetStatus().GetProgress(), "control-plane", "RollingOut")
 			})
 			return s
 		}, 2 * time.Minute, want{"control-plane", "RollingOut", explanation.Service, []string{"is being changed", "on the way from 4.21.4 to 4.22.2"}}},
@@ -255,9 +274,9 @@ func TestExplanations(t *testing.T) {
 			if _, err := s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
 				t.Fatal(err)
 			}
-			entry(t, s, cluster, "management-cluster", "DeletingHostedCluster")
+			awaitStep(t, s, cluster, "hosted-cluster")
 			return s
-		}, 2 * time.Minute, want{"management-cluster", "DeletingHostedCluster", explanation.Service, []string{"is being deleted", "its control plane to be gone for 2 minutes"}}},
+		}, 2 * time.Minute, want{"management-cluster", "hosted-cluster", explanation.Service, []string{"is being deleted", "its control plane to be gone for 2 minutes"}}},
 		"deletion stuck": {"nobody confirms it for hours", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
 			s := r.start(nil)
 			apply(t, s, cluster)
@@ -265,9 +284,9 @@ func TestExplanations(t *testing.T) {
 			if _, err := s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
 				t.Fatal(err)
 			}
-			entry(t, s, cluster, "management-cluster", "DeletingHostedCluster")
+			awaitStep(t, s, cluster, "hosted-cluster")
 			return s
-		}, 5 * time.Hour, want{"management-cluster", "DeletingHostedCluster", explanation.SRE, []string{"for 5 hours", "An SRE has to act"}}},
+		}, 5 * time.Hour, want{"management-cluster", "hosted-cluster", explanation.SRE, []string{"for 5 hours", "An SRE has to act"}}},
 		"revoking": {"HyperShift replaces the signer", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
 			r.play()
 			r.hypershift.Hold(true)
@@ -277,8 +296,7 @@ func TestExplanations(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.watchUntil(t, func(w *csv1.WatchResponse) bool {
-				progress := w.GetBreakGlassRevocation().GetStatus().GetProgress()
-				return len(progress) > 0 && progress[len(progress)-1].GetState() == "AwaitingRootCertificatesRegenerated"
+				return outermost(w.GetBreakGlassRevocation().GetStatus().GetProgress(), "control-plane", "AwaitingRootCertificatesRegenerated")
 			}, func() string { return "the revocation" })
 			return s
 		}, time.Second, want{"control-plane", "AwaitingRootCertificatesRegenerated", explanation.Service, []string{"The revocation by ada", "the control plane to replace the signer"}}},
