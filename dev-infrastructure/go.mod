@@ -9,10 +9,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require (
-	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.4 // indirect
-)
+require go.yaml.in/yaml/v2 v2.4.4 // indirect
 
 replace (
 	github.com/hcpmesh/hcpmesh/api => ../api

@@ -20,8 +20,9 @@ type Endpoints struct {
 	// CredentialsFile is what a client gets tokens at the front door with.
 	CredentialsFile string `json:"credentialsFile"`
 	TenantID        string `json:"tenantId"`
-	// Kubeconfigs of the management clusters' administrators, by the clusters' names.
+	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
+	Kubectl     string            `json:"kubectl"`
 
 	// The rest is for tests that look behind the front door.
 
@@ -55,6 +56,7 @@ func (r *Region) Endpoints() Endpoints {
 		CredentialsFile:    r.credentialsFile(),
 		TenantID:           tenantID,
 		Kubeconfigs:        map[string]string{},
+		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
 		CosmosKeyFile:      r.cosmosKeyFile(),
 		MaestroREST:        "https://" + r.address(maestroRESTPort),

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
 // superuser is the database role that owns everything.
@@ -50,9 +52,7 @@ type Server struct {
 	port     int
 	password string
 	account  *account
-	command  *exec.Cmd
-	exited   chan struct{}
-	exitErr  error
+	process  *spawn.Process
 }
 
 // ErrNotInstalled is returned when no PostgreSQL server was found.
@@ -103,7 +103,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &Server{bin: bin, account: unprivileged, port: options.Port, exited: make(chan struct{})}
+	server := &Server{bin: bin, account: unprivileged, port: options.Port}
 	if err := server.initialize(ctx, options); err != nil {
 		return nil, err
 	}
@@ -181,17 +181,13 @@ func (s *Server) launch(options Options) error {
 	if options.Throwaway {
 		arguments = append(arguments, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
 	}
-	s.command = s.account.command(context.Background(), filepath.Join(s.bin, "postgres"), arguments...)
+	command := s.account.command(context.Background(), filepath.Join(s.bin, "postgres"), arguments...)
+	command.Stdout, command.Stderr = options.Log, options.Log
+	var err error
 	// SIGQUIT is PostgreSQL's immediate shutdown: the postmaster takes its children with it.
-	s.command.SysProcAttr.Pdeathsig = syscall.SIGQUIT
-	s.command.Stdout, s.command.Stderr = options.Log, options.Log
-	if err := s.command.Start(); err != nil {
+	if s.process, err = spawn.Start(command, syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("starting PostgreSQL: %w", err)
 	}
-	go func() {
-		defer close(s.exited)
-		s.exitErr = s.command.Wait()
-	}()
 	return nil
 }
 
@@ -206,8 +202,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.exited:
-			return fmt.Errorf("PostgreSQL stopped while starting on port %d (is the port taken?): %v", s.port, s.exitErr)
+		case <-s.process.Exited():
+			return fmt.Errorf("PostgreSQL stopped while starting on port %d (is the port taken?): %v", s.port, s.process.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL did not accept connections on port %d: %w", s.port, ctx.Err())
 		case <-ticker.C:
@@ -219,10 +215,10 @@ func (s *Server) awaitReady(ctx context.Context) error {
 func (s *Server) Port() int { return s.port }
 
 // Pid is the postmaster's process id.
-func (s *Server) Pid() int { return s.command.Process.Pid }
+func (s *Server) Pid() int { return s.process.PID() }
 
 // Exited is closed when the server has ended.
-func (s *Server) Exited() <-chan struct{} { return s.exited }
+func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
 // URL connects to a database as its owner. It holds the password: keep it out of logs.
 func (s *Server) URL(database string) string {
@@ -248,9 +244,9 @@ func (s *Server) CreateDatabase(ctx context.Context, name, template string) erro
 
 // Stop asks for a fast shutdown, which rolls open transactions back, and waits for the end; when ctx is over it kills.
 func (s *Server) Stop(ctx context.Context) {
-	_ = s.command.Process.Signal(syscall.SIGINT)
+	_ = s.process.Signal(syscall.SIGINT)
 	select {
-	case <-s.exited:
+	case <-s.process.Exited():
 	case <-ctx.Done():
 		s.Kill()
 	}
@@ -258,12 +254,11 @@ func (s *Server) Stop(ctx context.Context) {
 
 // Kill ends the server at once, as a crash would, and waits until it is gone.
 func (s *Server) Kill() {
-	_ = s.command.Process.Signal(syscall.SIGQUIT)
+	_ = s.process.Signal(syscall.SIGQUIT)
 	select {
-	case <-s.exited:
+	case <-s.process.Exited():
 	case <-time.After(10 * time.Second):
-		_ = s.command.Process.Kill()
-		<-s.exited
+		s.process.Kill()
 	}
 }
 

@@ -245,12 +245,22 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: dynamicClient, mapper: mapper}
 	apply := manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator)
+	releaser := &releaser{works: hub, finalizer: finalizer, objects: dynamicClient, discovery: kubeClient.Discovery(), log: a.o.Log}
 	runners := []runner{
 		{controller: apply, around: applying(inTurn(ifAlive), lister, apply.SyncContext().Queue)},
 		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
 			around: inTurn(ifThere)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
-			around: inTurn(func(ctx context.Context, work string) (bool, error) { return false, finalizer.prepare(ctx, work) })},
+			around: inTurn(func(ctx context.Context, work string) (bool, error) {
+				if err := finalizer.prepare(ctx, work); err != nil {
+					return false, err
+				}
+				// What cannot be looked at must not keep the rest of the deletion from going on; the server says it again.
+				if err := releaser.release(ctx, work); err != nil {
+					a.o.Log.Warn("not everything was released", "work", work, "error", err)
+				}
+				return false, nil
+			})},
 		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, objects, a.o.Consumer)},
 	}
 	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })

@@ -17,6 +17,8 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/common"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/utils"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
 // tombstoneLife is how long a deleted work is remembered, so that an older event that arrives late does not bring it
@@ -83,11 +85,19 @@ func (w *works) receive(work *workv1.ManifestWork) {
 	case work.Generation != 0 && work.Generation < last.Generation:
 		return
 	case deleting && !last.DeletionTimestamp.IsZero():
+		if work.Annotations[resource.ReleaseFinalizers] == "" {
+			return
+		}
+		// Said again, it is done again: what is to be released may have come to be deleted since.
+		next := last.DeepCopy()
+		next.Annotations = work.Annotations
+		w.put(next, watch.Modified)
 		return
 	case deleting:
 		next := last.DeepCopy()
 		next.DeletionTimestamp = work.DeletionTimestamp
 		next.Generation = work.Generation
+		next.Annotations = work.Annotations
 		w.put(next, watch.Modified)
 		return
 	case !last.DeletionTimestamp.IsZero() && work.Generation == last.Generation:

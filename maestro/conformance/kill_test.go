@@ -178,10 +178,7 @@ func TestAgentIsKilled(t *testing.T) {
 	consumer := r.consumer(s)
 	r.issue(consumer, mesh.MaestroAgent, consumer)
 	cluster(t)
-	kubeconfig := filepath.Join(r.dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, clusters.env.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := management.Cluster(t).Kubeconfig()
 	binary := r.build("maestro-agent")
 	start := func() *exec.Cmd {
 		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,

@@ -24,10 +24,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
@@ -38,11 +40,9 @@ import (
 
 var (
 	database *postgrestest.Server
-	clusters struct {
-		sync.Mutex
-		env    *envtest.Environment
-		config *rest.Config
-	}
+	// management is the management cluster that all tests share; each has consumers and namespaces of its own.
+	management kubeapitest.Shared
+	workCRDs   sync.Once
 )
 
 func TestMain(m *testing.M) {
@@ -52,9 +52,7 @@ func TestMain(m *testing.M) {
 		klog.SetSlogLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	}
 	code := postgrestest.Main(m, &database)
-	if clusters.env != nil {
-		_ = clusters.env.Stop()
-	}
+	management.Close()
 	os.Exit(code)
 }
 
@@ -75,33 +73,23 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// cluster is the management cluster that all tests share; each has consumers and namespaces of its own.
+// cluster connects to the management cluster, which knows the work agent's resources.
 func cluster(t testing.TB) *rest.Config {
 	t.Helper()
-	clusters.Lock()
-	defer clusters.Unlock()
-	if clusters.config != nil {
-		return rest.CopyConfig(clusters.config)
-	}
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(root(t), ".build", "third-party", "bin")
-	}
-	if _, err := os.Stat(filepath.Join(assets, "kube-apiserver")); err != nil {
-		t.Fatalf("kube-apiserver and etcd are not built; run tooling/third-party/build.sh: %v", err)
-	}
-	clusters.env = &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(root(t), ".build", "third-party", "crds", "work")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := clusters.env.Start()
+	config, err := clientcmd.BuildConfigFromFlags("", management.Cluster(t).Kubeconfig())
 	if err != nil {
-		t.Fatalf("start the management cluster: %v", err)
+		t.Fatal(err)
 	}
 	config.QPS, config.Burst = -1, 0
-	clusters.config = config
-	return rest.CopyConfig(config)
+	workCRDs.Do(func() {
+		_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{
+			Paths: []string{filepath.Join(root(t), ".build", "third-party", "crds", "work")}, ErrorIfPathMissing: true,
+		})
+	})
+	if err != nil {
+		t.Fatalf("installing the work agent's resources: %v", err)
+	}
+	return config
 }
 
 // region is one test's Maestro.

@@ -42,6 +42,9 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 		largest = max(largest, procfs.Resident(process.PID))
 	}
 	report.line("  memory of the largest hosted API server", fmt.Sprintf("%d MiB", largest>>20), "goal: 300 MiB")
+	if err := measureAccess(ctx, c, c.ClusterID("real-0"), report); err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
 	for i := range hostedControlPlanes {
 		if err := c.DeleteQuickly(ctx, c.ClusterID(fmt.Sprintf("real-%d", i))); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -32,8 +33,10 @@ type Customer struct {
 	resourceGroup string
 	// Resources is the published client.
 	Resources *armresources.Client
-	groups    *armresources.ResourceGroupsClient
-	providers *armresources.ProvidersClient
+	// Credential is what the customer gets tokens with.
+	Credential azcore.TokenCredential
+	groups     *armresources.ResourceGroupsClient
+	providers  *armresources.ProvidersClient
 	// pipeline is the client's own, for lists that armresources has no method for.
 	pipeline runtime.Pipeline
 	http     *http.Client
@@ -57,6 +60,7 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	if err != nil {
 		return nil, err
 	}
+	c.Credential = credential
 	options := &arm.ClientOptions{ClientOptions: policy.ClientOptions{
 		Cloud: cloud.Configuration{
 			ActiveDirectoryAuthorityHost: endpoints.ARM,

@@ -85,12 +85,14 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
-		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Metrics: p.Metrics})
+		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Renewals: o.Renewals, Metrics: p.Metrics})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
+	follower := newSettingsFollower(o, in.renderer, system.Changed, p.Metrics)
+	group.Go(func() { follower.run(ctx) })
 	return serve(ctx, listener, in.identity, system.API, traces)
 }
 

@@ -95,7 +95,9 @@ func TestDeletionGraph(t *testing.T) {
 	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	})
 	held := []string{id + "-np1", id, id + "-00-namespaces"}
 	for _, name := range held {
 		r.maestro.Hold(name)
@@ -185,7 +187,9 @@ func TestForce(t *testing.T) {
 	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	})
 	for _, name := range []string{id, id + "-np1"} {
 		r.maestro.Hold(name)
 	}
@@ -268,12 +272,16 @@ func TestForceIsRefused(t *testing.T) {
 	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+	})
 	r.maestro.Hold(id + "-np1")
 	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
 		t.Fatal(err)
 	}
-	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running })
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return stepOf(p.GetStatus().GetDeletion(), "node-pool/np1").GetState() == running
+	})
 	request := &csv1.ForceDeletionStepRequest{ClusterUid: cluster.Uid, Step: "node-pool/np1", Actor: operator("why not")}
 	if _, err := service.ForceDeletionStep(t.Context(), request); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "a new pool of the name") {
 		t.Errorf("a pool of a cluster that is wanted: %v", err)
@@ -339,7 +347,9 @@ func TestRetryDeletion(t *testing.T) {
 	id := ready.GetStatus().GetClusterId()
 	r.maestro.Hold(id)
 	service.remove(t, cluster.Uid)
-	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 1 })
+	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
+		return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 1
+	})
 	answered, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")})
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +357,9 @@ func TestRetryDeletion(t *testing.T) {
 	if !slices.Equal(answered.GetSteps(), []string{"hosted-cluster"}) {
 		t.Errorf("steps %v are tried again", answered.GetSteps())
 	}
-	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 2 })
+	service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
+		return stepOf(c.GetStatus().GetDeletion(), "hosted-cluster").GetAttempts() == 2
+	})
 	r.maestro.LetGo(id)
 	service.awaitCluster(t, cluster.Uid, clusterDeleted)
 	if _, err := service.RetryDeletion(t.Context(), &csv1.RetryDeletionRequest{ClusterUid: cluster.Uid, Actor: operator("impatient")}); status.Code(err) != codes.FailedPrecondition {

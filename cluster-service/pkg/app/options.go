@@ -49,6 +49,7 @@ type Options struct {
 	APIURLSource   string
 	SigningKeys    int
 	Publishers     int
+	Renewals       int
 }
 
 // AddFlags adds the flags.
@@ -74,6 +75,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.APIURLSource, "api-url-source", "dns", "dns: API URLs name the cluster's DNS name; endpoint: the endpoint that its HostedCluster reports")
 	flags.IntVar(&o.SigningKeys, "signing-keys-ahead", 16, "service account signing keys to make ahead of need")
 	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
+	flags.IntVar(&o.Renewals, "renewals", 10, "clusters that a new rendering (of a new release, configuration or pull secret) is on its way to at once")
 }
 
 var environmentName = regexp.MustCompile(`^[a-z]([a-z0-9]{0,9})$`)
@@ -106,6 +108,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return errors.New("--database-connections: at least 2 are needed")
 	case o.Publishers < 1:
 		return errors.New("--publishers: at least 1 is needed")
+	case o.Renewals < 1:
+		return errors.New("--renewals: at least 1 is needed")
 	case o.SigningKeys < 0:
 		return errors.New("--signing-keys-ahead: must not be negative")
 	}
@@ -166,21 +170,14 @@ func (o *Options) read() (*inputs, error) {
 	if in.graphs, err = o.graphClient(); err != nil {
 		return nil, err
 	}
-	settings, err := config.Load(o.ConfigFile)
-	if err != nil {
-		return nil, err
-	}
-	if settings.PullSecretFile == "" && o.Environment != render.LocalEnvironment {
-		return nil, errors.New("pullSecretFile is required outside environment local")
-	}
-	pullSecret, err := settings.PullSecret()
+	settings, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
 	in.renderer = &render.Renderer{
-		Region:      fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
-			StuckAfter: settings.Deletion.Durations()},
-		Environment: o.Environment, Config: settings, PullSecret: pullSecret, Open: in.keeper.Open,
+		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
+			StuckAfter: settings.Config.Deletion.Durations()},
+		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
 	}
 	return in, nil
 }

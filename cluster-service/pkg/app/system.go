@@ -34,7 +34,9 @@ type SystemOptions struct {
 	Keeper      *secret.Keeper
 	SigningKeys int
 	Publishers  int
-	Metrics     prometheus.Registerer
+	// Renewals is how many clusters a new rendering is on its way to at a time.
+	Renewals int
+	Metrics  prometheus.Registerer
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
 	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
@@ -51,6 +53,7 @@ type System struct {
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
 	expirer   *delivery.Expirer
+	renewer   *delivery.Renewer
 	overseer  *delivery.Overseer
 	keys      *secret.SigningKeys
 	releases  *updategraph.Source
@@ -66,6 +69,7 @@ func NewSystem(o SystemOptions) *System {
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
+	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: metrics, AtOnce: o.Renewals})
 	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Metrics: metrics, Interval: o.Oversee})
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
@@ -73,13 +77,16 @@ func NewSystem(o SystemOptions) *System {
 	return s
 }
 
+// Changed tells the system that its renderer was given other settings. It does not block.
+func (s *System) Changed() { s.renewer.Changed() }
+
 // Run runs the parts until ctx is over or one cannot go on.
 func (s *System) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.overseer.Run, s.purge, s.releases.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.overseer.Run, s.purge, s.releases.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

@@ -47,6 +47,8 @@ type region struct {
 	shards   []config.Shard
 	// hypershift plays on the management clusters once play was called.
 	hypershift *maestrotest.HyperShift
+	// pullSecret is what Cluster Services are started with; empty is one without registries.
+	pullSecret string
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
 	registry   *prometheus.Registry
@@ -100,6 +102,9 @@ func (r *region) play() {
 type instance struct {
 	csv1.ClusterServiceClient
 	stop func()
+	// change gives it other settings.
+	change  func(render.Settings)
+	metrics *prometheus.Registry
 }
 
 // start runs a Cluster Service. Faults of the database's transactions come from fault, which may be nil.
@@ -126,8 +131,12 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	pullSecret := []byte(`{"auths":{}}`)
+	if r.pullSecret != "" {
+		pullSecret = []byte(r.pullSecret)
+	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: pullSecret, Open: keeper.Open}
 	if r.stuckAfter > 0 {
 		renderer.Region.StuckAfter = map[string]time.Duration{}
 		for _, kind := range fleet.StepKinds() {
@@ -136,7 +145,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
+		SigningKeys: 2, Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)
@@ -159,7 +168,8 @@ func (r *region) start(fault func(point string) error) *instance {
 		database.Close()
 	})
 	r.t.Cleanup(stop)
-	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop}
+	change := func(s render.Settings) { renderer.Change(s); system.Changed() }
+	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry}
 }
 
 func clusterSpec(name string) *csv1.ClusterSpec {

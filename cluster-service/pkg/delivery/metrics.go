@@ -16,6 +16,7 @@ type Metrics struct {
 	statuses  *prometheus.CounterVec
 	orphans   prometheus.Counter
 	pending   prometheus.Gauge
+	renewals  *prometheus.CounterVec
 	stuck     *prometheus.GaugeVec
 	leftovers prometheus.Gauge
 }
@@ -28,13 +29,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		statuses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_maestro_statuses_total", Help: "Statuses received from Maestro, by what came of them."}, []string{"outcome"}),
 		orphans:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_orphans_deleted_total", Help: "Works without an owner that were deleted from Maestro."}),
 		pending:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_maestro_statuses_pending", Help: "Works whose newest status waits to be decided on."}),
+		renewals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total", Help: "Clusters that were rendered anew without a change of theirs, by what came of it; stopped counts renewals that were given up."}, []string{"outcome"}),
 		stuck:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_deletion_step_stuck", Help: "Steps of deletions that run longer than they should, by kind of step. Every replica counts all of them."}, []string{"step"}),
 		leftovers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_deletion_leftovers", Help: "Works of forced deletions that were not confirmed to be gone. Every replica counts all of them."}),
 	}
 	for _, kind := range fleet.StepKinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.pending, m.stuck, m.leftovers)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.pending, m.renewals, m.stuck, m.leftovers)
 	return m
 }
 

@@ -279,7 +279,12 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.Tenancy, w *fleet.
 		Labels: map[string]string{"api.openshift.com/id": t.Cluster.ID(), "api.openshift.com/environment": p.Renderer.Environment}}
 	if o.deletion {
 		// Whatever version it has, it goes.
-		bundle.Version, bundle.ReleaseFinalizers = 0, w.Release
+		bundle.Version = 0
+		if len(w.Release) > 0 {
+			environment := p.Renderer.Environment
+			bundle.ReleaseFinalizers = w.Release
+			bundle.ReleaseNamespaces = []string{fleet.Namespace(environment, t.Cluster.ID()), fleet.ControlPlaneNamespace(environment, t.Cluster)}
+		}
 		o.err = p.Maestro.Delete(ctx, bundle)
 		return o
 	}

@@ -28,6 +28,13 @@ type Release struct {
 	State string `json:"state"`
 }
 
+// NodeVersion counts the nodes of a NodePool that run one release.
+type NodeVersion struct {
+	Version string `json:"ocpVersion"`
+	Ready   int64  `json:"readyNodeCount"`
+	Unready int64  `json:"unreadyNodeCount"`
+}
+
 // Observed is what is known of a work on its management cluster. Its JSON form is stored.
 type Observed struct {
 	// Applied is the agent's word on whether all manifests were applied.
@@ -56,9 +63,16 @@ type Observed struct {
 	// Image is the release image as read back from the main object.
 	Image string `json:"image,omitempty"`
 
-	// Generation is the HostedCluster's, ConfigurationGeneration that of which ValidControlPlaneConfiguration speaks.
+	// NodeVersions are the releases that a NodePool's nodes run.
+	NodeVersions []NodeVersion `json:"nodeVersions,omitempty"`
+
+	// Generation is the main object's, ActedOn the one that its operator says it has acted on; ConfigurationGeneration is that
+	// of which ValidControlPlaneConfiguration speaks.
 	Generation              int64 `json:"generation,omitempty"`
+	ActedOn                 int64 `json:"actedOn,omitempty"`
 	ConfigurationGeneration int64 `json:"configurationGeneration,omitempty"`
+	// EncryptionKey is the version of the key that all of etcd's data is encrypted with, as a HostedCluster reports it.
+	EncryptionKey string `json:"encryptionKey,omitempty"`
 	// OIDCClients are the components that sign users in with an external issuer, as a HostedCluster reports them.
 	OIDCClients []OIDCClient `json:"oidcClients,omitempty"`
 
@@ -73,6 +87,12 @@ type Observed struct {
 
 // Condition gives a condition of the main object; the zero one when it is not known.
 func (o *Observed) Condition(name string) Condition { return o.Conditions[name] }
+
+// ActedUpon says whether the main object's operator has acted on the object as it was read back. An operator that does
+// not say so is taken at its conditions' word.
+func (o *Observed) ActedUpon() bool {
+	return o.ActedOn >= o.Generation || o.ActedOn == 0 && o.Generation == 0
+}
 
 // DigestAnnotation carries the digest of the rendering on a work's main object. One server-side apply sets it together
 // with every other field we own, so reading it back proves that all of them were accepted.
@@ -92,6 +112,9 @@ const (
 	nameImage       = "image"
 	nameGeneration  = "generation"
 	nameConfigured  = "configurationGeneration"
+	nameActedOn     = "actedOn"
+	nameEncryption  = "encryptionKey"
+	nameNodes       = "nodeVersions"
 	nameClients     = "oidcClients"
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
@@ -108,6 +131,19 @@ const (
 	AllNodes        = "AllNodesHealthy"
 	UpdatingVersion = "UpdatingVersion"
 	UpdatingConfig  = "UpdatingConfig"
+
+	UpdatingTemplate   = "UpdatingPlatformMachineTemplate"
+	AutoscalingEnabled = "AutoscalingEnabled"
+	AutorepairEnabled  = "AutorepairEnabled"
+	VersionSkew        = "SupportedVersionSkew"
+	ValidReleaseImage  = "ValidReleaseImage"
+
+	// ReconciliationSucceeded is the operator's word on a HostedCluster as a whole.
+	ReconciliationSucceeded = "ReconciliationSucceeded"
+	// ValidKMS says whether the customer's key can be used, DataEncrypted whether all of etcd's data is encrypted with it. The
+	// latter is of newer releases of HyperShift.
+	ValidKMS      = "ValidAzureKMSConfig"
+	DataEncrypted = "EtcdDataEncryptionUpToDate"
 
 	// ValidConfiguration is the operator's word on a HostedCluster's configuration, ValidControlPlaneConfiguration the
 	// control plane's.
@@ -126,8 +162,10 @@ const (
 var RevocationConditions = []string{SignerClassValid, "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", PreviousCertificatesRevoked}
 
 var (
-	hostedClusterConditions = []string{Available, Progressing, Degraded, "ValidReleaseImage", "ReconciliationSucceeded", ValidConfiguration, ValidControlPlaneConfiguration}
-	nodePoolConditions      = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, "ValidReleaseImage"}
+	hostedClusterConditions = []string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ValidConfiguration, ValidControlPlaneConfiguration,
+		ValidKMS, DataEncrypted}
+	nodePoolConditions = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled,
+		VersionSkew, ValidReleaseImage}
 )
 
 // HostedClusterRules asks for what the state machine of a cluster needs, and nothing else: a status update costs every
@@ -142,7 +180,9 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameKubeconfig, Path: ".status.kubeconfig.name"},
 		{Name: nameImage, Path: ".spec.release.image"},
 		{Name: nameGeneration, Path: ".metadata.generation"},
-		{Name: nameConfigured, Path: fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, ValidControlPlaneConfiguration)},
+		{Name: nameConfigured, Path: observedGeneration(ValidControlPlaneConfiguration)},
+		{Name: nameActedOn, Path: observedGeneration(ReconciliationSucceeded)},
+		{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
 		{Name: nameFinalizers, Path: finalizersPath},
 	})
@@ -169,8 +209,16 @@ func NodePoolRules() []workv1.FeedbackRule {
 		{Name: nameSpecReps, Path: ".spec.replicas"},
 		{Name: nameVersion, Path: ".status.version"},
 		{Name: nameImage, Path: ".spec.release.image"},
+		{Name: nameGeneration, Path: ".metadata.generation"},
+		// Written last of what a pass of the operator writes.
+		{Name: nameActedOn, Path: observedGeneration(UpdatingVersion)},
+		{Name: nameNodes, Path: ".status.nodesInfo.nodeVersions"},
 		{Name: nameFinalizers, Path: finalizersPath},
 	})
+}
+
+func observedGeneration(condition string) string {
+	return fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, condition)
 }
 
 func digestPath() string {
@@ -243,9 +291,9 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 	case namePort:
 		o.EndpointPort = integer(v)
 	case nameCPVersions:
-		o.ControlPlaneVersions = history(v)
+		o.ControlPlaneVersions = list[Release](v, maxHistory)
 	case nameVersions:
-		o.Versions = history(v)
+		o.Versions = list[Release](v, maxHistory)
 	case nameKubeconfig:
 		o.Kubeconfig = text(v)
 	case nameReplicas:
@@ -260,6 +308,12 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Generation = integer(v)
 	case nameConfigured:
 		o.ConfigurationGeneration = integer(v)
+	case nameActedOn:
+		o.ActedOn = integer(v)
+	case nameEncryption:
+		o.EncryptionKey = clip(text(v))
+	case nameNodes:
+		o.NodeVersions = list[NodeVersion](v, maxHistory)
 	case nameClients:
 		o.OIDCClients = oidcClients(v)
 	case nameCertificate:
@@ -313,19 +367,19 @@ func integer(v *workv1.FeedbackValue) int64 {
 	return *v.Value.Integer
 }
 
-// history reads a version history, which is a list, or an object where an agent gave its only entry.
-func history(v *workv1.FeedbackValue) []Release {
+// list reads a list, or an object where an agent gave its only entry. Of a longer one the first entries are kept.
+func list[T any](v *workv1.FeedbackValue, most int) []T {
 	if v.Value.JsonRaw == nil {
 		return nil
 	}
 	raw := []byte(*v.Value.JsonRaw)
-	var list []Release
-	if json.Unmarshal(raw, &list) == nil {
-		return list[:min(len(list), maxHistory)]
+	var entries []T
+	if json.Unmarshal(raw, &entries) == nil {
+		return entries[:min(len(entries), most)]
 	}
-	var one Release
+	var one T
 	if json.Unmarshal(raw, &one) == nil {
-		return []Release{one}
+		return []T{one}
 	}
 	return nil
 }

@@ -125,12 +125,13 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	available := seen.Condition(feedback.Available).Status == "True"
 	carried := work.Carried()
 	rolledOut := rolledOut(c.Release, seen)
+	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
 	switch {
-	case carried && rolledOut && s.ApiUrl != "" && (available || wasReady):
+	case carried && rolledOut && awaited.none() && s.ApiUrl != "" && (available || wasReady):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
-	// Its external auth alone is on its way: the cluster is what it was.
+	// Its external auth or another rendering is on its way: the cluster is what it was.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 	case work.Refused:
@@ -150,7 +151,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	s.Progress = setProgress(s.Progress, now,
 		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
-		controlPlaneLayer(seen, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
 }
 
 // rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
@@ -237,9 +238,11 @@ func managementClusterLayer(w *Work) layer {
 	return layer{LayerManagementCluster, "Waiting", "Waiting for the agent of the management cluster."}
 }
 
-func controlPlaneLayer(seen *feedback.Observed, ready, rolledOut bool) layer {
+func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, ready, rolledOut bool) layer {
 	available := seen.Condition(feedback.Available)
 	switch {
+	case carried && available.Status == "True" && rolledOut && !awaited.none():
+		return layer{LayerControlPlane, awaited.state, awaited.message}
 	case ready && available.Status == "True":
 		return layer{LayerControlPlane, "Available", available.Message}
 	case available.Status == "True" && !rolledOut:
@@ -321,7 +324,9 @@ func decidePool(now time.Time, t *Tenancy, p *NodePool) {
 	s.Version = seen.Version
 	carried := work.Carried()
 	rolledOut := seen.Version == p.Release.Version || seen.Version == "" && seen.Replicas == 0
-	ready := carried && rolledOut && sized(p.Spec, seen) && seen.Condition(feedback.UpdatingVersion).Status != "True"
+	awaited := poolPending(p.Spec, seen)
+	ready := carried && rolledOut && awaited.none() && sized(p.Spec, seen) && seen.Condition(feedback.UpdatingVersion).Status != "True" &&
+		seen.Condition(feedback.UpdatingTemplate).Status != "True"
 	wasReady := s.ObservedGeneration > 0
 	switch {
 	case ready:
@@ -329,8 +334,9 @@ func decidePool(now time.Time, t *Tenancy, p *NodePool) {
 		s.ObservedGeneration = work.Generation
 	case work.Refused:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_FAILED
-	// Nodes come and go; a pool that has carried its generation is ready until a newer one is asked for.
-	case wasReady && s.ObservedGeneration >= p.Generation && carried:
+	// Nodes come and go, and another rendering may be on its way; a pool that has carried its generation is ready until a
+	// newer one is asked for.
+	case wasReady && s.ObservedGeneration >= p.Generation:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_READY
 	case wasReady:
 		s.Phase = csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
@@ -339,9 +345,10 @@ func decidePool(now time.Time, t *Tenancy, p *NodePool) {
 	}
 	s.Conditions = setConditions(s.Conditions, now, work.Generation, appliedCondition(work),
 		observedCondition(feedback.Ready, seen), observedCondition(feedback.AllMachines, seen),
-		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen))
+		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
+		observedCondition(feedback.VersionSkew, seen))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, ready))
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready))
 }
 
 // sized says whether as many nodes are ready as were asked for.
@@ -354,20 +361,6 @@ func sized(spec *csv1.NodePoolSpec, seen *feedback.Observed) bool {
 		return false
 	}
 	return seen.Replicas == 0 || seen.Condition(feedback.AllMachines).Status == "True"
-}
-
-func nodePoolLayer(p *NodePool, seen *feedback.Observed, ready bool) layer {
-	if ready {
-		return layer{LayerNodePool, "Ready", fmt.Sprintf("%d nodes are ready.", seen.Replicas)}
-	}
-	if c := seen.Condition(feedback.UpdatingVersion); c.Status == "True" {
-		return layer{LayerNodePool, "UpdatingVersion", c.Message}
-	}
-	want := fmt.Sprint(p.Spec.GetReplicas())
-	if autoscaling := p.Spec.GetAutoscaling(); autoscaling != nil {
-		want = fmt.Sprintf("%d to %d", autoscaling.GetMin(), autoscaling.GetMax())
-	}
-	return layer{LayerNodePool, "WaitingForNodes", fmt.Sprintf("%d of %s nodes are ready.", seen.Replicas, want)}
 }
 
 func decidePoolDeletion(now time.Time, p *NodePool, work *Work) {

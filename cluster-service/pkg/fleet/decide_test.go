@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,11 +68,30 @@ func hosted(digest, available, state string) feedback.Observed {
 	return o
 }
 
+// acted has the operator say which generation it acted on.
+func acted(o feedback.Observed, generation, on int64) feedback.Observed {
+	o.Generation, o.ActedOn = generation, on
+	return o
+}
+
+// with adds a condition.
+func with(o feedback.Observed, kind, status string) feedback.Observed {
+	if o.Conditions == nil {
+		o.Conditions = map[string]feedback.Condition{}
+	}
+	o.Conditions[kind] = feedback.Condition{Status: status, Reason: "Because", Message: "So it is"}
+	return o
+}
+
 func TestClusterPhases(t *testing.T) {
 	ready := func(t *fleet.Tenancy) {
 		t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
 	}
 	update := func(t *fleet.Tenancy) { t.Cluster.Generation = 2 }
+	rotate := func(t *fleet.Tenancy) {
+		update(t)
+		t.Cluster.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "v", KeyName: "k", KeyVersion: "v2"}}
+	}
 	tests := map[string]struct {
 		reason   string
 		steps    []func(*fleet.Tenancy)
@@ -109,6 +129,39 @@ func TestClusterPhases(t *testing.T) {
 		"Update during an outage": {"an update is done when it is read back; availability is a condition", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "False", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Not acted upon": {"the API server took the update, the operator has not looked at it", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 3)
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Acted upon": {"the operator has looked at it", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 4)
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Cannot be reconciled": {"the operator has looked at it and failed", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Key not in use": {"etcd's data is still encrypted with the version before", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True")
+			o.EncryptionKey = "v1"
+			t.Work(fleet.HostedCluster, "").Observed = o
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Key being rotated": {"some of the data is encrypted anew", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "False")
+			o.EncryptionKey = "v1"
+			t.Work(fleet.HostedCluster, "").Observed = o
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Key rotated": {"all of the data is encrypted with the new version", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+			o := with(with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True"), feedback.ValidKMS, "True")
+			o.EncryptionKey = "v2"
+			t.Work(fleet.HostedCluster, "").Observed = o
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Key rotated, release without a word on it": {"the key is valid, which is all that it says", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "True")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
+		"Key refused": {"the key vault does not let the control plane use it", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Rendered anew": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.Tenancy){ready, func(t *fleet.Tenancy) {
+			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
+		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
 		"Refused": {"Maestro will never take it", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }},
 			csv1.ClusterPhase_CLUSTER_PHASE_FAILED, 0},
 		"Refused, then changed": {"a new generation is tried", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
@@ -176,6 +229,24 @@ func TestNodePoolPhases(t *testing.T) {
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
 		"Scaled by name only": {"the right number at the old digest is not the update's", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) {}), pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
+	}
+	more := map[string]func(*feedback.Observed){
+		"Not acted upon":          func(o *feedback.Observed) { o.Generation, o.ActedOn = 3, 2 },
+		"Skew":                    func(o *feedback.Observed) { *o = with(*o, feedback.VersionSkew, "False") },
+		"Release unknown":         func(o *feedback.Observed) { *o = with(*o, feedback.ValidReleaseImage, "False") },
+		"Still autoscaled":        func(o *feedback.Observed) { *o = with(*o, feedback.AutoscalingEnabled, "True") },
+		"Repair not switched off": func(o *feedback.Observed) { *o = with(*o, feedback.AutorepairEnabled, "True") },
+		"Version on its way":      func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingVersion, "True") },
+		"Template on its way":     func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingTemplate, "True") },
+	}
+	for name, change := range more {
+		test := tests["Ready"]
+		test.reason, test.phase, test.observed = "all nodes are there, and something is still awaited", csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0
+		test.steps = append(slices.Clone(test.steps), func(t *fleet.Tenancy) {
+			t.Pools[0].Status = &csv1.NodePoolStatus{}
+			change(&t.Work(fleet.NodePoolWork, poolUID).Observed)
+		})
+		tests[name] = test
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

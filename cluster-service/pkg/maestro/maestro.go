@@ -56,13 +56,17 @@ type Bundle struct {
 	Labels    map[string]string
 	Manifests []json.RawMessage
 	Configs   []workv1.ManifestConfigOption
-	// ReleaseFinalizers go with a deletion: the agent takes them off what it deletes.
+	// ReleaseFinalizers go with a deletion: the agent takes them off what it deletes, and off what is being deleted in
+	// ReleaseNamespaces.
 	ReleaseFinalizers []string
+	ReleaseNamespaces []string
 }
 
-// releaseFinalizers is the annotation of a deletion that hcpmesh's Maestro and its agents act on, a list with commas. Others
-// ignore it.
-const releaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
+// Annotations of a deletion that hcpmesh's Maestro and its agents act on, lists with commas. Others ignore them.
+const (
+	releaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
+	releaseNamespaces = "maestro.hcpmesh.io/release-namespaces"
+)
 
 // Event is the status of a bundle.
 type Event struct {
@@ -123,6 +127,9 @@ func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.Clou
 	about := bundleMetadata{Name: b.Name, Namespace: b.Consumer, UID: b.ID, Labels: b.Labels}
 	if eventType == typeDelete && len(b.ReleaseFinalizers) > 0 {
 		about.Annotations = map[string]string{releaseFinalizers: strings.Join(b.ReleaseFinalizers, ",")}
+		if len(b.ReleaseNamespaces) > 0 {
+			about.Annotations[releaseNamespaces] = strings.Join(b.ReleaseNamespaces, ",")
+		}
 	}
 	metadata, err := json.Marshal(about)
 	if err != nil {

@@ -3,7 +3,6 @@ package render_test
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -21,6 +21,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
 // managementCluster is a real API server with HyperShift's real CRDs.
@@ -32,12 +33,6 @@ func managementCluster(t *testing.T) dynamic.Interface {
 	thirdParty, err := filepath.Abs("../../../.build/third-party")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if _, err := os.Stat(filepath.Join(thirdParty, "bin", "kube-apiserver")); err != nil {
-			t.Skip("kube-apiserver is not built: run tooling/third-party/build.sh")
-		}
-		t.Setenv("KUBEBUILDER_ASSETS", filepath.Join(thirdParty, "bin"))
 	}
 	crds, err := filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/zz_generated.crd-manifests/*-Default.crd.yaml"))
 	if err != nil || len(crds) == 0 {
@@ -54,12 +49,13 @@ func managementCluster(t *testing.T) dynamic.Interface {
 		t.Fatal(err)
 	}
 	wanted = append(wanted, certificates...)
-	environment := &envtest.Environment{CRDDirectoryPaths: wanted, ErrorIfCRDPathMissing: true}
-	config, err := environment.Start()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = environment.Stop() })
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: wanted, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	workv1 "open-cluster-management.io/api/work/v1"
 
@@ -18,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// // object is a Kubernetes object, or a part of one.
+// object is a Kubernetes object, or a part of one.
 type object = map[string]any
 
 // Renderer makes the manifests of one region.
@@ -26,11 +27,31 @@ type Renderer struct {
 	Region fleet.Region
 	// Environment is part of every namespace's name, at most 10 characters.
 	Environment string
-	Config      *config.Config
-	// PullSecret is the same for all clusters of a region.
+	// Config and PullSecret, which is the same for all clusters of a region, are those that it begins with.
+	Config     *config.Config
 	PullSecret []byte
 	// Open opens the sealed signing key of a cluster.
 	Open func(owner string, sealed []byte) ([]byte, error)
+
+	changed atomic.Pointer[Settings]
+}
+
+// Settings are the part of a renderer that may change while it runs.
+type Settings struct {
+	Config     *config.Config
+	PullSecret []byte
+}
+
+// Change has it render with other settings from now on. What was rendered before keeps its digest, by which it is found.
+func (r *Renderer) Change(s Settings) { r.changed.Store(&s) }
+
+// now is the renderer with the settings of this moment, so that one rendering is never of two.
+func (r *Renderer) now() *Renderer {
+	s := r.changed.Load()
+	if s == nil {
+		return r
+	}
+	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, Open: r.Open}
 }
 
 // Bundle is the content of a work.
@@ -40,23 +61,25 @@ type Bundle struct {
 	Digest    string
 }
 
-// Digest is the digest of what a work should carry; it makes Renderer a fleet.Renderer. Secrets that never change are not
-// part of it, and are not opened for it.
+// Digest is the digest of what a work should carry; it makes Renderer a fleet.Renderer. The signing key, which never
+// changes, is not part of it and is not opened for it; of the pull secret its hash is.
 func (r *Renderer) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
+	r = r.now()
 	main, rest, err := r.objects(t, w)
 	if err != nil {
 		return "", err
 	}
-	return digest(append([]object{main}, rest...))
+	return r.digest(w, main, rest)
 }
 
 // Bundle renders what a work should carry, secrets included.
 func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
+	r = r.now()
 	main, rest, err := r.objects(t, w)
 	if err != nil {
 		return nil, err
 	}
-	sum, err := digest(append([]object{main}, rest...))
+	sum, err := r.digest(w, main, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +148,15 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 	return nil, nil, fmt.Errorf("work %s is of unknown kind %d", w.Name, w.Kind)
 }
 
-func digest(objects []object) (string, error) {
-	text, err := json.Marshal(objects) // encoding/json orders the keys of maps
+// digest covers the objects, what is asked to be reported of the main one, and a hash of the pull secret. A digest says
+// nothing of the secret that would help to guess it: it is long and random.
+func (r *Renderer) digest(w *fleet.Work, main object, rest []object) (string, error) {
+	parts := []any{main, rest, manifestConfig(main)}
+	if w.Kind == fleet.HostedCluster {
+		sum := sha256.Sum256(r.PullSecret)
+		parts = append(parts, hex.EncodeToString(sum[:]))
+	}
+	text, err := json.Marshal(parts) // encoding/json orders the keys of maps
 	if err != nil {
 		return "", err
 	}

@@ -360,13 +360,40 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 		return old.Release, nil
 	}
 	if id == "" {
+		// While the control plane moves to another version, it is the one that it still runs that nodes can join.
+		if running, ok := s.o.Releases.Catalog().Exact(lowestVersion(c)); ok {
+			return fleet.Release{Version: running.Version.String(), Image: running.Image}, nil
+		}
 		return c.Release, nil
 	}
 	found, ok := s.o.Releases.Catalog().Exact(id)
 	if !ok {
 		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Unsupported value: " + quote(id)}})
 	}
+	controlPlane, err := release.ParseVersion(lowestVersion(c))
+	if err != nil {
+		return fleet.Release{}, err
+	}
+	var current *release.Version
+	if old != nil {
+		v, err := release.ParseVersion(old.Release.Version)
+		if err != nil {
+			return fleet.Release{}, err
+		}
+		current = &v
+	}
+	if rule := s.o.Releases.Catalog().NodePoolRule(found.Version, current, controlPlane); rule != "" {
+		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Invalid value: " + quote(id) + ": " + rule}})
+	}
 	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+}
+
+// lowestVersion is the lowest version that the control plane runs, or, before it runs any, the one it is to run.
+func lowestVersion(c *fleet.Cluster) string {
+	if active := c.Status.GetActiveVersions(); len(active) > 0 {
+		return active[len(active)-1]
+	}
+	return c.Release.Version
 }
 
 // GetNodePool reads a node pool.

@@ -218,6 +218,16 @@ func (s *Store) Unplaced(ctx context.Context, limit int) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
+// PlacedClusters lists a page of the clusters that are wanted and have a place, in order of uid, behind one.
+func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]string, error) {
+	rows, err := s.pool.Query(ctx, `SELECT uid::text FROM clusters WHERE shard IS NOT NULL AND delete_time IS NULL AND gone_time IS NULL
+		AND ($1::uuid IS NULL OR uid > $1::uuid) ORDER BY uid LIMIT $2`, null(after), limit)
+	if err != nil {
+		return nil, fmt.Errorf("listing placed clusters: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // WorkRef is what is known of a work without its tenancy.
 type WorkRef struct {
 	ID, ClusterUID, Shard, StatusHash, Sequence string

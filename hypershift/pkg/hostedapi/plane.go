@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
 const (
@@ -166,19 +168,17 @@ func (p *plane) once() error {
 		return err
 	}
 	defer func() { _ = logFile.Close() }()
-	if err := p.supervisor.spawner.start(command); err != nil {
+	server, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
 		return fmt.Errorf("starting the API server: %w", err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }()
-	pid := command.Process.Pid
+	pid := server.PID()
 	kill := func(signal syscall.Signal) {
-		_ = command.Process.Signal(signal)
+		_ = server.Signal(signal)
 		select {
-		case <-exited:
+		case <-server.Exited():
 		case <-time.After(stopWithin):
-			_ = command.Process.Kill()
-			<-exited
+			server.Kill()
 		}
 		_ = os.Remove(filepath.Join(p.dir, "pid"))
 	}
@@ -202,11 +202,10 @@ func (p *plane) once() error {
 				return err
 			}
 			p.set(func(s *State) { s.Ready, s.Settled, s.Message = true, true, "" })
-		case err := <-exited:
-			exited <- err
+		case <-server.Exited():
 			cancel()
 			kill(syscall.SIGKILL)
-			return fmt.Errorf("the API server ended (%v): %s", err, p.lastWords(logFile.Name()))
+			return fmt.Errorf("the API server ended (%v): %s", server.Err(), p.lastWords(logFile.Name()))
 		case signal := <-p.stop:
 			p.stop <- signal
 			cancel()

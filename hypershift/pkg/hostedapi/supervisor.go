@@ -36,7 +36,6 @@ type Options struct {
 type Supervisor struct {
 	options Options
 	etcd    *etcdKeys
-	spawner *spawner
 	starts  chan struct{}
 
 	mu      sync.Mutex
@@ -62,7 +61,6 @@ func NewSupervisor(options Options) (*Supervisor, error) {
 	return &Supervisor{
 		options: options,
 		etcd:    newEtcdKeys(options.EtcdServers),
-		spawner: newSpawner(),
 		starts:  make(chan struct{}, options.ConcurrentStarts),
 		planes:  map[string]*plane{},
 	}, nil
@@ -210,7 +208,6 @@ func (s *Supervisor) Close() {
 		wg.Go(func() { p.end(syscall.SIGTERM) })
 	}
 	wg.Wait()
-	s.spawner.close()
 }
 
 // Running counts the servers that are ready, and all there are.

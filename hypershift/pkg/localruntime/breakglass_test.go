@@ -247,8 +247,7 @@ func TestRevocationIsKilled(t *testing.T) {
 				}
 				return nil
 			})
-		_ = running.Process.Kill()
-		_ = running.Wait()
+		running.Kill()
 		s.expectNothingRuns(t)
 		running = m.spawn(t, options)
 	}

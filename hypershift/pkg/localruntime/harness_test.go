@@ -1,12 +1,10 @@
 package localruntime
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,14 +19,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -42,7 +42,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runtimeEnvironment) != "" {
 		os.Exit(beRuntime())
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	clusters.Close()
+	os.Exit(code)
 }
 
 func beRuntime() int {
@@ -63,94 +65,53 @@ func beRuntime() int {
 	return 0
 }
 
-// managementCluster is a real etcd, kube-apiserver and kube-controller-manager.
+// managementCluster is a real etcd, kube-apiserver and kube-controller-manager. A runtime sees all of it, so it is a
+// test's own for as long as that runs.
 type managementCluster struct {
-	config     *rest.Config
-	client     client.WithWatch
-	etcd       string
-	kubeconfig string
-	programs   string
+	*kubeapitest.Cluster
+	config *rest.Config
+	client client.WithWatch
 }
+
+// clusters are handed from test to test: whoever has one leaves nothing on it, which every test sees to anyway.
+var clusters kubeapitest.Pool
 
 func newManagementCluster(t testing.TB) *managementCluster {
 	t.Helper()
-	programs := os.Getenv("KUBEBUILDER_ASSETS")
-	if programs == "" {
-		var err error
-		if programs, err = filepath.Abs(filepath.Join(thirdParty, "bin")); err != nil {
-			t.Fatal(err)
-		}
+	m := &managementCluster{Cluster: clusters.Cluster(t, func(ctx context.Context, c *kubeapitest.Cluster) error { return c.RunControllerManager(ctx) })}
+	var err error
+	if m.config, err = clientcmd.BuildConfigFromFlags("", m.Kubeconfig()); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(programs, "kube-apiserver")); err != nil {
-		t.Skipf("the third-party programs are not built (tooling/third-party/build.sh): %v", err)
-	}
-	environment := &envtest.Environment{BinaryAssetsDirectory: programs}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatalf("starting the management cluster: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Logf("stopping the management cluster: %v", err)
-		}
-	})
-	config.QPS, config.Burst = -1, 0
+	m.config.QPS, m.config.Burst = -1, 0
 	scheme, err := contract.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
+	if m.client, err = client.NewWithWatch(m.config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	m := &managementCluster{
-		config: config, client: c, programs: programs,
-		etcd: environment.ControlPlane.Etcd.URL.String(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
-	}
-	if err := os.WriteFile(m.kubeconfig, environment.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m.startControllerManager(t)
+	t.Cleanup(func() { m.expectNothing(t) })
 	return m
 }
 
-// startControllerManager runs the controllers for namespaces and owners, without which nothing is ever gone.
-func (m *managementCluster) startControllerManager(t testing.TB) {
+// expectNothing: the next test's runtime would take care of what is left.
+func (m *managementCluster) expectNothing(t testing.TB) {
 	t.Helper()
-	key, _, err := pki.NewSigningKey()
-	if err != nil {
-		t.Fatal(err)
+	var left hyperv1.HostedClusterList
+	if err := m.client.List(context.Background(), &left); err != nil {
+		t.Errorf("looking for what the test has left: %v", err)
 	}
-	keyFile := filepath.Join(t.TempDir(), "sa.key")
-	if err := os.WriteFile(keyFile, key, 0o600); err != nil {
-		t.Fatal(err)
+	for _, hc := range left.Items {
+		t.Errorf("HostedCluster %s/%s is left", hc.Namespace, hc.Name)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
-	command := exec.Command(filepath.Join(m.programs, "kube-controller-manager"),
-		"--kubeconfig="+m.kubeconfig, "--authentication-kubeconfig="+m.kubeconfig, "--authorization-kubeconfig="+m.kubeconfig,
-		"--secure-port="+strconv.Itoa(port), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir(), "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--controllers=namespace-controller,garbage-collector-controller", "--service-account-private-key-file="+keyFile)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatalf("starting kube-controller-manager: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
 }
 
 // options for a runtime on the cluster.
 func (m *managementCluster) options(stateDir string, change func(*Options)) Options {
 	options := Options{
-		Kubeconfig: m.kubeconfig, CRDDir: filepath.Join(thirdParty, "crds/hypershift"), Fidelity: "status",
-		APIServer: filepath.Join(m.programs, "kube-apiserver"), EtcdServers: m.etcd, StateDir: stateDir,
+		Kubeconfig: m.Kubeconfig(), CRDDir: filepath.Join(thirdParty, "crds/hypershift"), Fidelity: "status",
+		APIServer: filepath.Join(m.Programs, "kube-apiserver"), EtcdServers: m.Etcd, StateDir: stateDir,
 		Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2,
 	}
 	if change != nil {
@@ -190,7 +151,7 @@ func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
 }
 
 // spawn runs a runtime as a process of its own.
-func (m *managementCluster) spawn(t testing.TB, options Options) *exec.Cmd {
+func (m *managementCluster) spawn(t testing.TB, options Options) *spawn.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -201,14 +162,12 @@ func (m *managementCluster) spawn(t testing.TB, options Options) *exec.Cmd {
 		"--etcd-servers="+options.EtcdServers, "--state-dir="+options.StateDir)
 	command.Env = append(os.Environ(), runtimeEnvironment+"=1")
 	command.Stdout, command.Stderr = t.Output(), t.Output()
-	if err := command.Start(); err != nil {
+	process, err := spawn.Start(command, syscall.SIGKILL)
+	if err != nil {
 		t.Fatalf("starting the runtime: %v", err)
 	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	return command
+	t.Cleanup(process.Kill)
+	return process
 }
 
 // eventually repeats check until it passes, for things that announce themselves in no other way.
@@ -417,7 +376,7 @@ func (s *sample) awaitGone(t testing.TB) {
 func (s *sample) etcdKeys(t testing.TB) string {
 	t.Helper()
 	command := fmt.Sprintf(`{"key":%q,"range_end":%q,"count_only":true}`, base64String(hostedapi.Prefix(s.controlPlane())+"/"), base64String(hostedapi.Prefix(s.controlPlane())+"0"))
-	response, err := http.Post(s.etcd+"/v3/kv/range", "application/json", strings.NewReader(command))
+	response, err := http.Post(s.Etcd+"/v3/kv/range", "application/json", strings.NewReader(command))
 	if err != nil {
 		t.Fatal(err)
 	}

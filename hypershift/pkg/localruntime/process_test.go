@@ -76,7 +76,7 @@ func (s *sample) servers(t testing.TB) []int {
 		}
 		commandLine, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if err == nil && strings.Contains(string(commandLine), "--etcd-prefix="+hostedapi.Prefix(s.controlPlane())+"\x00") &&
-			strings.Contains(string(commandLine), s.etcd) {
+			strings.Contains(string(commandLine), s.Etcd) {
 			pids = append(pids, pid)
 		}
 	}
@@ -198,10 +198,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 		},
 	} {
 		eventually(t, time.Minute, reached)
-		if err := first.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = first.Wait()
+		first.Kill()
 		s.expectNothingRuns(t)
 		first = m.spawn(t, options)
 	}
@@ -214,8 +211,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Process.Kill()
-	_ = first.Wait()
+	first.Kill()
 	m.spawn(t, options)
 	s.awaitGone(t)
 	s.expectNothingRuns(t)
@@ -228,8 +224,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 // keeper compared a node's new status with itself and never wrote it.
 func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
 	m := newManagementCluster(t)
-	stop := m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.005 }))
-	defer stop()
+	m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.005 }))
 	s := m.sample(t, "late-nodes")
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)
@@ -239,4 +234,5 @@ func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
 		_, err := s.nodesReady(t, 3)
 		return err
 	})
+	s.delete(t)
 }

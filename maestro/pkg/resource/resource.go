@@ -64,6 +64,59 @@ type Status struct {
 	Deleted bool
 }
 
+// Annotations of a deletion's metadata, lists with commas. They are hcpmesh's own: other servers and agents ignore them.
+const (
+	// ReleaseFinalizers are finalizers that the agent takes off what it deletes, because their controllers are gone.
+	ReleaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
+	// ReleaseNamespaces are where it does so besides the work's own objects.
+	ReleaseNamespaces = "maestro.hcpmesh.io/release-namespaces"
+)
+
+// Released gives the annotations of metadata that say what a deletion releases; nil when there are none.
+func Released(metadata json.RawMessage) map[string]string {
+	var meta struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if len(metadata) == 0 || json.Unmarshal(metadata, &meta) != nil {
+		return nil
+	}
+	var released map[string]string
+	for _, name := range []string{ReleaseFinalizers, ReleaseNamespaces} {
+		if value := meta.Annotations[name]; value != "" {
+			if released == nil {
+				released = map[string]string{}
+			}
+			released[name] = value
+		}
+	}
+	return released
+}
+
+// WithReleased gives metadata with these annotations, and whether that is a change.
+func WithReleased(metadata json.RawMessage, released map[string]string) (with json.RawMessage, changed bool, err error) {
+	all := map[string]any{}
+	if len(metadata) > 0 {
+		if err := json.Unmarshal(metadata, &all); err != nil {
+			return nil, false, fmt.Errorf("metadata: %w", err)
+		}
+	}
+	annotations, _ := all["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	for name, value := range released {
+		if annotations[name] != value {
+			annotations[name], changed = value, true
+		}
+	}
+	if !changed {
+		return metadata, false, nil
+	}
+	all["annotations"] = annotations
+	with, err = json.Marshal(all)
+	return with, true, err
+}
+
 // Reason is why a request about a resource was refused. It crosses the API as google.rpc.ErrorInfo.reason.
 type Reason string
 

@@ -83,7 +83,7 @@ func (a *api) getBundle(r *http.Request) (int, any, error) {
 
 // deleteBundle answers 204 for what is gone already, too: deleting twice is no mistake.
 func (a *api) deleteBundle(r *http.Request) (int, any, error) {
-	consumer, gone, err := a.o.Store.Delete(r.Context(), r.PathValue("id"), "", 0)
+	consumer, gone, err := a.o.Store.Delete(r.Context(), r.PathValue("id"), "", 0, nil)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -122,7 +122,7 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 
 func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Resource) (version int64, err error) {
 	if action == event.Delete {
-		consumer, gone, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version)
+		consumer, gone, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.Released(r.Metadata))
 		if err != nil {
 			return 0, err
 		}

@@ -108,14 +108,16 @@ const orderDelivery = `insert into deliveries (resource_id, consumer) values ($1
 
 // Delete asks for a resource's deletion. It is done once the agent has confirmed. version is the one the decision
 // builds on, or 0. Deleting what is unknown or being deleted is no mistake; gone tells that there is nothing left to
-// confirm.
-func (s *Store) Delete(ctx context.Context, id, source string, version int64) (consumer string, gone bool, err error) {
+// confirm. What the deletion releases (resource.Released) is added to the metadata, also of what is being deleted, and goes
+// to the agent at once.
+func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string) (consumer string, gone bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var owner string
 		var newest int64
 		var deleting bool
-		err := tx.QueryRow(ctx, `select source, consumer, version, deleted_at is not null from resources where id = $1 for update`,
-			id).Scan(&owner, &consumer, &newest, &deleting)
+		var metadata []byte
+		err := tx.QueryRow(ctx, `select source, consumer, version, deleted_at is not null, metadata from resources where id = $1 for update`,
+			id).Scan(&owner, &consumer, &newest, &deleting, &metadata)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			gone = true
@@ -124,13 +126,20 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64) (c
 			return err
 		case source != "" && owner != source:
 			return resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", id)
-		case deleting:
+		case deleting && len(released) == 0:
 			return nil
-		case version != 0 && version != newest:
+		case !deleting && version != 0 && version != newest:
 			return resource.Errorf(resource.VersionConflict, "resource %s is at version %d, not %d", id, newest, version)
 		}
+		with, changed, err := resource.WithReleased(metadata, released)
+		if err != nil {
+			return fmt.Errorf("resource %s: %w", id, err)
+		}
+		if deleting && !changed {
+			return nil
+		}
 		var batch pgx.Batch
-		batch.Queue(`update resources set deleted_at = now(), updated_at = now() where id = $1`, id)
+		batch.Queue(`update resources set deleted_at = coalesce(deleted_at, now()), updated_at = now(), metadata = $2 where id = $1`, id, nullable(with))
 		batch.Queue(orderDelivery, id, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})

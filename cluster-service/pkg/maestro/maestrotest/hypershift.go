@@ -24,11 +24,15 @@ type HyperShift struct {
 	secrets bool
 	holds   bool
 	signers map[string]*signer
+	// keys are the versions of the encryption keys in use, by HostedCluster.
+	keys map[string]string
+	// keyless says that the key vault refuses the keys.
+	keyless bool
 }
 
 // NewHyperShift makes one that knows the versions of release images.
 func NewHyperShift(versions map[string]string) *HyperShift {
-	return &HyperShift{versions: versions, signers: map[string]*signer{}}
+	return &HyperShift{versions: versions, signers: map[string]*signer{}, keys: map[string]string{}}
 }
 
 // ProvideSecrets puts the secrets of confidential clients into the clusters, or takes them out; Server.Touch has it reported.
@@ -38,7 +42,14 @@ func (h *HyperShift) ProvideSecrets(provided bool) {
 	h.secrets = provided
 }
 
-// Hold has certificate requests and revocations wait, until it is called with false and Server.Touch after that.
+// RefuseKeys has the key vault refuse the customers' encryption keys, or take them again; Server.Touch has it reported.
+func (h *HyperShift) RefuseKeys(refused bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keyless = refused
+}
+
+// Hold has certificate requests, revocations and rotations of encryption keys wait, until it is called with false and Server.Touch after that.
 func (h *HyperShift) Hold(holds bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,6 +97,7 @@ func conditions(triples ...string) []any {
 
 func (h *HyperShift) nodePool(object Object, calls int) bool {
 	spec := object["spec"].(Object)
+	object["metadata"].(Object)["generation"] = float64(1)
 	replicas, fixed := spec["replicas"].(float64)
 	if !fixed {
 		replicas = spec["autoScaling"].(Object)["min"].(float64)
@@ -94,8 +106,13 @@ func (h *HyperShift) nodePool(object Object, calls int) bool {
 		object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
 		return true
 	}
-	object["status"] = Object{"replicas": replicas, "version": h.versions[spec["release"].(Object)["image"].(string)],
-		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected")}
+	truth := map[bool]string{true: "True", false: "False"}
+	version := h.versions[spec["release"].(Object)["image"].(string)]
+	object["status"] = Object{"replicas": replicas, "version": version,
+		"nodesInfo": Object{"nodeVersions": []any{Object{"ocpVersion": version, "readyNodeCount": replicas, "unreadyNodeCount": float64(0)}}},
+		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected",
+			"UpdatingVersion", "False", "AsExpected", "UpdatingConfig", "False", "AsExpected", "SupportedVersionSkew", "True", "AsExpected",
+			"AutoscalingEnabled", truth[!fixed], "AsExpected", "AutorepairEnabled", truth[spec["management"].(Object)["autoRepair"] == true], "AsExpected")}
 	return false
 }
 
@@ -110,7 +127,8 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	}
 	status := Object{
 		"conditions": conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
-			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected"),
+			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected",
+			"ReconciliationSucceeded", "True", "ReconciliatonSucceeded"),
 		"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
 		"kubeconfig":           Object{"name": "admin-kubeconfig"},
 		"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": h.versions[image]}}},
@@ -118,8 +136,29 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	if configuration, ok := spec["configuration"].(Object); ok && configuration["authentication"] != nil {
 		status["configuration"] = Object{"authentication": Object{"oidcClients": h.oidcClients(configuration["authentication"].(Object))}}
 	}
+	if encryption, ok := spec["secretEncryption"].(Object); ok {
+		h.encrypt(object["metadata"].(Object)["name"].(string), encryption, status)
+	}
 	object["status"] = status
 	return false
+}
+
+// encrypt rotates the encryption key of a cluster, and says so as the operator does.
+func (h *HyperShift) encrypt(name string, encryption, status Object) {
+	wanted := encryption["kms"].(Object)["azure"].(Object)["activeKey"].(Object)["keyVersion"].(string)
+	valid, encrypted := []string{"ValidAzureKMSConfig", "True", "AsExpected"}, []string{"EtcdDataEncryptionUpToDate", "True", "ReEncryptionCompleted"}
+	switch {
+	case h.keyless:
+		valid = []string{"ValidAzureKMSConfig", "False", "AzureError"}
+	case h.keys[name] == "" || !h.holds:
+		h.keys[name] = wanted
+	case h.keys[name] != wanted:
+		encrypted = []string{"EtcdDataEncryptionUpToDate", "False", "ReEncryptionInProgress"}
+	}
+	status["conditions"] = append(status["conditions"].([]any), conditions(append(valid, encrypted...)...)...)
+	if key := h.keys[name]; key != "" {
+		status["secretEncryption"] = Object{"activeKey": Object{"provider": "Azure", "azure": Object{"keyVersion": key}}}
+	}
 }
 
 func (h *HyperShift) oidcClients(authentication Object) []any {

@@ -1,5 +1,6 @@
 // Package command is hcpctl's commands: flags, what they call, and what they print. They work with clusters through Azure
-// Resource Manager only (package armclient); the region's commands drive the supervisor of package local. The defaults of
+// Resource Manager (package armclient), but for deletions, of which Cluster Service knows more (package fleetclient); the
+// region's commands drive the supervisor of package local. The defaults of
 // all flags come from the state folder of a local region, so that a command needs none there.
 package command
 
@@ -45,7 +46,7 @@ func New(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
-	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.version())
+	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.version())
 	return root
 }
 

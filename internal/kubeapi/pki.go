@@ -1,12 +1,11 @@
-// Package clusterpki issues the certificates of one management cluster of the local region: an authority of its own, the
-// API server's serving certificate, client certificates by Kubernetes user and group, and the service account's key. The
-// authority and the key are kept; certificates are issued anew whenever the region starts, so that none grows old.
-package clusterpki
+package kubeapi
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 )
 
-// Authority issues certificates into its folder.
+// Authority issues the certificates of one cluster into its folder: an authority of its own, the API server's serving
+// certificate, client certificates by Kubernetes user and group, and the service accounts' key. The authority and the key
+// are kept; certificates are issued anew whenever the cluster starts, so that none grows old.
 type Authority struct {
 	dir    string
 	signer *authority.Authority
@@ -66,6 +67,23 @@ func (a *Authority) Client(name, cluster, server, user string, groups ...string)
 		"{ca}", contents["ca.crt"], "{certificate}", contents[name+".crt"], "{key}", contents[name+".key"],
 	).Replace(kubeconfigTemplate)
 	return authority.WriteFile(a.Path(name+".kubeconfig"), []byte(kubeconfig), 0o600)
+}
+
+// TLS is how a client that was issued asks the cluster's servers.
+func (a *Authority) TLS(client string) (*tls.Config, error) {
+	pem, err := os.ReadFile(a.Path("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("the cluster's authority is not PEM")
+	}
+	certificate, err := tls.LoadX509KeyPair(a.Path(client+".crt"), a.Path(client+".key"))
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
 }
 
 const kubeconfigTemplate = `apiVersion: v1

@@ -1,0 +1,136 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// controlPlaneState is the state of a cluster's layer control-plane.
+func controlPlaneState(c *csv1.Cluster) string {
+	for _, progress := range c.GetStatus().GetProgress() {
+		if progress.GetLayer() == "control-plane" {
+			return progress.GetState()
+		}
+	}
+	return ""
+}
+
+// TestARotationIsDoneWhenTheDataIsEncrypted: a new version of the customer's key is in effect when all data is encrypted with
+// it, and not before: the customer may disable the version before.
+func TestARotationIsDoneWhenTheDataIsEncrypted(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("encrypted", 1)
+	request.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "vault", KeyName: "key", KeyVersion: "v1", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+
+	r.hypershift.Hold(true)
+	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 2, "v2"
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	rotating := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "ReEncryptionInProgress" })
+	if s := rotating.GetStatus(); s.GetObservedGeneration() != 1 || s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING {
+		t.Errorf("during the rotation: %v", s)
+	}
+	r.hypershift.Hold(false)
+	r.maestro.Touch()
+	service.awaitCluster(t, request.Uid, clusterReady(2))
+
+	r.hypershift.RefuseKeys(true)
+	request.Generation, request.Spec.Etcd.KmsKey.KeyVersion = 3, "v3"
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return controlPlaneState(c) == "EncryptionKeyInvalid" })
+	r.hypershift.RefuseKeys(false)
+	r.maestro.Touch()
+	service.awaitCluster(t, request.Uid, clusterReady(3))
+}
+
+// TestNodePoolVersionRules: a refusal names the rule and what would be allowed.
+func TestNodePoolVersionRules(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("skewed", 1)
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+	pool := poolRequest(request, "np", 1)
+	pool.Spec.Version = &csv1.Version{Id: "4.22.2"}
+	refused := func(want ...string) {
+		t.Helper()
+		_, err := service.ApplyNodePool(t.Context(), pool)
+		text := status.Convert(err).String()
+		for _, detail := range status.Convert(err).Details() {
+			text += " " + detail.(interface{ String() string }).String()
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			t.Fatalf("%s", text)
+		}
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s does not say %q", text, w)
+			}
+		}
+	}
+	refused("must not be newer than their control plane, which runs 4.21.4", "allowed: 4.21.4")
+	pool.Spec.Version.Id = "4.20.16"
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetVersion() == "4.20.16" })
+	pool.Generation, pool.Spec.Version.Id = 2, "4.20.15"
+	refused("cannot go back from 4.20.16", "allowed: 4.21.4, 4.21.1, 4.20")
+	pool.Spec.Version.Id = "4.21.4"
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetVersion() == "4.21.4" && p.GetStatus().GetObservedGeneration() == 2
+	})
+}
+
+// TestTwoPoolsAtOnce: pools of one cluster do not wait for each other, and nothing of either is lost.
+func TestTwoPoolsAtOnce(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request := applyRequest("two", 1)
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	pools := []*csv1.ApplyNodePoolRequest{poolRequest(request, "one", 1), poolRequest(request, "two", 1)}
+	failed := make(chan error, len(pools))
+	for _, pool := range pools {
+		go func() {
+			var err error
+			for generation := int64(1); generation <= 10 && err == nil; generation++ {
+				pool.Generation, pool.Spec.Size = generation, &csv1.NodePoolSpec_Replicas{Replicas: int32(generation)}
+				_, err = service.ApplyNodePool(t.Context(), pool)
+			}
+			failed <- err
+		}()
+	}
+	for range pools {
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pool := range pools {
+		service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+			return p.GetStatus().GetObservedGeneration() == 10 && p.GetStatus().GetReplicas() == 10
+		})
+	}
+}

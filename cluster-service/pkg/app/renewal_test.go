@@ -1,0 +1,200 @@
+package app_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+)
+
+// pullSecretsHeld counts the clusters whose management cluster holds a pull secret.
+func (r *region) pullSecretsHeld(pullSecret string) int {
+	wanted, held := base64.StdEncoding.EncodeToString([]byte(pullSecret)), 0
+	for _, resource := range r.maestro.Resources() {
+		for _, manifest := range resource.Manifests {
+			var secret struct {
+				Kind string            `json:"kind"`
+				Data map[string]string `json:"data"`
+			}
+			if json.Unmarshal(manifest, &secret) == nil && secret.Kind == "Secret" && secret.Data[".dockerconfigjson"] == wanted {
+				held++
+			}
+		}
+	}
+	return held
+}
+
+// readyClusters makes clusters with a node pool each and waits for all.
+func readyClusters(t *testing.T, service *instance, count int) (clusters []*csv1.ApplyClusterRequest, pools []*csv1.ApplyNodePoolRequest) {
+	t.Helper()
+	for i := range count {
+		request := applyRequest(fmt.Sprintf("renewed-%d", i), 1)
+		pool := poolRequest(request, "np", 1)
+		if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		clusters, pools = append(clusters, request), append(pools, pool)
+	}
+	for i := range count {
+		service.awaitCluster(t, clusters[i].Uid, clusterReady(1))
+		service.awaitPool(t, pools[i].Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetObservedGeneration() == 1 })
+	}
+	return clusters, pools
+}
+
+// expectUnmoved checks that for the customer nothing happened.
+func expectUnmoved(t *testing.T, service *instance, clusters []*csv1.ApplyClusterRequest, pools []*csv1.ApplyNodePoolRequest) {
+	t.Helper()
+	for i := range clusters {
+		c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: clusters[i].Uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := service.GetNodePool(t.Context(), &csv1.GetNodePoolRequest{Uid: pools[i].Uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !clusterReady(1)(c) || c.GetGeneration() != 1 || p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
+			t.Errorf("a renewal moved cluster or pool: %v, %v", c.GetStatus(), p.GetStatus())
+		}
+	}
+}
+
+// TestAChangedPullSecretReachesEveryCluster: while the service runs, when it was away as it changed, and when it is killed in
+// the middle.
+func TestAChangedPullSecretReachesEveryCluster(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	clusters, pools := readyClusters(t, service, 5)
+
+	const second = `{"auths":{"second.example":{}}}`
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(second)})
+	untilDone(t, func(context.Context) error { return r.held(second, len(clusters)) })
+	expectUnmoved(t, service, clusters, pools)
+	service.stop()
+
+	// Killed at its second commit, which is in the middle of it.
+	var commits atomic.Int32
+	r.pullSecret = `{"auths":{"third.example":{}}}`
+	dying := r.start(func(point string) error {
+		if point == "before-commit" {
+			if commits.Add(1) > 2 {
+				return errCrash
+			}
+		}
+		return nil
+	})
+	untilDone(t, func(context.Context) error {
+		if r.pullSecretsHeld(r.pullSecret) == 0 {
+			return fmt.Errorf("no cluster has the third pull secret")
+		}
+		return nil
+	})
+	dying.stop()
+	service = r.start(nil)
+	untilDone(t, func(context.Context) error { return r.held(r.pullSecret, len(clusters)) })
+	for i := range clusters {
+		service.awaitCluster(t, clusters[i].Uid, clusterReady(1))
+	}
+	expectUnmoved(t, service, clusters, pools)
+	updates := 0
+	for _, action := range r.maestro.History() {
+		if strings.HasPrefix(action, "update ") {
+			updates++
+		}
+	}
+	if updates > 2*len(clusters) {
+		t.Errorf("%d updates for two pull secrets of %d clusters: node pools do not hold it", updates, len(clusters))
+	}
+}
+
+func (r *region) held(pullSecret string, want int) error {
+	if held := r.pullSecretsHeld(pullSecret); held != want {
+		return fmt.Errorf("%d of %d clusters have the pull secret", held, want)
+	}
+	return nil
+}
+
+// counted checks the counter of an outcome.
+func (i *instance) counted(name, outcome string, want float64) error {
+	families, err := i.metrics.Gather()
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == name && metric.GetLabel()[0].GetValue() == outcome && metric.GetCounter().GetValue() == want {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s of %s is not %v", name, outcome, want)
+}
+
+// TestARefusedRenderingStops: a configuration that management clusters refuse must not be brought to the whole fleet.
+func TestARefusedRenderingStops(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	clusters, pools := readyClusters(t, service, 8)
+	r.maestro.Fault(func(action string, _ *maestrotest.Resource) (before, after error) {
+		if action == "update" {
+			return status.Error(codes.InvalidArgument, "it does not fit"), nil
+		}
+		return nil, nil
+	})
+	const bad = `{"auths":{"bad.example":{}}}`
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(bad)})
+	refused := func() int {
+		count := 0
+		for _, request := range clusters {
+			c, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: request.Uid})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, condition := range c.GetStatus().GetConditions() {
+				if condition.GetType() == "Applied" && condition.GetReason() == "Refused" {
+					count++
+				}
+			}
+		}
+		return count
+	}
+	untilDone(t, func(context.Context) error {
+		if n := refused(); n < 3 {
+			return fmt.Errorf("%d are refused", n)
+		}
+		return nil
+	})
+	untilDone(t, func(context.Context) error { return service.counted("cluster_service_renewals_total", "stopped", 1) })
+	if n := refused(); n >= len(clusters)-1 {
+		t.Errorf("what was refused went to %d of %d clusters", n, len(clusters))
+	}
+	// Mended, it goes on, and those that were refused get it, too.
+	r.maestro.Fault(nil)
+	const good = `{"auths":{"good.example":{}}}`
+	service.change(render.Settings{Config: config.Default(), PullSecret: []byte(good)})
+	untilDone(t, func(context.Context) error { return r.held(good, len(clusters)) })
+	for i := range clusters {
+		service.awaitCluster(t, clusters[i].Uid, clusterReady(1))
+	}
+	expectUnmoved(t, service, clusters, pools)
+	if held := r.pullSecretsHeld(bad); held != 0 {
+		t.Errorf("%d clusters have what was refused", held)
+	}
+}

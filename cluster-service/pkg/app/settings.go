@@ -1,0 +1,90 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+)
+
+// settingsInterval is how often the files are looked at. Kubernetes swaps mounted files by a link, which watches of a file
+// miss.
+const settingsInterval = 5 * time.Second
+
+// settings reads the configuration and the pull secret that it names.
+func (o *Options) settings() (render.Settings, error) {
+	c, err := config.Load(o.ConfigFile)
+	if err != nil {
+		return render.Settings{}, err
+	}
+	if c.PullSecretFile == "" && o.Environment != render.LocalEnvironment {
+		return render.Settings{}, errors.New("pullSecretFile is required outside environment local")
+	}
+	pullSecret, err := c.PullSecret()
+	if err != nil {
+		return render.Settings{}, err
+	}
+	return render.Settings{Config: c, PullSecret: pullSecret}, nil
+}
+
+// settingsFollower has the renderer render with the files as they are. Files that cannot be used are said so and leave the
+// settings before in use.
+type settingsFollower struct {
+	read     func() (render.Settings, error)
+	renderer *render.Renderer
+	changed  func()
+	current  render.Settings
+	failure  string
+	unusable prometheus.Gauge
+}
+
+func newSettingsFollower(o *Options, renderer *render.Renderer, changed func(), metrics prometheus.Registerer) *settingsFollower {
+	f := &settingsFollower{read: o.settings, renderer: renderer, changed: changed,
+		current: render.Settings{Config: renderer.Config, PullSecret: renderer.PullSecret},
+		unusable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_settings_unusable",
+			Help: "1 while the configuration or pull secret on disk cannot be used, and the one before stays in use."})}
+	metrics.MustRegister(f.unusable)
+	return f
+}
+
+func (f *settingsFollower) run(ctx context.Context) {
+	ticker := time.NewTicker(settingsInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f.look()
+		}
+	}
+}
+
+// look takes the files over if they changed.
+func (f *settingsFollower) look() {
+	next, err := f.read()
+	if err != nil {
+		f.unusable.Set(1)
+		if f.failure != err.Error() {
+			slog.Error("the changed configuration cannot be used; the one before stays in use", "error", err)
+		}
+		f.failure = err.Error()
+		return
+	}
+	f.unusable.Set(0)
+	f.failure = ""
+	if reflect.DeepEqual(next.Config, f.current.Config) && bytes.Equal(next.PullSecret, f.current.PullSecret) {
+		return
+	}
+	f.current = next
+	f.renderer.Change(next)
+	slog.Info("the configuration changed; clusters are rendered anew")
+	f.changed()
+}

@@ -1,0 +1,121 @@
+package fleet
+
+import (
+	"fmt"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+)
+
+// An update is done when its effect is read back, not when it was handed over. That the management cluster carries the
+// digest proves that its API server took every field; what HyperShift made of them it says in its conditions, and for some
+// settings in fields of their own. pending is what is still awaited of that; its zero value is that nothing is.
+type pending struct{ state, message string }
+
+func (p pending) none() bool { return p.state == "" }
+
+// clusterPending is what HyperShift has yet to do about a HostedCluster as it was read back.
+func clusterPending(spec *csv1.ClusterSpec, seen *feedback.Observed) pending {
+	reconciled := seen.Condition(feedback.ReconciliationSucceeded)
+	switch {
+	case !seen.ActedUpon():
+		return pending{"Reconciling", "Waiting for HyperShift to act on the desired state."}
+	case reconciled.Status == "False":
+		return pending{"ReconciliationFailing", reconciled.Message}
+	}
+	if key := spec.GetEtcd().GetKmsKey(); key != nil {
+		return keyPending(key, seen)
+	}
+	return pending{}
+}
+
+// keyPending is what is awaited of the encryption of etcd's data with the customer's key. HyperShift deploys a new version
+// of the key for reading, then for writing, then writes all data anew; until it is done the version before is needed, and a
+// customer who disables it too soon loses data. A release of HyperShift that says nothing of that is taken at the word that
+// the key is valid.
+func keyPending(key *csv1.KmsKey, seen *feedback.Observed) pending {
+	valid, encrypted := seen.Condition(feedback.ValidKMS), seen.Condition(feedback.DataEncrypted)
+	switch {
+	case valid.Status == "False":
+		return pending{"EncryptionKeyInvalid", valid.Message}
+	case encrypted.Status == "False":
+		return pending{encrypted.Reason, encrypted.Message + "."}
+	case seen.EncryptionKey != "" && seen.EncryptionKey != key.GetKeyVersion():
+		return pending{"EncryptionKeyRotation", fmt.Sprintf("Waiting for the rotation from key version %s to %s.", seen.EncryptionKey, key.GetKeyVersion())}
+	}
+	return pending{}
+}
+
+// poolPending is what HyperShift has yet to do about a NodePool as it was read back, nodes apart.
+func poolPending(spec *csv1.NodePoolSpec, seen *feedback.Observed) pending {
+	skew, image := seen.Condition(feedback.VersionSkew), seen.Condition(feedback.ValidReleaseImage)
+	autoscaling, repair := seen.Condition(feedback.AutoscalingEnabled), seen.Condition(feedback.AutorepairEnabled)
+	switch {
+	case !seen.ActedUpon():
+		return pending{"Reconciling", "Waiting for HyperShift to act on the desired state."}
+	case skew.Status == "False":
+		return pending{"UnsupportedVersionSkew", skew.Message}
+	case image.Status == "False":
+		return pending{"InvalidReleaseImage", image.Message}
+	case autoscaling.Status != "" && (autoscaling.Status == "True") != autoscales(spec):
+		return pending{"Autoscaling", "Waiting for HyperShift to switch autoscaling " + onOff(autoscales(spec)) + "."}
+	case repair.Status != "" && (repair.Status == "True") != spec.GetAutoRepair():
+		return pending{"AutoRepair", "Waiting for HyperShift to switch the repair of nodes " + onOff(spec.GetAutoRepair()) + "."}
+	}
+	return pending{}
+}
+
+// autoscales says whether a pool is rendered with a range; a range that ends at 0 is a size of 0.
+func autoscales(spec *csv1.NodePoolSpec) bool { return spec.GetAutoscaling().GetMax() > 0 }
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// nodePoolLayer says what a node pool is doing, in the order in which it matters to whoever waits.
+func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready bool) layer {
+	at := func(state, format string, args ...any) layer {
+		return layer{LayerNodePool, state, fmt.Sprintf(format, args...)}
+	}
+	want := fmt.Sprint(p.Spec.GetReplicas())
+	most := int64(p.Spec.GetReplicas())
+	if autoscaling := p.Spec.GetAutoscaling(); autoscaling != nil {
+		want, most = fmt.Sprintf("%d to %d", autoscaling.GetMin(), autoscaling.GetMax()), int64(autoscaling.GetMax())
+	}
+	nodes := fmt.Sprintf("%d of %s nodes are ready.", seen.Replicas, want)
+	healthy := seen.Condition(feedback.AllNodes)
+	switch {
+	case !awaited.none():
+		return at(awaited.state, "%s", awaited.message)
+	case seen.Condition(feedback.UpdatingVersion).Status == "True" && len(seen.NodeVersions) > 0:
+		return at("UpdatingVersion", "%s; %s", versionsOf(seen.NodeVersions, p.Release.Version), nodes)
+	case seen.Condition(feedback.UpdatingVersion).Status == "True":
+		return at("UpdatingVersion", "%s", seen.Condition(feedback.UpdatingVersion).Message)
+	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
+		return at("ReplacingNodes", "Nodes are replaced, one after the other, for a change of their machines or configuration; %s", nodes)
+	case ready && healthy.Status == "False" && seen.Replicas > 0:
+		return at("NodesUnhealthy", "%s %s", nodes, healthy.Message)
+	case ready:
+		return at("Ready", "%d nodes are ready.", seen.Replicas)
+	case seen.Replicas > most:
+		return at("ScalingDown", "%s Those that are too many are drained before they leave.", nodes)
+	case healthy.Status == "False" && healthy.Message != "":
+		return at("WaitingForNodes", "%s %s", nodes, healthy.Message)
+	}
+	return at("WaitingForNodes", "%s", nodes)
+}
+
+// versionsOf says how many nodes run the wanted version.
+func versionsOf(versions []feedback.NodeVersion, wanted string) string {
+	var all, there int64
+	for _, v := range versions {
+		all += v.Ready + v.Unready
+		if v.Version == wanted {
+			there += v.Ready
+		}
+	}
+	return fmt.Sprintf("%d of %d nodes run %s", there, all, wanted)
+}

@@ -1,0 +1,50 @@
+package fleet
+
+// rendered are the works whose content follows from the desired state at any time; that of the others is fixed when they
+// are made.
+func (t *Tenancy) rendered() []*Work {
+	var works []*Work
+	for _, w := range t.Works {
+		if !w.Deleting() && (w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork) {
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+// Outdated says whether a work of the tenancy would be rendered differently now.
+func Outdated(t *Tenancy, renderer Renderer) (bool, error) {
+	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
+		return false, nil
+	}
+	for _, w := range t.rendered() {
+		digest, err := renderer.Digest(t, w)
+		if err != nil {
+			return false, err
+		}
+		if digest != w.Digest {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Carried says whether the management cluster has all of the tenancy's desired content.
+func Carried(t *Tenancy) bool {
+	for _, w := range t.rendered() {
+		if !w.Carried() {
+			return false
+		}
+	}
+	return true
+}
+
+// ApplyFails says whether a work of the tenancy was refused, by Maestro or by the management cluster.
+func ApplyFails(t *Tenancy) bool {
+	for _, w := range t.rendered() {
+		if w.Refused || w.Observed.Applied.Status == "False" {
+			return true
+		}
+	}
+	return false
+}

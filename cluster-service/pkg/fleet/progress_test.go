@@ -1,0 +1,56 @@
+package fleet_test
+
+import (
+	"testing"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+// TestNodePoolProgress is what somebody who waits for a node pool is told.
+func TestNodePoolProgress(t *testing.T) {
+	tests := map[string]struct {
+		reason         string
+		replicas       int64
+		wanted         int32
+		change         func(*feedback.Observed)
+		state, message string
+	}{
+		"Growing": {reason: "one joined, one has not", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
+		"Growing, with a word from HyperShift": {reason: "what HyperShift says of the nodes is passed on", replicas: 1, wanted: 2,
+			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "WaitingForNodes", message: "1 of 2 nodes are ready. So it is"},
+		"Shrinking": {reason: "nodes leave when they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
+			message: "3 of 2 nodes are ready. Those that are too many are drained before they leave."},
+		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",
+			message: "1 of 3 nodes run 4.21.4; 2 of 2 nodes are ready.",
+			change: func(o *feedback.Observed) {
+				*o = with(*o, feedback.UpdatingVersion, "True")
+				o.NodeVersions = []feedback.NodeVersion{{Version: "4.20.16", Ready: 1, Unready: 1}, {Version: "4.21.4", Ready: 1}}
+			}},
+		"Replaced": {reason: "another configuration, of the same version", replicas: 2, wanted: 2, state: "ReplacingNodes",
+			message: "Nodes are replaced, one after the other, for a change of their machines or configuration; 2 of 2 nodes are ready.",
+			change:  func(o *feedback.Observed) { *o = with(*o, feedback.UpdatingConfig, "True") }},
+		"Skew": {reason: "the rule comes from HyperShift", replicas: 2, wanted: 2, state: "UnsupportedVersionSkew", message: "So it is",
+			change: func(o *feedback.Observed) { *o = with(*o, feedback.VersionSkew, "False") }},
+		"Ready": {reason: "nothing is awaited", replicas: 2, wanted: 2, state: "Ready", message: "2 nodes are ready."},
+		"Empty": {reason: "none is wanted", state: "Ready", message: "0 nodes are ready."},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tenancy := placed(t)
+			tenancy.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: tc.wanted}
+			o := with(applied("pool-1"), feedback.AllMachines, "True")
+			o.Replicas, o.Version = tc.replicas, "4.21.4"
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			tenancy.Work(fleet.NodePoolWork, poolUID).Observed = o
+			settle(t, tenancy, versions{})
+			progress := tenancy.Pools[0].Status.GetProgress()
+			if got := progress[len(progress)-1]; got.GetState() != tc.state || got.GetMessage() != tc.message {
+				t.Errorf("%s: %s, want %s: %s: %s", got.GetState(), got.GetMessage(), tc.state, tc.message, tc.reason)
+			}
+		})
+	}
+}

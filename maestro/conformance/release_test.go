@@ -1,0 +1,104 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+// held puts a finalizer that nobody serves on a ConfigMap of the default namespace.
+func (r *region) held(name, finalizer string) {
+	r.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, finalizer)
+	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// terminating waits until a ConfigMap is being deleted.
+func (r *region) terminating(name string) {
+	r.t.Helper()
+	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
+		object, err := r.configMap(name)
+		if err != nil || object.GetDeletionTimestamp() != nil {
+			return err
+		}
+		return errNotYet
+	})
+}
+
+func releasing(b bundle, finalizers, namespaces string) bundle {
+	b.Metadata = map[string]any{"name": b.ID, "annotations": map[string]string{resource.ReleaseFinalizers: finalizers, resource.ReleaseNamespaces: namespaces}}
+	return b
+}
+
+// TestFinalizersAreReleased deletes a work whose object has the finalizer of a controller that is gone, and one beside it:
+// a deletion that says so has the agent take the finalizer off both, and off nothing that is not being deleted.
+func TestFinalizersAreReleased(t *testing.T) {
+	r := newRegion(t)
+	_, consumer, cs := r.withAgent()
+	b, wanted := newBundle(consumer, "x"), newBundle(consumer, "y")
+	for _, one := range []bundle{b, wanted} {
+		cs.must("create", one)
+		cs.untilApplied(one.ID, 1)
+	}
+	gone := unique("gone") + ".hcpmesh.io/hook"
+	other := unique("other") + ".hcpmesh.io/hook"
+	beside := unique("beside")
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": beside}}}
+	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{b.configMapName(), wanted.configMapName(), beside} {
+		r.held(name, gone)
+	}
+	if err := r.dynamic().Resource(configMaps).Namespace("default").Delete(t.Context(), beside, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cs.must("delete", b)
+	r.terminating(b.configMapName())
+
+	// Of another controller: nothing happens.
+	cs.must("delete", releasing(b, other, ""))
+	sentinel := newBundle(consumer, "z")
+	cs.must("create", sentinel)
+	cs.untilApplied(sentinel.ID, 1)
+	r.terminating(b.configMapName())
+
+	cs.must("delete", releasing(b, other+","+gone, "default"))
+	cs.untilDeleted(b.ID)
+	r.untilGone(b.configMapName())
+	r.untilGone(beside)
+	if object, err := r.configMap(wanted.configMapName()); err != nil || len(object.GetFinalizers()) != 1 {
+		t.Errorf("what is not being deleted: %v, %v", object, err)
+	}
+}
+
+// TestReleaseSurvivesTheAgent has an agent that was away told of a release, and of what is to be deleted, by its resync.
+func TestReleaseSurvivesTheAgent(t *testing.T) {
+	r := newRegion(t)
+	s := r.startServer()
+	consumer := r.consumer(s)
+	agent := r.startAgent(consumer)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	cs.untilApplied(b.ID, 1)
+	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
+	agent.stop()
+	cs.must("delete", b)
+	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
+	r.startAgent(consumer)
+	cs.untilDeleted(b.ID)
+	if _, err := r.configMap(b.configMapName()); !apierrors.IsNotFound(err) {
+		t.Errorf("the object: %v", err)
+	}
+}

@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/uuid"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// readyStatus selects the Ready condition of nodes.
+const readyStatus = `{.items[*].status.conditions[?(@.type=="Ready")].status}`
+
+// TestDayOfACluster is what its owner and an SRE do with a cluster in a day, one after the other, through ARM and Cluster
+// Service. What became of each step is read with kubectl, from the hosted API server or the management cluster.
+func TestDayOfACluster(t *testing.T) {
+	needsRegion(t)
+	ctx := patience(t, 10*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day")
+	id, steady, elastic := c.ClusterID("daily"), c.NodePoolID("daily", "steady"), c.NodePoolID("daily", "elastic")
+	d := day{t: t, ctx: ctx, c: c, id: id}
+
+	d.put(id, encrypted(c.ClusterBody("daily"), "1"))
+	hosted, host := inHosted(t, ctx, id), hosting(t, ctx, id)
+	before := host.get(ctx, "hostedclusters", `{.items[0].status.version.history[0].version}`)
+	if !strings.HasPrefix(before, "4.21.") {
+		t.Fatalf("the control plane runs %q", before)
+	}
+
+	d.step("two node pools", func() {
+		d.put(steady, withVersion(c.NodePoolBody(2), before))
+		body := withVersion(c.NodePoolBody(0), before)
+		delete(body.Properties.(map[string]any), "replicas")
+		body.Properties.(map[string]any)["autoScaling"] = map[string]any{"min": 1, "max": 3}
+		d.put(elastic, body)
+		hosted.await(ctx, "nodes", readyStatus, words(3, equals("True")))
+	})
+	d.step("scale", func() {
+		d.patch(steady, map[string]any{"replicas": 3})
+		hosted.await(ctx, "nodes", readyStatus, words(4, equals("True")))
+		d.patch(steady, map[string]any{"replicas": 1})
+		hosted.await(ctx, "nodes", readyStatus, words(2, equals("True")))
+	})
+	d.step("autoscale", func() {
+		d.patch(elastic, map[string]any{"autoScaling": map[string]any{"min": 2, "max": 4}})
+		host.await(ctx, "nodepools", `{.items[*].spec.autoScaling}`, equals(`{"max":4,"min":2}`))
+		hosted.await(ctx, "nodes", readyStatus, words(3, equals("True")))
+	})
+	d.step("labels and taints", func() {
+		d.patch(steady, map[string]any{"labels": []any{map[string]any{"key": "example.com/tier", "value": "front"}},
+			"taints": []any{map[string]any{"key": "example.com/tier", "value": "front", "effect": "PreferNoSchedule"}}})
+		hosted.await(ctx, "nodes -l example.com/tier=front", `{.items[*].spec.taints[?(@.key=="example.com/tier")].effect}`, equals("PreferNoSchedule"))
+	})
+	d.step("upgrade of the control plane by a minor version", func() {
+		d.patch(id, map[string]any{"version": map[string]any{"id": "4.22"}})
+		host.await(ctx, "hostedclusters", `{.items[0].status.version.history[0].version} {.items[0].status.version.history[0].state}`,
+			func(text string) bool {
+				return strings.HasPrefix(text, "4.22.") && strings.HasSuffix(text, " Completed")
+			})
+		if kubelets := hosted.get(ctx, "nodes", `{.items[*].status.nodeInfo.kubeletVersion}`); !words(3, func(v string) bool { return strings.HasPrefix(v, "v1.34.") })(kubelets) {
+			t.Errorf("an upgrade of the control plane left kubelets at %q", kubelets)
+		}
+	})
+	d.step("upgrade of the node pools", func() {
+		after := host.get(ctx, "hostedclusters", `{.items[0].status.version.history[0].version}`)
+		for _, pool := range []string{steady, elastic} {
+			d.patch(pool, map[string]any{"version": map[string]any{"id": after}})
+		}
+		host.await(ctx, "nodepools", `{.items[*].status.version}`, words(2, equals(after)))
+		hosted.await(ctx, "nodes", `{.items[*].status.nodeInfo.kubeletVersion}`, words(3, func(v string) bool { return strings.HasPrefix(v, "v1.35.") }))
+		hosted.await(ctx, "nodes", readyStatus, words(3, equals("True")))
+	})
+	d.step("rotation of the key that encrypts etcd", func() {
+		d.patch(id, map[string]any{"etcd": map[string]any{"dataEncryption": map[string]any{"customerManaged": map[string]any{
+			"kms": map[string]any{"activeKey": map[string]any{"version": "2"}}}}}})
+		host.await(ctx, "hostedclusters", `{.items[0].spec.secretEncryption.kms.azure.activeKey.keyVersion}`, equals("2"))
+	})
+	d.step("break-glass of both classes", func() { d.breakGlass() })
+	d.step("login with a token of another issuer", func() { d.login() })
+
+	if err := c.Delete(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hosted.run(ctx, "get", "nodes"); err == nil {
+		t.Error("the hosted API server of a deleted cluster answers")
+	}
+	nothingIsLeft(t, ctx, c)
+}
+
+// day is a cluster's, and what is done on it.
+type day struct {
+	t   *testing.T
+	ctx context.Context
+	c   *customer.Customer
+	id  string
+}
+
+// step names what goes wrong; the day is over with the first step that fails, for each builds on those before.
+func (d *day) step(name string, do func()) {
+	d.t.Helper()
+	d.t.Log(name)
+	do()
+	if d.t.Failed() {
+		d.t.Fatalf("the day ended with: %s", name)
+	}
+}
+
+func (d *day) put(id string, body armresources.GenericResource) {
+	d.t.Helper()
+	created, err := d.c.Put(d.ctx, id, body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if state := property(created, "provisioningState"); state != "Succeeded" {
+		d.t.Fatalf("%s is %v", id, state)
+	}
+}
+
+func (d *day) patch(id string, properties map[string]any) {
+	d.t.Helper()
+	if _, err := d.c.Patch(d.ctx, id, armresources.GenericResource{Properties: properties}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// breakGlass has a customer and an SRE get in, and both be thrown out, one class at a time.
+func (d *day) breakGlass() {
+	service := clusterService(d.t)
+	cluster := uidOf(d.t, d.ctx, service, d.id)
+	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:night"
+	owner := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName))
+	sre := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, sreName))
+	d.isTakenFor(owner, customerName)
+	d.isTakenFor(sre, sreName)
+
+	if err := d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil); err != nil {
+		d.t.Fatal(err)
+	}
+	d.isRefused(owner)
+	d.isTakenFor(sre, sreName)
+
+	revocation := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster,
+		Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Requester: "e2e", Reason: "the night is over"}
+	if _, err := service.RevokeBreakGlassCredentials(d.ctx, revocation); err != nil {
+		d.t.Fatal(err)
+	}
+	watchUntil(d.t, d.ctx, service, func(r *clusterservicev1.WatchResponse) bool {
+		v := r.GetBreakGlassRevocation()
+		return v.GetUid() == revocation.Uid && v.GetStatus().GetState() == clusterservicev1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
+	})
+	d.isRefused(sre)
+}
+
+// login has the hosted API server take the tokens of the region's own issuer, which is one like any other to it.
+func (d *day) login() {
+	authority, err := os.ReadFile(region.Endpoints().CAFile)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	const audience = "https://management.azure.com"
+	body := d.c.ExternalAuthBody()
+	properties := body.Properties.(map[string]any)
+	properties["issuer"] = map[string]any{"url": region.Endpoints().ARM + "/" + region.Endpoints().TenantID + "/v2.0", "audiences": []string{audience}, "ca": string(authority)}
+	properties["claim"] = map[string]any{"mappings": map[string]any{
+		"username": map[string]any{"claim": "appid", "prefixPolicy": "Prefix", "prefix": "entra:"},
+		"groups":   map[string]any{"claim": "tid", "prefix": "tenant:"},
+	}}
+	properties["clients"] = []any{map[string]any{
+		"component": map[string]any{"name": "cli", "authClientNamespace": "openshift-console"}, "clientId": audience, "type": "Public",
+	}}
+	external := d.c.ExternalAuthID("daily", "entra")
+	d.put(external, body)
+
+	token, err := d.c.Credential.GetToken(d.ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	hosted := inHosted(d.t, d.ctx, d.id)
+	config, err := clientcmd.BuildConfigFromFlags("", hosted.kubeconfig)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	visitor := d.kubectlWith(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}, BearerToken: token.Token})
+	// The operation is done when the control plane has the configuration; its API server then asks the issuer for its keys.
+	var who string
+	eventually(d.t, d.ctx, func() bool {
+		if who, err = visitor.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}"); err != nil {
+			who = err.Error()
+		}
+		return err == nil
+	}, func() string { return "the token is answered " + who })
+	if !strings.HasPrefix(who, "entra:") || !strings.Contains(who, `"tenant:`+region.Endpoints().TenantID+`"`) {
+		d.t.Errorf("the token is taken for %s", who)
+	}
+	if err := d.c.Delete(d.ctx, external); err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := d.c.Resources.GetByID(d.ctx, external, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
+		d.t.Errorf("after the delete a GET gives %v", err)
+	}
+	eventually(d.t, d.ctx, func() bool {
+		_, err := visitor.run(d.ctx, "auth", "whoami")
+		return err != nil && strings.Contains(err.Error(), "Unauthorized")
+	}, func() string { return "the token is still taken" })
+}
+
+func (d *day) isTakenFor(holder kubectl, name string) {
+	d.t.Helper()
+	if got, err := holder.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); err != nil || got != name {
+		d.t.Errorf("the credential of %s is taken for %q, %v", name, got, err)
+	}
+}
+
+func (d *day) isRefused(holder kubectl) {
+	d.t.Helper()
+	if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		d.t.Errorf("a revoked credential is answered %q, %v", got, err)
+	}
+}
+
+// kubectlWith writes what connects as a kubeconfig.
+func (d *day) kubectlWith(config *rest.Config) kubectl {
+	d.t.Helper()
+	content, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"hosted": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"holder": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{"hosted": {Cluster: "hosted", AuthInfo: "holder"}},
+		CurrentContext: "hosted",
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return withKubeconfig(d.t, content)
+}
+
+// encrypted has a cluster's secrets encrypted with a version of a customer's key.
+func encrypted(body armresources.GenericResource, version string) armresources.GenericResource {
+	body.Properties.(map[string]any)["etcd"] = map[string]any{"dataEncryption": map[string]any{"keyManagementMode": "CustomerManaged",
+		"customerManaged": map[string]any{"kms": map[string]any{"vaultName": "vault", "visibility": "Public",
+			"activeKey": map[string]any{"name": "secrets", "version": version}}}}}
+	return body
+}
+
+// withVersion pins a node pool to a release.
+func withVersion(body armresources.GenericResource, version string) armresources.GenericResource {
+	body.Properties.(map[string]any)["version"] = map[string]any{"id": version, "channelGroup": "stable"}
+	return body
+}

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
+)
+
+// kubectl runs the real program against one API server, which is what a person would look with.
+type kubectl struct {
+	t          *testing.T
+	kubeconfig string
+	// namespace is where to look; empty means the kubeconfig's.
+	namespace string
+}
+
+// inHosted looks into a hosted cluster as its administrator.
+func inHosted(t *testing.T, ctx context.Context, id string) kubectl {
+	t.Helper()
+	content, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withKubeconfig(t, content)
+}
+
+// withKubeconfig keeps a kubeconfig as a file until the test is over.
+func withKubeconfig(t *testing.T, content []byte) kubectl {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubectl{t: t, kubeconfig: path}
+}
+
+// hosting finds the management cluster and the namespace that a cluster's HostedCluster is in.
+func hosting(t *testing.T, ctx context.Context, id string) kubectl {
+	t.Helper()
+	for _, path := range region.Endpoints().Kubeconfigs {
+		k := kubectl{t: t, kubeconfig: path}
+		out, err := k.run(ctx, "get", "hostedclusters", "--all-namespaces", "-o", "json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list struct {
+			Items []struct {
+				Metadata struct {
+					Namespace   string            `json:"namespace"`
+					Annotations map[string]string `json:"annotations"`
+				} `json:"metadata"`
+			} `json:"items"`
+		}
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			if strings.EqualFold(item.Metadata.Annotations["azure.microsoft.com/hcp-cluster-azure-resource-id"], id) {
+				k.namespace = item.Metadata.Namespace
+				return k
+			}
+		}
+	}
+	t.Fatalf("no management cluster has a HostedCluster of %s", id)
+	return kubectl{}
+}
+
+// run gives what kubectl printed; an error has what it said.
+func (k kubectl) run(ctx context.Context, arguments ...string) (string, error) {
+	if k.namespace != "" {
+		arguments = append([]string{"--namespace", k.namespace}, arguments...)
+	}
+	command := exec.CommandContext(ctx, region.Endpoints().Kubectl, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
+	var out, said bytes.Buffer
+	command.Stdout, command.Stderr = &out, &said
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// get prints what a template of kubectl's selects of objects.
+func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
+	k.t.Helper()
+	out, err := k.run(ctx, append(append([]string{"get"}, strings.Fields(objects)...), "-o", "jsonpath="+jsonpath)...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return out
+}
+
+// await waits until the selection is as wanted.
+func (k kubectl) await(ctx context.Context, objects, jsonpath string, wanted func(string) bool) {
+	k.t.Helper()
+	var last string
+	eventually(k.t, ctx, func() bool {
+		last = k.get(ctx, objects, jsonpath)
+		return wanted(last)
+	}, func() string { return fmt.Sprintf("%s of %s is %q", jsonpath, objects, last) })
+}
+
+// words wants a number of words, each with a property.
+func words(count int, each func(string) bool) func(string) bool {
+	return func(text string) bool {
+		fields := strings.Fields(text)
+		for _, field := range fields {
+			if !each(field) {
+				return false
+			}
+		}
+		return len(fields) == count
+	}
+}
+
+// equals wants one text.
+func equals(want string) func(string) bool { return func(text string) bool { return text == want } }

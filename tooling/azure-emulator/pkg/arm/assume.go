@@ -1,0 +1,55 @@
+package arm
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// assumable says whether what a request asks for may be assumed to be there. Reading alone assumes, and only what customers
+// bring themselves.
+func (c *call) assumable() bool {
+	k := c.kinds[c.path.kindName()]
+	return k != nil && k.assumable && c.path.name != ""
+}
+
+// assume makes the resource of the request, and what it is in.
+func (c *call) assume(k *kind) (*Resource, error) { return c.assumeID(c.path.id, k.name) }
+
+func (c *call) assumeID(id, typ string) (*Resource, error) {
+	p, err := parsePath(id)
+	if err != nil || !strings.EqualFold(p.typ, typ) || p.name == "" {
+		return nil, badRequest("LinkedInvalidPropertyId", "Property id '%s' is invalid.", id)
+	}
+	group, err := c.find(p.groupID())
+	if err != nil {
+		return nil, err
+	}
+	if group == nil {
+		group = &Resource{ID: p.groupID(), Name: p.group, Type: groupType, Location: c.Location, Assumed: true, Properties: map[string]any{"provisioningState": "Succeeded"}}
+		if err := c.save(group); err != nil {
+			return nil, err
+		}
+	}
+	r := &Resource{ID: id, Name: p.name, Type: typ, Location: c.Location, ETag: uuid.NewString(), Assumed: true, Properties: map[string]any{"provisioningState": "Succeeded"}}
+	switch typ {
+	case vnetType:
+		r.Properties["addressSpace"] = map[string]any{"addressPrefixes": []any{"10.0.0.0/8"}}
+	case subnetType:
+		r.Location, r.Properties["addressPrefix"] = "", "10.0.0.0/16"
+		network, err := c.find(p.parentID())
+		if err == nil && network == nil {
+			_, err = c.assumeID(p.parentID(), vnetType)
+		}
+		if err != nil {
+			return nil, err
+		}
+	case identityType:
+		principal := uuid.NewString()
+		r.Properties["tenantId"], r.Properties["principalId"], r.Properties["clientId"] = homeTenant, principal, uuid.NewString()
+		if err := c.tx.Put(principals, principal, id); err != nil {
+			return nil, err
+		}
+	}
+	return r, c.save(r)
+}

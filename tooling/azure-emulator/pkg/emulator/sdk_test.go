@@ -1,0 +1,333 @@
+package emulator_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+)
+
+const (
+	zone         = "0ulz.westus3.example.com"
+	subscription = "11111111-1111-1111-1111-111111111111"
+)
+
+// start runs an emulator; tests of the SDK's pollers give operations a duration.
+func start(t *testing.T, options emulator.Options) *emulatortest.Azure {
+	t.Helper()
+	if options.DataDir == "" {
+		options.DataDir = t.TempDir()
+	}
+	options.Seed = emulatortest.Seed(zone)
+	azure, err := emulatortest.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := azure.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return azure
+}
+
+// refused checks that err is Azure's answer with a status and code.
+func refused(t *testing.T, err error, status int, code string) {
+	t.Helper()
+	var response *azcore.ResponseError
+	if !errors.As(err, &response) || response.StatusCode != status || response.ErrorCode != code {
+		t.Errorf("got %v, want %d %s", err, status, code)
+	}
+}
+
+func must[T any](t *testing.T, value T, err error) T {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// made is for constructors.
+func made[T any](value T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		return must(t, value, err)
+	}
+}
+
+var often = &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
+
+// durations run a test with operations that are done at once and with such that take a while.
+func durations(t *testing.T, test func(t *testing.T, azure *emulatortest.Azure)) {
+	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 30 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) { test(t, start(t, emulator.Options{OperationDelay: delay})) })
+	}
+}
+
+func TestResourceGroups(t *testing.T) {
+	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+		ctx := t.Context()
+		groups := made(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+		if _, err := groups.Get(ctx, "managed", nil); true {
+			refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+		}
+		group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner"), Tags: map[string]*string{"a": to.Ptr("b")}}
+		created, err := groups.CreateOrUpdate(ctx, "Managed", group, nil)
+		must(t, created, err)
+		got, err := groups.Get(ctx, "managed", nil)
+		must(t, got, err)
+		if *got.Name != "Managed" || *got.ManagedBy != "/owner" || *got.Tags["a"] != "b" || *got.Properties.ProvisioningState != "Succeeded" {
+			t.Errorf("got %+v", got.ResourceGroup)
+		}
+		group.ManagedBy = to.Ptr("/other")
+		_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
+		refused(t, err, http.StatusConflict, "ResourceGroupManagedByMismatch")
+		exists, err := groups.CheckExistence(ctx, "managed", nil)
+		if err != nil || !exists.Success {
+			t.Errorf("existence: %v %v", exists.Success, err)
+		}
+		poller, err := groups.BeginDelete(ctx, "managed", nil)
+		must(t, poller, err)
+		if !poller.Done() {
+			_, err = groups.CreateOrUpdate(ctx, "managed", armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}, nil)
+			refused(t, err, http.StatusConflict, "AnotherOperationInProgress")
+		}
+		_, err = poller.PollUntilDone(ctx, often)
+		must(t, 0, err)
+		_, err = groups.BeginDelete(ctx, "managed", nil)
+		refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+	})
+}
+
+func TestDNS(t *testing.T) {
+	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+		ctx := t.Context()
+		factory := made(armdns.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		zones, records := factory.NewZonesClient(), factory.NewRecordSetsClient()
+		_, err := zones.CreateOrUpdate(ctx, "nowhere", "c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
+		refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+		child, err := zones.CreateOrUpdate(ctx, "region", "aro.c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
+		must(t, child, err)
+		if len(child.Properties.NameServers) != 4 || *child.Properties.NumberOfRecordSets != 2 {
+			t.Errorf("zone %+v", child.Properties)
+		}
+		var servers []*armdns.NsRecord
+		for _, s := range child.Properties.NameServers {
+			servers = append(servers, &armdns.NsRecord{Nsdname: s})
+		}
+		delegation := armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), NsRecords: servers}}
+		record, err := records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, delegation, nil)
+		must(t, record, err)
+		if *record.Properties.Fqdn != "aro.c."+zone+"." || *record.Type != "Microsoft.Network/dnsZones/NS" || len(record.Properties.NsRecords) != 4 {
+			t.Errorf("delegation %+v", record.RecordSet)
+		}
+		_, err = records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, delegation, &armdns.RecordSetsClientCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
+		refused(t, err, http.StatusPreconditionFailed, "PreconditionFailed")
+		_, err = records.CreateOrUpdate(ctx, "region", zone, "api.c", armdns.RecordTypeA,
+			armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr("not an address")}}}}, nil)
+		refused(t, err, http.StatusBadRequest, "BadRequest")
+		_, err = records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeCNAME,
+			armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), CnameRecord: &armdns.CnameRecord{Cname: to.Ptr("x.example.com")}}}, nil)
+		refused(t, err, http.StatusBadRequest, "CannotAddRecordSet")
+		n := 0
+		for pager := records.NewListByDNSZonePager("region", zone, nil); pager.More(); {
+			page, err := pager.NextPage(ctx)
+			n += len(must(t, page, err).Value)
+		}
+		if n != 3 {
+			t.Errorf("the zone has %d record sets, want NS, SOA and the delegation", n)
+		}
+		_, err = records.Delete(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
+		must(t, 0, err)
+		_, err = records.Get(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
+		refused(t, err, http.StatusNotFound, "NotFound")
+		poller, err := zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
+		_, err = must(t, poller, err).PollUntilDone(ctx, often)
+		must(t, 0, err)
+		_, err = zones.Get(ctx, "region", "aro.c."+zone, nil)
+		refused(t, err, http.StatusNotFound, "ResourceNotFound")
+		_, err = zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
+		must(t, 0, err)
+	})
+}
+
+func TestNetwork(t *testing.T) {
+	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+		ctx := t.Context()
+		factory := made(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		networks, subnets, securityGroups := factory.NewVirtualNetworksClient(), factory.NewSubnetsClient(), factory.NewSecurityGroupsClient()
+		network, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
+			AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}},
+			Subnets:      []*armnetwork.Subnet{{Name: to.Ptr("workers"), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.0.0.0/24")}}},
+		}}, nil)
+		vnet, err := must(t, network, err).PollUntilDone(ctx, often)
+		if must(t, vnet, err); len(vnet.Properties.Subnets) != 1 || *vnet.Properties.ProvisioningState != "Succeeded" {
+			t.Errorf("network %+v", vnet.Properties)
+		}
+		subnet, err := subnets.Get(ctx, "region", "vnet", "workers", nil)
+		must(t, subnet, err)
+		id := emulatortest.Group + "/providers/Microsoft.Network/networkSecurityGroups/nsg"
+		subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &id}
+		_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
+		refused(t, err, http.StatusBadRequest, "InvalidResourceReference")
+		group, err := securityGroups.BeginCreateOrUpdate(ctx, "region", "nsg", armnetwork.SecurityGroup{Location: to.Ptr("westus3")}, nil)
+		_, err = must(t, group, err).PollUntilDone(ctx, often)
+		must(t, 0, err)
+		poller, err := subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
+		if must(t, poller, err); !poller.Done() {
+			_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
+			refused(t, err, http.StatusConflict, "AnotherOperationInProgress")
+		}
+		associated, err := poller.PollUntilDone(ctx, often)
+		if must(t, associated, err); *associated.Properties.NetworkSecurityGroup.ID != id {
+			t.Errorf("subnet %+v", associated.Properties)
+		}
+		_, err = securityGroups.BeginDelete(ctx, "region", "nsg", nil)
+		refused(t, err, http.StatusBadRequest, "InUseNetworkSecurityGroupCannotBeDeleted")
+		shown, err := securityGroups.Get(ctx, "region", "nsg", nil)
+		if must(t, shown, err); len(shown.Properties.Subnets) != 1 {
+			t.Errorf("security group %+v", shown.Properties)
+		}
+		_, err = subnets.Get(ctx, "region", "vnet", "none", nil)
+		refused(t, err, http.StatusNotFound, "ResourceNotFound")
+	})
+}
+
+func TestIdentitiesAndRoles(t *testing.T) {
+	azure, ctx := start(t, emulator.Options{}), t.Context()
+	factory := made(armmsi.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	identities, credentials := factory.NewUserAssignedIdentitiesClient(), factory.NewFederatedIdentityCredentialsClient()
+	identity, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
+	must(t, identity, err)
+	again, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
+	if must(t, again, err); *again.Properties.PrincipalID != *identity.Properties.PrincipalID {
+		t.Error("an identity that is put again is another")
+	}
+	federated := armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
+		Issuer: to.Ptr("https://issuer.example.com/c"), Subject: to.Ptr("system:serviceaccount:ns:sa"), Audiences: []*string{to.Ptr("openshift")}}}
+	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "first", federated, nil)
+	must(t, 0, err)
+	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "second", federated, nil)
+	refused(t, err, http.StatusConflict, "Conflict")
+	_, err = credentials.CreateOrUpdate(ctx, "region", "nobody", "first", federated, nil)
+	refused(t, err, http.StatusNotFound, "ParentResourceNotFound")
+	_, err = credentials.Delete(ctx, "region", "registry", "first", nil)
+	must(t, 0, err)
+
+	roles := made(armauthorization.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	assignments, definitions := roles.NewRoleAssignmentsClient(), roles.NewRoleDefinitionsClient()
+	const registry = "/providers/Microsoft.Authorization/roleDefinitions/8b32b316-c2f5-4ddf-b05b-83dacd2d08b5"
+	definition, err := definitions.GetByID(ctx, registry, nil)
+	if must(t, definition, err); len(definition.Properties.Permissions) != 1 || len(definition.Properties.Permissions[0].Actions) == 0 {
+		t.Errorf("definition %+v", definition.Properties)
+	}
+	assignment := armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/subscriptions/" + emulatortest.Subscription + registry)}}
+	name := uuid.NewString()
+	_, err = assignments.Create(ctx, emulatortest.Group, name, assignment, nil)
+	must(t, 0, err)
+	_, err = assignments.Create(ctx, emulatortest.Group, uuid.NewString(), assignment, nil)
+	refused(t, err, http.StatusConflict, "RoleAssignmentExists")
+	count := func(scope string) (n int) {
+		for pager := assignments.NewListForScopePager(scope, &armauthorization.RoleAssignmentsClientListForScopeOptions{
+			Filter: to.Ptr("atScope() and assignedTo('" + *identity.Properties.PrincipalID + "')")}); pager.More(); {
+			page, err := pager.NextPage(ctx)
+			n += len(must(t, page, err).Value)
+		}
+		return n
+	}
+	if below, above := count(emulatortest.Group+"/providers/Microsoft.Network/virtualNetworks/v"), count("/subscriptions/"+emulatortest.Subscription); below != 1 || above != 0 {
+		t.Errorf("the assignment shows %d times below its scope and %d times above, want 1 and 0", below, above)
+	}
+	_, err = assignments.Delete(ctx, emulatortest.Group, name, nil)
+	must(t, 0, err)
+}
+
+func TestCertificates(t *testing.T) {
+	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+		ctx := t.Context()
+		client := made(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+			ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
+		_, err := client.GetCertificate(ctx, "kas", "", nil)
+		refused(t, err, http.StatusNotFound, "CertificateNotFound")
+		parameters := azcertificates.CreateCertificateParameters{CertificatePolicy: &azcertificates.CertificatePolicy{
+			IssuerParameters:          &azcertificates.IssuerParameters{Name: to.Ptr("OneCertV2-PublicCA")},
+			KeyProperties:             &azcertificates.KeyProperties{KeyType: to.Ptr(azcertificates.KeyTypeEC)},
+			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=api.c." + zone), SubjectAlternativeNames: &azcertificates.SubjectAlternativeNames{DNSNames: []*string{to.Ptr("api.c." + zone)}}},
+		}}
+		operation, err := client.CreateCertificate(ctx, "kas", parameters, nil)
+		for must(t, operation, err); *operation.Status != "completed"; {
+			next, err := client.GetCertificateOperation(ctx, "kas", nil)
+			operation.CertificateOperation = must(t, next, err).CertificateOperation
+		}
+		found, err := client.GetCertificate(ctx, "kas", "", nil)
+		if must(t, found, err); len(found.CER) == 0 || found.ID.Name() != "kas" || found.ID.Version() == "" {
+			t.Errorf("certificate %+v", found.Certificate)
+		}
+		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Nobody")
+		_, err = client.CreateCertificate(ctx, "other", parameters, nil)
+		refused(t, err, http.StatusBadRequest, "BadParameter")
+		_, err = client.DeleteCertificate(ctx, "kas", nil)
+		must(t, 0, err)
+		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Self")
+		_, err = client.CreateCertificate(ctx, "kas", parameters, nil)
+		refused(t, err, http.StatusConflict, "Conflict")
+		for {
+			if _, err = client.PurgeDeletedCertificate(ctx, "kas", nil); err == nil {
+				break
+			}
+			refused(t, err, http.StatusConflict, "Conflict")
+		}
+		_, err = client.GetDeletedCertificate(ctx, "kas", nil)
+		refused(t, err, http.StatusNotFound, "CertificateNotFound")
+	})
+}
+
+func TestBlobs(t *testing.T) {
+	azure, ctx := start(t, emulator.Options{}), t.Context()
+	client := made(azblob.NewClient(azure.URL+"/oidc", azure.Tokens, &azblob.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	_, err := client.UploadBuffer(ctx, "issuers", "c/.well-known/openid-configuration", []byte(`{"issuer":"x"}`), &azblob.UploadBufferOptions{
+		HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")}})
+	must(t, 0, err)
+	response, err := azure.HTTP().Get(azure.URL + "/oidc/issuers/c/.well-known/openid-configuration")
+	must(t, response, err)
+	defer response.Body.Close()
+	if content, err := io.ReadAll(response.Body); err != nil || string(content) != `{"issuer":"x"}` || response.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("anybody reads %q, %v, %v", content, response.Header, err)
+	}
+	var names []string
+	for pager := client.NewListBlobsFlatPager("issuers", &azblob.ListBlobsFlatOptions{Prefix: to.Ptr("c/")}); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		for _, b := range must(t, page, err).Segment.BlobItems {
+			names = append(names, *b.Name)
+		}
+	}
+	if strings.Join(names, ",") != "c/.well-known/openid-configuration" {
+		t.Errorf("listed %v", names)
+	}
+	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
+	must(t, 0, err)
+	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
+	refused(t, err, http.StatusNotFound, "BlobNotFound")
+	_, err = client.UploadBuffer(ctx, "nothing", "x", nil, nil)
+	refused(t, err, http.StatusNotFound, "ContainerNotFound")
+}

@@ -1,0 +1,100 @@
+// Package emulatortest runs the emulator inside a test, behind real TLS, with an authority that issues tokens for it, and
+// gives out what the SDK's clients need to be pointed at it. A test may stop the emulator and start it again on its data.
+package emulatortest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
+)
+
+// Subscription is the one of the service in tests.
+const Subscription = "99999999-0000-4000-8000-000000000001"
+
+// Group is the service's resource group in Subscription, as an ARM id.
+const Group = "/subscriptions/" + Subscription + "/resourceGroups/region"
+
+// Azure is a running emulator.
+type Azure struct {
+	*emulator.Emulator
+	// URL is where all its services are.
+	URL string
+	// Tokens is the credential of its callers.
+	Tokens *tokentest.Issuer
+
+	server *httptest.Server
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+}
+
+// Seed has the service's own resources: its group, a DNS zone of a name and a container for OpenID documents.
+func Seed(zone string) emulator.Seed {
+	return emulator.Seed{
+		Resources: []emulator.SeedResource{
+			{ID: Group, APIVersion: "2021-04-01", Location: "westus3"},
+			{ID: Group + "/providers/Microsoft.Network/dnsZones/" + zone, APIVersion: "2018-05-01", Location: "global"},
+		},
+		Issuers:    []string{"OneCertV2-PublicCA"},
+		Containers: []emulator.SeedContainer{{Account: "oidc", Name: "issuers", Access: "blob"}},
+	}
+}
+
+// Start runs an emulator on options, whose token verifier is filled in.
+func Start(options emulator.Options) (*Azure, error) {
+	tokens, err := tokentest.Start()
+	if err != nil {
+		return nil, err
+	}
+	options.Tokens = &token.Verifier{Authority: tokens.Authority(), Client: http.DefaultClient}
+	options.EnableFaults = true
+	opened, err := emulator.Open(options)
+	if err != nil {
+		tokens.Close()
+		return nil, err
+	}
+	a := &Azure{Emulator: opened, Tokens: tokens, server: httptest.NewUnstartedServer(opened)}
+	a.server.EnableHTTP2 = true
+	a.server.StartTLS()
+	a.URL = a.server.URL
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.group.Go(func() { opened.Run(ctx) })
+	return a, nil
+}
+
+// Close stops it.
+func (a *Azure) Close() error {
+	a.server.Close()
+	a.cancel()
+	a.group.Wait()
+	a.Tokens.Close()
+	return errors.Join(a.Emulator.Close())
+}
+
+// HTTP is a client that trusts the emulator.
+func (a *Azure) HTTP() *http.Client { return a.server.Client() }
+
+// Options are those of the SDK's clients. They try once: what a test wants tried again it tries again itself.
+func (a *Azure) Options() *arm.ClientOptions {
+	return &arm.ClientOptions{
+		ClientOptions: policy.ClientOptions{
+			Cloud: cloud.Configuration{Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+				cloud.ResourceManager: {Endpoint: a.URL, Audience: "https://management.azure.com"},
+			}},
+			Transport: a.HTTP(),
+			Retry:     policy.RetryOptions{MaxRetries: -1, RetryDelay: time.Millisecond},
+		},
+		DisableRPRegistration: true,
+	}
+}

@@ -1,0 +1,137 @@
+package service_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/authority"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/service"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
+)
+
+// runAsEmulator has this program be the emulator.
+const runAsEmulator = "HCPMESH_TEST_AZURE_EMULATOR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(runAsEmulator); dir != "" {
+		o := service.Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
+			TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Authority: os.Getenv("AUTHORITY")}
+		process.Run("azure-emulator", process.Options{OpsListen: "127.0.0.1:0", LogLevel: "error", DieWithParent: true}, o.Run)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestWhatWasAcknowledgedSurvivesAKill ends the program with SIGKILL while it is written to, again and again.
+func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
+	dir := t.TempDir()
+	signer, err := authority.Open(dir, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := signer.Issue(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), x509.Certificate{}, "127.0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(signer.CertificatePEM())
+	issuer, err := tokentest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer issuer.Close()
+	bearer, err := issuer.Token("https://management.azure.com", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acknowledged []string
+	for life := range 3 {
+		client, address, kill := live(t, dir, roots, issuer.Authority())
+		call := func(method, name string) (int, error) {
+			request, err := http.NewRequest(method, "https://"+address+"/subscriptions/s/resourceGroups/"+name+"?api-version=2021-04-01", strings.NewReader(`{"location":"westus3"}`))
+			if err != nil {
+				return 0, err
+			}
+			request.Header.Set("Authorization", "Bearer "+bearer)
+			response, err := client.Do(request)
+			if err != nil {
+				return 0, err
+			}
+			return response.StatusCode, response.Body.Close()
+		}
+		for _, name := range acknowledged {
+			if status, err := call(http.MethodGet, name); status != http.StatusOK {
+				t.Fatalf("life %d: %s was acknowledged and is answered %d, %v", life, name, status, err)
+			}
+		}
+		written := make(chan []string)
+		go func() {
+			var names []string
+			for n := 0; ; n++ {
+				name := fmt.Sprintf("g-%d-%d", life, n)
+				if status, err := call(http.MethodPut, name); err != nil || status != http.StatusCreated {
+					written <- names
+					return
+				}
+				names = append(names, name)
+				if n == 10 {
+					kill()
+				}
+			}
+		}()
+		acknowledged = append(acknowledged, <-written...)
+	}
+	if len(acknowledged) < 30 {
+		t.Errorf("only %d were acknowledged", len(acknowledged))
+	}
+}
+
+// live starts the program and waits until it serves; kill ends it as a crash would and waits until it is gone.
+func live(t *testing.T, dir string, roots *x509.CertPool, tokens string) (client *http.Client, address string, kill func()) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "address")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	command := exec.Command(program)
+	command.Env = append(os.Environ(), runAsEmulator+"="+dir, "AUTHORITY="+tokens)
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}
+	t.Cleanup(kill)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, "address"))
+		if err == nil {
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			transport.TLSClientConfig.RootCAs = roots
+			return &http.Client{Transport: transport}, strings.TrimSpace(string(text)), kill
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the emulator did not come up")
+		case <-ticker.C:
+		}
+	}
+}

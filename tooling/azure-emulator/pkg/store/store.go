@@ -1,0 +1,125 @@
+// Package store keeps the emulator's documents in one bbolt file: JSON values in named buckets, ordered by key. A change
+// is one transaction that is durable before it is acknowledged, so that a killed emulator forgets nothing that it answered;
+// reads see what is durable and nothing else. What a key means is the concern of those who use it.
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Store is an open file. Its methods may be called concurrently.
+type Store struct {
+	db *bolt.DB
+}
+
+// Open opens or makes the file, which is locked while it is open.
+func Open(path string) (*Store, error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, fmt.Errorf("opening %s (is another emulator using it?): %w", path, err)
+	}
+	return &Store{db: db}, nil
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// View runs read on a snapshot.
+func (s *Store) View(read func(tx *Tx) error) error {
+	return s.db.View(func(tx *bolt.Tx) error { return read(&Tx{tx: tx}) })
+}
+
+// Update runs change in a transaction, which is durable when Update returns nil. An error of change undoes it.
+func (s *Store) Update(change func(tx *Tx) error) error {
+	return s.db.Update(func(tx *bolt.Tx) error { return change(&Tx{tx: tx}) })
+}
+
+// Tx is a transaction.
+type Tx struct {
+	tx *bolt.Tx
+}
+
+// Get reads a value; false when there is none.
+func (t *Tx) Get(bucket, key string, into any) (bool, error) {
+	b := t.tx.Bucket([]byte(bucket))
+	if b == nil {
+		return false, nil
+	}
+	value := b.Get([]byte(key))
+	if value == nil {
+		return false, nil
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return false, fmt.Errorf("reading %s %s: %w", bucket, key, err)
+	}
+	return true, nil
+}
+
+// Put writes a value.
+func (t *Tx) Put(bucket, key string, value any) error {
+	b, err := t.tx.CreateBucketIfNotExists([]byte(bucket))
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("writing %s %s: %w", bucket, key, err)
+	}
+	return b.Put([]byte(key), data)
+}
+
+// Delete removes a value; removing what is not there is nothing.
+func (t *Tx) Delete(bucket, key string) error {
+	b := t.tx.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	return b.Delete([]byte(key))
+}
+
+// ErrStop ends a Scan early, without an error.
+var ErrStop = errors.New("stop")
+
+// Scan calls visit for each key with a prefix, in order; decode reads the value. Visit must not change the bucket.
+func (t *Tx) Scan(bucket, prefix string, visit func(key string, decode func(into any) error) error) error {
+	b := t.tx.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	cursor := b.Cursor()
+	for key, value := cursor.Seek([]byte(prefix)); key != nil && bytes.HasPrefix(key, []byte(prefix)); key, value = cursor.Next() {
+		err := visit(string(key), func(into any) error {
+			if err := json.Unmarshal(value, into); err != nil {
+				return fmt.Errorf("reading %s %s: %w", bucket, key, err)
+			}
+			return nil
+		})
+		if errors.Is(err, ErrStop) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// All reads the values with a prefix, in order of their keys.
+func All[T any](t *Tx, bucket, prefix string) ([]*T, error) {
+	var all []*T
+	err := t.Scan(bucket, prefix, func(_ string, decode func(into any) error) error {
+		value := new(T)
+		all = append(all, value)
+		return decode(value)
+	})
+	return all, err
+}
+
+// Writable says whether the transaction may change something.
+func (t *Tx) Writable() bool { return t.tx.Writable() }

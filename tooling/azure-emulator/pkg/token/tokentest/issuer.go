@@ -1,0 +1,87 @@
+// Package tokentest is an authority that issues tokens to tests: it serves the OpenID documents that the verifier reads,
+// and is a credential for the SDK's clients. Every token that is asked for is given.
+package tokentest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Tenant is the one that tokens are of.
+const Tenant = "0c5b6e2c-2f6a-4c57-9d21-7a6f3c1d8e40"
+
+const keyID = "test"
+
+// Issuer is an authority. It is a credential, too.
+type Issuer struct {
+	server *httptest.Server
+	key    *rsa.PrivateKey
+}
+
+var _ azcore.TokenCredential = (*Issuer)(nil)
+
+// Start makes an authority, which serves until it is closed.
+func Start() (*Issuer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	i := &Issuer{key: key}
+	i.server = httptest.NewServer(http.HandlerFunc(i.serve))
+	return i, nil
+}
+
+// Close stops serving.
+func (i *Issuer) Close() { i.server.Close() }
+
+// Authority is the URL that the tenants are below.
+func (i *Issuer) Authority() string { return i.server.URL }
+
+func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
+	var document any
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/v2.0/.well-known/openid-configuration"):
+		document = map[string]string{"jwks_uri": i.server.URL + "/keys"}
+	case r.URL.Path == "/keys":
+		document = map[string]any{"keys": []any{map[string]string{"kty": "RSA", "kid": keyID,
+			"n": base64.RawURLEncoding.EncodeToString(i.key.N.Bytes()),
+			"e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(i.key.E)).Bytes())}}}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(document)
+}
+
+// Token is a token for an audience that ends at a time.
+func (i *Issuer) Token(audience string, expires time.Time) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
+		"iss": i.server.URL + "/" + Tenant + "/v2.0", "aud": audience, "tid": Tenant, "oid": "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2", "exp": expires.Unix(),
+	})
+	token.Header["kid"] = keyID
+	text, err := token.SignedString(i.key)
+	if err != nil {
+		return "", fmt.Errorf("signing a token: %w", err)
+	}
+	return text, nil
+}
+
+// GetToken gives a token for the first scope.
+func (i *Issuer) GetToken(_ context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	expires := time.Now().Add(time.Hour)
+	text, err := i.Token(strings.TrimSuffix(options.Scopes[0], "/.default"), expires)
+	return azcore.AccessToken{Token: text, ExpiresOn: expires}, err
+}

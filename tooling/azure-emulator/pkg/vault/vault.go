@@ -1,0 +1,460 @@
+// Package vault answers as the data plane of one Azure Key Vault does: certificates that the vault makes with their keys,
+// with the operation that makes them, their soft deletion, recovery and purge. Certificates are real ones, signed by
+// themselves or, where the policy names an issuer that the vault knows, by an authority of the emulator's own. Private keys
+// stay in the emulator's file and are never answered. Secrets and keys are refused with 501.
+package vault
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
+)
+
+// certificates is the bucket, by lower-case name.
+const certificates = "certificates"
+
+const (
+	maxBody = 1 << 20
+	// recoverable is how many days a deleted certificate can be recovered.
+	recoverable = 90
+	keyLevel    = "Recoverable+Purgeable"
+)
+
+var versions = []string{"7.6", "7.5", "7.4"}
+
+// Options of a Server.
+type Options struct {
+	Store *store.Store
+	// OperationDelay is how long a certificate is in the making.
+	OperationDelay time.Duration
+	// Issuers are those that policies may name, beside Self.
+	Issuers []string
+	Now     func() time.Time
+}
+
+// Server is the handler.
+type Server struct {
+	Options
+	changing sync.Mutex
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Server{Options: o}
+}
+
+// certificate is what is kept of one.
+type certificate struct {
+	Name    string            `json:"name"`
+	Policy  map[string]any    `json:"policy"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	Created time.Time         `json:"created"`
+	// Version, Raw and Key are set when it has been made; Due is when that is, Request what the request was called.
+	Due     time.Time `json:"due"`
+	Request string    `json:"request"`
+	Version string    `json:"version"`
+	Raw     []byte    `json:"raw"`
+	Key     []byte    `json:"key"`
+	Deleted time.Time `json:"deleted,omitzero"`
+}
+
+var certificateName = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
+
+// ServeHTTP answers one request below /certificates or /deletedcertificates.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("x-ms-request-id", uuid.NewString())
+	status, body, err := s.answer(r)
+	if err != nil {
+		arm.WriteError(w, err)
+		return
+	}
+	if body == nil {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}
+
+func (s *Server) answer(r *http.Request) (int, any, error) {
+	if !slices.Contains(versions, r.URL.Query().Get("api-version")) {
+		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The specified version (%s) is not recognized. Consider using the latest supported version (%s).", r.URL.Query().Get("api-version"), versions[0])
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if err != nil {
+		return 0, nil, refuse(http.StatusRequestEntityTooLarge, "BadParameter", "The request is too large.")
+	}
+	base := "https://" + r.Host
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(segments) > 1 && !certificateName.MatchString(segments[1]) {
+		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate name '%s' is not valid.", segments[1])
+	}
+	deleted := segments[0] == "deletedcertificates"
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	switch {
+	case !deleted && segments[0] != "certificates":
+	case r.Method == http.MethodGet && len(segments) == 1:
+		return s.list(base, deleted)
+	case len(segments) < 2:
+	case deleted && len(segments) == 2 && r.Method == http.MethodGet:
+		return s.get(base, segments[1], "", true)
+	case deleted && len(segments) == 2 && r.Method == http.MethodDelete:
+		return s.purge(segments[1])
+	case deleted && len(segments) == 3 && segments[2] == "recover" && r.Method == http.MethodPost:
+		return s.recover(base, segments[1])
+	case deleted:
+	case len(segments) == 2 && r.Method == http.MethodGet:
+		return s.get(base, segments[1], "", false)
+	case len(segments) == 2 && r.Method == http.MethodDelete:
+		return s.delete(base, segments[1])
+	case len(segments) == 3 && segments[2] == "create" && r.Method == http.MethodPost:
+		return s.create(base, segments[1], body)
+	case len(segments) == 3 && segments[2] == "pending" && r.Method == http.MethodGet:
+		return s.pending(base, segments[1])
+	case len(segments) == 3 && r.Method == http.MethodGet:
+		return s.get(base, segments[1], segments[2], false)
+	}
+	return 0, nil, refuse(http.StatusNotImplemented, "NotImplemented", "%s %s is not emulated.", r.Method, r.URL.Path)
+}
+
+func refuse(status int, code, format string, args ...any) error {
+	return &arm.Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(name string) error {
+	return refuse(http.StatusNotFound, "CertificateNotFound", "A certificate with (name/id) %s was not found in this key vault.", name)
+}
+
+// find reads a certificate, which is made if its time has come; nil when there is none.
+func (s *Server) find(name string) (*certificate, error) {
+	c := &certificate{}
+	found := false
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		found, err = tx.Get(certificates, strings.ToLower(name), c)
+		return err
+	})
+	if err != nil || !found {
+		return nil, err
+	}
+	if c.Raw == nil && !s.Now().Before(c.Due) {
+		if err := s.make(c); err != nil {
+			return nil, err
+		}
+		return c, s.save(c)
+	}
+	return c, nil
+}
+
+func (s *Server) save(c *certificate) error {
+	return s.Store.Update(func(tx *store.Tx) error { return tx.Put(certificates, strings.ToLower(c.Name), c) })
+}
+
+// policy is what of a certificate's policy is looked at.
+type policy struct {
+	Key struct {
+		Type string `json:"kty"`
+		Size int    `json:"key_size"`
+	} `json:"key_props"`
+	X509 struct {
+		Subject string `json:"subject"`
+		Names   struct {
+			DNS []string `json:"dns_names"`
+		} `json:"sans"`
+		Months int `json:"validity_months"`
+	} `json:"x509_props"`
+	Issuer struct {
+		Name string `json:"name"`
+	} `json:"issuer"`
+}
+
+func readPolicy(p map[string]any) (*policy, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	read := &policy{}
+	if err := json.Unmarshal(text, read); err != nil {
+		return nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate policy is malformed: %v", err)
+	}
+	return read, nil
+}
+
+func (s *Server) create(base, name string, body []byte) (int, any, error) {
+	var asked struct {
+		Policy map[string]any    `json:"policy"`
+		Tags   map[string]string `json:"tags"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil || asked.Policy == nil {
+		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The request has no certificate policy.")
+	}
+	p, err := readPolicy(asked.Policy)
+	if err != nil {
+		return 0, nil, err
+	}
+	if p.Issuer.Name != "Self" && !slices.Contains(s.Issuers, p.Issuer.Name) {
+		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate issuer '%s' was not found in this key vault.", p.Issuer.Name)
+	}
+	if _, ok := strings.CutPrefix(p.X509.Subject, "CN="); !ok {
+		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "Property subject is not a distinguished name with a CN.")
+	}
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case c != nil && !c.Deleted.IsZero():
+		return 0, nil, refuse(http.StatusConflict, "Conflict", "Certificate %s is currently in a deleted but recoverable state, and its name cannot be reused; in this state, the certificate can only be recovered or purged.", name)
+	case c != nil && c.Raw == nil:
+		return 0, nil, refuse(http.StatusConflict, "Conflict", "A new key vault certificate can not be created or imported while a pending key vault certificate's status is inProgress.")
+	}
+	now := s.Now()
+	c = &certificate{Name: name, Policy: asked.Policy, Tags: asked.Tags, Created: now, Due: now.Add(s.OperationDelay), Request: strings.ReplaceAll(uuid.NewString(), "-", "")}
+	if s.OperationDelay == 0 {
+		if err := s.make(c); err != nil {
+			return 0, nil, err
+		}
+	}
+	return http.StatusAccepted, c.operation(base), s.save(c)
+}
+
+// operation shows how far the making of a certificate is.
+func (c *certificate) operation(base string) any {
+	status := "inProgress"
+	o := map[string]any{"id": base + "/certificates/" + c.Name + "/pending", "request_id": c.Request, "cancellation_requested": false,
+		"issuer": c.Policy["issuer"], "status_details": "Pending certificate created. Certificate request is in progress. This may take some time based on the issuer provider. Please check again later."}
+	if c.Raw != nil {
+		status = "completed"
+		o["target"] = base + "/certificates/" + c.Name
+		delete(o, "status_details")
+	}
+	o["status"] = status
+	return o
+}
+
+func (s *Server) pending(base, name string) (int, any, error) {
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if c == nil || !c.Deleted.IsZero() {
+		return 0, nil, refuse(http.StatusNotFound, "PendingCertificateNotFound", "A pending certificate with (name/id) %s was not found in this key vault.", name)
+	}
+	return http.StatusOK, c.operation(base), nil
+}
+
+func (s *Server) get(base, name, version string, deleted bool) (int, any, error) {
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if c == nil || c.Deleted.IsZero() == deleted || version != "" && version != c.Version {
+		return 0, nil, notFound(name)
+	}
+	return http.StatusOK, c.bundle(base), nil
+}
+
+// bundle is a certificate as the vault shows it. One that is in the making has no content yet.
+func (c *certificate) bundle(base string) map[string]any {
+	b := map[string]any{"policy": c.Policy, "tags": c.Tags,
+		"pending": map[string]string{"id": base + "/certificates/" + c.Name + "/pending"}}
+	id := base + "/certificates/" + c.Name
+	attributes := map[string]any{"enabled": c.Raw != nil, "created": c.Created.Unix(), "updated": c.Created.Unix(), "recoveryLevel": keyLevel, "recoverableDays": recoverable}
+	if c.Raw != nil {
+		id += "/" + c.Version
+		sum := sha1.Sum(c.Raw) // the thumbprint by which Key Vault names certificates
+		b["cer"], b["x5t"] = base64.StdEncoding.EncodeToString(c.Raw), base64.RawURLEncoding.EncodeToString(sum[:])
+		b["kid"], b["sid"] = base+"/keys/"+c.Name+"/"+c.Version, base+"/secrets/"+c.Name+"/"+c.Version
+		if parsed, err := x509.ParseCertificate(c.Raw); err == nil {
+			attributes["nbf"], attributes["exp"] = parsed.NotBefore.Unix(), parsed.NotAfter.Unix()
+		}
+	}
+	b["id"], b["attributes"] = id, attributes
+	if !c.Deleted.IsZero() {
+		b["recoveryId"] = base + "/deletedcertificates/" + c.Name
+		b["deletedDate"], b["scheduledPurgeDate"] = c.Deleted.Unix(), c.Deleted.AddDate(0, 0, recoverable).Unix()
+	}
+	return b
+}
+
+func (s *Server) delete(base, name string) (int, any, error) {
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if c == nil || !c.Deleted.IsZero() {
+		return 0, nil, notFound(name)
+	}
+	c.Deleted = s.Now()
+	return http.StatusOK, c.bundle(base), s.save(c)
+}
+
+func (s *Server) purge(name string) (int, any, error) {
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case c == nil || c.Deleted.IsZero():
+		return 0, nil, notFound(name)
+	case s.Now().Before(c.Deleted.Add(s.OperationDelay)):
+		return 0, nil, refuse(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
+	}
+	return http.StatusNoContent, nil, s.Store.Update(func(tx *store.Tx) error { return tx.Delete(certificates, strings.ToLower(name)) })
+}
+
+func (s *Server) recover(base, name string) (int, any, error) {
+	c, err := s.find(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if c == nil || c.Deleted.IsZero() {
+		return 0, nil, notFound(name)
+	}
+	c.Deleted = time.Time{}
+	return http.StatusOK, c.bundle(base), s.save(c)
+}
+
+func (s *Server) list(base string, deleted bool) (int, any, error) {
+	value := []any{}
+	err := s.Store.View(func(tx *store.Tx) error {
+		all, err := store.All[certificate](tx, certificates, "")
+		for _, c := range all {
+			if c.Deleted.IsZero() == deleted || strings.HasPrefix(c.Name, authorityPrefix) {
+				continue
+			}
+			b := c.bundle(base)
+			b["id"] = base + "/certificates/" + c.Name
+			for _, field := range []string{"policy", "cer", "kid", "sid", "pending"} {
+				delete(b, field)
+			}
+			value = append(value, b)
+		}
+		return err
+	})
+	return http.StatusOK, map[string]any{"value": value}, err
+}
+
+// authorityPrefix marks the authorities that play issuers; no certificate's name has a colon.
+const authorityPrefix = "issuer:"
+
+// make makes a certificate and its key, as the policy wants it.
+func (s *Server) make(c *certificate) error {
+	p, err := readPolicy(c.Policy)
+	if err != nil {
+		return err
+	}
+	months := p.X509.Months
+	if months == 0 {
+		months = 12
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: strings.TrimPrefix(strings.Split(p.X509.Subject, ",")[0], "CN=")}, DNSNames: p.X509.Names.DNS,
+		NotBefore: s.Now().Add(-10 * time.Minute), NotAfter: s.Now().AddDate(0, months, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return err
+	}
+	key, err := newKey(p)
+	if err != nil {
+		return err
+	}
+	var signer any = key
+	parent := template
+	if p.Issuer.Name != "Self" {
+		if parent, signer, err = s.authority(p.Issuer.Name); err != nil {
+			return err
+		}
+	}
+	if c.Raw, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
+		return err
+	}
+	if c.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
+		return err
+	}
+	version := uuid.New()
+	c.Version = hex.EncodeToString(version[:])
+	return nil
+}
+
+func newKey(p *policy) (crypto.Signer, error) {
+	switch strings.TrimSuffix(p.Key.Type, "-HSM") {
+	case "", "RSA":
+		size := p.Key.Size
+		if size == 0 {
+			size = 2048
+		}
+		if size < 2048 || size > 4096 {
+			return nil, refuse(http.StatusBadRequest, "BadParameter", "The key size %d is not supported.", size)
+		}
+		return rsa.GenerateKey(rand.Reader, size)
+	case "EC":
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	return nil, refuse(http.StatusBadRequest, "BadParameter", "The key type '%s' is not supported.", p.Key.Type)
+}
+
+// authority is the one that plays an issuer; it is made when it is first needed.
+func (s *Server) authority(name string) (*x509.Certificate, any, error) {
+	c := &certificate{}
+	found := false
+	id := authorityPrefix + strings.ToLower(name)
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		found, err = tx.Get(certificates, id, c)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !found {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			return nil, nil, err
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: s.Now().Add(-time.Hour), NotAfter: s.Now().AddDate(10, 0, 0),
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+		raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		encoded, keyErr := x509.MarshalPKCS8PrivateKey(key)
+		if err := errors.Join(err, keyErr); err != nil {
+			return nil, nil, err
+		}
+		c = &certificate{Name: id, Raw: raw, Key: encoded, Created: s.Now()}
+		if err := s.save(c); err != nil {
+			return nil, nil, err
+		}
+	}
+	parsed, err := x509.ParseCertificate(c.Raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(c.Key)
+	return parsed, key, err
+}
