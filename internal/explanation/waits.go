@@ -15,6 +15,7 @@ const (
 	layerManagementCluster = "management-cluster"
 	layerControlPlane      = "control-plane"
 	layerNodePool          = "node-pool"
+	layerUpgrade           = "upgrade"
 	layerPaused            = "paused"
 	// layerCosmos is the name of Cosmos DB among the silent.
 	layerCosmos         = "cosmos"
@@ -113,6 +114,21 @@ var waits = map[[2]string]wait{
 	{layerControlPlane, "Waiting"}: {
 		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
+	},
+	{layerUpgrade, "Waiting"}: {
+		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
+		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
+	},
+	{layerUpgrade, "AwaitingAcknowledgement"}: {
+		awaits: "somebody to take the responsibility for its upgrade", speaker: "Cluster Service", who: SRE,
+		what: "acknowledge the gate, or abort the upgrade", next: "The upgrade begins by itself then",
+	},
+	{layerUpgrade, "Paused"}: {
+		awaits: "its upgrade to be resumed", speaker: "Cluster Service", who: SRE, what: "resume the upgrade, or abort it",
+	},
+	{layerUpgrade, "NodePools"}: {
+		awaits: "its node pools to follow their control plane", speaker: "Cluster Service", who: Service, usual: 4 * time.Hour,
+		stuck: "see which node pool does not arrive, and why",
 	},
 	{layerNodePool, "WaitingForNodes"}: {
 		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,

@@ -1846,6 +1846,7 @@ type WatchResponse struct {
 	//	*WatchResponse_ExternalAuth
 	//	*WatchResponse_BreakGlassCredential
 	//	*WatchResponse_BreakGlassRevocation
+	//	*WatchResponse_Upgrade
 	Event         isWatchResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1949,6 +1950,15 @@ func (x *WatchResponse) GetBreakGlassRevocation() *BreakGlassRevocation {
 	return nil
 }
 
+func (x *WatchResponse) GetUpgrade() *Upgrade {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_Upgrade); ok {
+			return x.Upgrade
+		}
+	}
+	return nil
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -1977,6 +1987,10 @@ type WatchResponse_BreakGlassRevocation struct {
 	BreakGlassRevocation *BreakGlassRevocation `protobuf:"bytes,7,opt,name=break_glass_revocation,json=breakGlassRevocation,proto3,oneof"`
 }
 
+type WatchResponse_Upgrade struct {
+	Upgrade *Upgrade `protobuf:"bytes,8,opt,name=upgrade,proto3,oneof"`
+}
+
 func (*WatchResponse_Cluster) isWatchResponse_Event() {}
 
 func (*WatchResponse_NodePool) isWatchResponse_Event() {}
@@ -1988,6 +2002,8 @@ func (*WatchResponse_ExternalAuth) isWatchResponse_Event() {}
 func (*WatchResponse_BreakGlassCredential) isWatchResponse_Event() {}
 
 func (*WatchResponse_BreakGlassRevocation) isWatchResponse_Event() {}
+
+func (*WatchResponse_Upgrade) isWatchResponse_Event() {}
 
 // Bookmark says that nothing up to the response's revision is outstanding.
 type Bookmark struct {
@@ -2172,7 +2188,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -2326,7 +2342,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\tleftovers\x18\x01 \x03(\v2+.hcpmesh.clusterservice.v1.DeletionLeftoverR\tleftovers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\fWatchRequest\x12%\n" +
-	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\x9d\x04\n" +
+	"\x0eafter_revision\x18\x01 \x01(\x03R\rafterRevision\"\xdd\x04\n" +
 	"\rWatchResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12>\n" +
 	"\acluster\x18\x02 \x01(\v2\".hcpmesh.clusterservice.v1.ClusterH\x00R\acluster\x12B\n" +
@@ -2334,7 +2350,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bbookmark\x18\x04 \x01(\v2#.hcpmesh.clusterservice.v1.BookmarkH\x00R\bbookmark\x12N\n" +
 	"\rexternal_auth\x18\x05 \x01(\v2'.hcpmesh.clusterservice.v1.ExternalAuthH\x00R\fexternalAuth\x12g\n" +
 	"\x16break_glass_credential\x18\x06 \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassCredentialH\x00R\x14breakGlassCredential\x12g\n" +
-	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocationB\a\n" +
+	"\x16break_glass_revocation\x18\a \x01(\v2/.hcpmesh.clusterservice.v1.BreakGlassRevocationH\x00R\x14breakGlassRevocation\x12>\n" +
+	"\aupgrade\x18\b \x01(\v2\".hcpmesh.clusterservice.v1.UpgradeH\x00R\aupgradeB\a\n" +
 	"\x05event\"\n" +
 	"\n" +
 	"\bBookmark\"\x1c\n" +
@@ -2346,7 +2363,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
 	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xdf\x17\n" +
+	"\t_capacity2\x96\"\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -2370,7 +2387,20 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\rRetryDeletion\x12/.hcpmesh.clusterservice.v1.RetryDeletionRequest\x1a0.hcpmesh.clusterservice.v1.RetryDeletionResponse\x12\x81\x01\n" +
 	"\x19ReleaseDeletionFinalizers\x12;.hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12q\n" +
 	"\x11ForceDeletionStep\x123.hcpmesh.clusterservice.v1.ForceDeletionStepRequest\x1a'.hcpmesh.clusterservice.v1.DeletionStep\x12\x8a\x01\n" +
-	"\x15ListDeletionLeftovers\x127.hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest\x1a8.hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse\x12\\\n" +
+	"\x15ListDeletionLeftovers\x127.hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest\x1a8.hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse\x12d\n" +
+	"\vPlanUpgrade\x12-.hcpmesh.clusterservice.v1.PlanUpgradeRequest\x1a&.hcpmesh.clusterservice.v1.UpgradePlan\x12b\n" +
+	"\fStartUpgrade\x12..hcpmesh.clusterservice.v1.StartUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12^\n" +
+	"\n" +
+	"GetUpgrade\x12,.hcpmesh.clusterservice.v1.GetUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12o\n" +
+	"\fListUpgrades\x12..hcpmesh.clusterservice.v1.ListUpgradesRequest\x1a/.hcpmesh.clusterservice.v1.ListUpgradesResponse\x12b\n" +
+	"\fPauseUpgrade\x12..hcpmesh.clusterservice.v1.PauseUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12d\n" +
+	"\rResumeUpgrade\x12/.hcpmesh.clusterservice.v1.ResumeUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12b\n" +
+	"\fAbortUpgrade\x12..hcpmesh.clusterservice.v1.AbortUpgradeRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12v\n" +
+	"\x16AcknowledgeUpgradeGate\x128.hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest\x1a\".hcpmesh.clusterservice.v1.Upgrade\x12t\n" +
+	"\x12ApplyUpgradePolicy\x124.hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest\x1a(.hcpmesh.clusterservice.v1.UpgradePolicy\x12p\n" +
+	"\x10GetUpgradePolicy\x122.hcpmesh.clusterservice.v1.GetUpgradePolicyRequest\x1a(.hcpmesh.clusterservice.v1.UpgradePolicy\x12\x84\x01\n" +
+	"\x13ListUpgradePolicies\x125.hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest\x1a6.hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse\x12\x84\x01\n" +
+	"\x13DeleteUpgradePolicy\x125.hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest\x1a6.hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse\x12\\\n" +
 	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShardBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
@@ -2441,8 +2471,26 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*BreakGlassRevocation)(nil),               // 49: hcpmesh.clusterservice.v1.BreakGlassRevocation
 	(*Actor)(nil),                              // 50: hcpmesh.clusterservice.v1.Actor
 	(*DeletionLeftover)(nil),                   // 51: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*ProvisionShard)(nil),                     // 52: hcpmesh.clusterservice.v1.ProvisionShard
-	(*DeletionStep)(nil),                       // 53: hcpmesh.clusterservice.v1.DeletionStep
+	(*Upgrade)(nil),                            // 52: hcpmesh.clusterservice.v1.Upgrade
+	(*ProvisionShard)(nil),                     // 53: hcpmesh.clusterservice.v1.ProvisionShard
+	(*PlanUpgradeRequest)(nil),                 // 54: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 55: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 56: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 57: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 58: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 59: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 60: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 61: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 62: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 63: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 64: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 65: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*DeletionStep)(nil),                       // 66: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 67: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 68: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 69: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 70: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 71: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	35, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -2470,62 +2518,87 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	43, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
 	46, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
 	49, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	52, // 25: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 26: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 27: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 28: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 29: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 30: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 31: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 32: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 33: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 34: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 35: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 36: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 37: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 38: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 39: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 40: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 41: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 42: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 43: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 44: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25, // 45: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26, // 46: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27, // 47: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	29, // 48: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32, // 49: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	34, // 50: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	37, // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	37, // 52: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 53: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	37, // 54: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	40, // 55: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	40, // 56: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 57: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	40, // 58: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	43, // 59: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	43, // 60: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 61: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	43, // 62: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	46, // 63: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	46, // 64: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 65: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	49, // 66: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	49, // 67: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 68: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 69: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	53, // 70: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	53, // 71: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28, // 72: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	30, // 73: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	33, // 74: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	52, // 75: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	51, // [51:76] is the sub-list for method output_type
-	26, // [26:51] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	52, // 25: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	53, // 26: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	0,  // 27: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 28: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 29: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 30: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 31: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 32: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 33: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 34: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 35: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 36: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 37: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 38: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 40: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 41: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 42: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 43: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 44: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 45: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25, // 46: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26, // 47: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27, // 48: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	54, // 49: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	55, // 50: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	56, // 51: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	57, // 52: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	58, // 53: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	59, // 54: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	60, // 55: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	61, // 56: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	62, // 57: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	63, // 58: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	64, // 59: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	65, // 60: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	29, // 61: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	32, // 62: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	34, // 63: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	37, // 64: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	37, // 65: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 66: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	37, // 67: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	40, // 68: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	40, // 69: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 70: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	40, // 71: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	43, // 72: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	43, // 73: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 74: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	43, // 75: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	46, // 76: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	46, // 77: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 78: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	49, // 79: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	49, // 80: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 81: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 82: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	66, // 83: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	66, // 84: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28, // 85: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	67, // 86: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	52, // 87: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	52, // 88: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	68, // 89: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	52, // 90: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	52, // 91: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	52, // 92: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	52, // 93: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	69, // 94: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	69, // 95: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	70, // 96: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	71, // 97: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30, // 98: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	33, // 99: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	53, // 100: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	64, // [64:101] is the sub-list for method output_type
+	27, // [27:64] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -2540,6 +2613,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
+	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
@@ -2547,6 +2621,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_ExternalAuth)(nil),
 		(*WatchResponse_BreakGlassCredential)(nil),
 		(*WatchResponse_BreakGlassRevocation)(nil),
+		(*WatchResponse_Upgrade)(nil),
 	}
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}

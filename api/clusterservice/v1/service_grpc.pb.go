@@ -41,6 +41,18 @@ const (
 	ClusterService_ReleaseDeletionFinalizers_FullMethodName   = "/hcpmesh.clusterservice.v1.ClusterService/ReleaseDeletionFinalizers"
 	ClusterService_ForceDeletionStep_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ForceDeletionStep"
 	ClusterService_ListDeletionLeftovers_FullMethodName       = "/hcpmesh.clusterservice.v1.ClusterService/ListDeletionLeftovers"
+	ClusterService_PlanUpgrade_FullMethodName                 = "/hcpmesh.clusterservice.v1.ClusterService/PlanUpgrade"
+	ClusterService_StartUpgrade_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/StartUpgrade"
+	ClusterService_GetUpgrade_FullMethodName                  = "/hcpmesh.clusterservice.v1.ClusterService/GetUpgrade"
+	ClusterService_ListUpgrades_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ListUpgrades"
+	ClusterService_PauseUpgrade_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/PauseUpgrade"
+	ClusterService_ResumeUpgrade_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResumeUpgrade"
+	ClusterService_AbortUpgrade_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/AbortUpgrade"
+	ClusterService_AcknowledgeUpgradeGate_FullMethodName      = "/hcpmesh.clusterservice.v1.ClusterService/AcknowledgeUpgradeGate"
+	ClusterService_ApplyUpgradePolicy_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ApplyUpgradePolicy"
+	ClusterService_GetUpgradePolicy_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/GetUpgradePolicy"
+	ClusterService_ListUpgradePolicies_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListUpgradePolicies"
+	ClusterService_DeleteUpgradePolicy_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/DeleteUpgradePolicy"
 	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
@@ -128,6 +140,40 @@ type ClusterServiceClient interface {
 	ForceDeletionStep(ctx context.Context, in *ForceDeletionStepRequest, opts ...grpc.CallOption) (*DeletionStep, error)
 	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
 	ListDeletionLeftovers(ctx context.Context, in *ListDeletionLeftoversRequest, opts ...grpc.CallOption) (*ListDeletionLeftoversResponse, error)
+	// Says what an upgrade would do as things stand, why it would be refused, and what would be allowed. Without a version it
+	// is for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
+	PlanUpgrade(ctx context.Context, in *PlanUpgradeRequest, opts ...grpc.CallOption) (*UpgradePlan, error)
+	// Begins an upgrade and returns at once, with the upgrade as it stands. The same uid has its effect once, however often
+	// it arrives; with another content it is refused (INVALID_ARGUMENT).
+	//
+	// FAILED_PRECONDITION, each with what would be allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (nothing lowers a version), MINOR_VERSION_SKIPPED
+	// (at most one minor version up), NO_UPDATE_PATH (the update graph leads not there), VERSION_SKEW (a node pool would be
+	// too far behind).
+	StartUpgrade(ctx context.Context, in *StartUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	// NOT_FOUND: UPGRADE_UNKNOWN. Upgrades are kept for 7 days after they came to an end.
+	GetUpgrade(ctx context.Context, in *GetUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	ListUpgrades(ctx context.Context, in *ListUpgradesRequest, opts ...grpc.CallOption) (*ListUpgradesResponse, error)
+	// Holds an upgrade: what has begun goes on, nothing new begins. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the
+	// control plane rolls its last release out, which cannot be held, and nothing comes after it).
+	PauseUpgrade(ctx context.Context, in *PauseUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	// FAILED_PRECONDITION: UPGRADE_ENDED.
+	ResumeUpgrade(ctx context.Context, in *ResumeUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	// Gives an upgrade up before its control plane, or the next of its steps, has begun; node pools that have begun are
+	// finished, the others stay. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls a release out,
+	// and nothing lowers a version).
+	AbortUpgrade(ctx context.Context, in *AbortUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	// Passes a gate that can be passed by taking responsibility. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
+	// GATE_NOT_ACKNOWLEDGEABLE.
+	AcknowledgeUpgradeGate(ctx context.Context, in *AcknowledgeUpgradeGateRequest, opts ...grpc.CallOption) (*Upgrade, error)
+	// Stores a policy under its name, in the place of the one that was there.
+	ApplyUpgradePolicy(ctx context.Context, in *ApplyUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error)
+	// NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	GetUpgradePolicy(ctx context.Context, in *GetUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error)
+	// Lists all in order of name, without their status.
+	ListUpgradePolicies(ctx context.Context, in *ListUpgradePoliciesRequest, opts ...grpc.CallOption) (*ListUpgradePoliciesResponse, error)
+	// Ends a policy; its upgrades that are under way go on. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	DeleteUpgradePolicy(ctx context.Context, in *DeleteUpgradePolicyRequest, opts ...grpc.CallOption) (*DeleteUpgradePolicyResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -368,6 +414,126 @@ func (c *clusterServiceClient) ListDeletionLeftovers(ctx context.Context, in *Li
 	return out, nil
 }
 
+func (c *clusterServiceClient) PlanUpgrade(ctx context.Context, in *PlanUpgradeRequest, opts ...grpc.CallOption) (*UpgradePlan, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradePlan)
+	err := c.cc.Invoke(ctx, ClusterService_PlanUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) StartUpgrade(ctx context.Context, in *StartUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_StartUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetUpgrade(ctx context.Context, in *GetUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_GetUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListUpgrades(ctx context.Context, in *ListUpgradesRequest, opts ...grpc.CallOption) (*ListUpgradesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUpgradesResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListUpgrades_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) PauseUpgrade(ctx context.Context, in *PauseUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_PauseUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ResumeUpgrade(ctx context.Context, in *ResumeUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_ResumeUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) AbortUpgrade(ctx context.Context, in *AbortUpgradeRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_AbortUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) AcknowledgeUpgradeGate(ctx context.Context, in *AcknowledgeUpgradeGateRequest, opts ...grpc.CallOption) (*Upgrade, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Upgrade)
+	err := c.cc.Invoke(ctx, ClusterService_AcknowledgeUpgradeGate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ApplyUpgradePolicy(ctx context.Context, in *ApplyUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradePolicy)
+	err := c.cc.Invoke(ctx, ClusterService_ApplyUpgradePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetUpgradePolicy(ctx context.Context, in *GetUpgradePolicyRequest, opts ...grpc.CallOption) (*UpgradePolicy, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradePolicy)
+	err := c.cc.Invoke(ctx, ClusterService_GetUpgradePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListUpgradePolicies(ctx context.Context, in *ListUpgradePoliciesRequest, opts ...grpc.CallOption) (*ListUpgradePoliciesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUpgradePoliciesResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListUpgradePolicies_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DeleteUpgradePolicy(ctx context.Context, in *DeleteUpgradePolicyRequest, opts ...grpc.CallOption) (*DeleteUpgradePolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteUpgradePolicyResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DeleteUpgradePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[0], ClusterService_Watch_FullMethodName, cOpts...)
@@ -489,6 +655,40 @@ type ClusterServiceServer interface {
 	ForceDeletionStep(context.Context, *ForceDeletionStepRequest) (*DeletionStep, error)
 	// Lists in order of work id, a page at a time. Those that have gone are kept for 7 days.
 	ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error)
+	// Says what an upgrade would do as things stand, why it would be refused, and what would be allowed. Without a version it
+	// is for the newest release of the cluster's minor version. NOT_FOUND: CLUSTER_UNKNOWN.
+	PlanUpgrade(context.Context, *PlanUpgradeRequest) (*UpgradePlan, error)
+	// Begins an upgrade and returns at once, with the upgrade as it stands. The same uid has its effect once, however often
+	// it arrives; with another content it is refused (INVALID_ARGUMENT).
+	//
+	// FAILED_PRECONDITION, each with what would be allowed: CLUSTER_UNKNOWN, CLUSTER_DELETING, CLUSTER_NOT_INSTALLED,
+	// UPGRADE_IN_PROGRESS (another one), VERSION_UNKNOWN, VERSION_NOT_NEWER (nothing lowers a version), MINOR_VERSION_SKIPPED
+	// (at most one minor version up), NO_UPDATE_PATH (the update graph leads not there), VERSION_SKEW (a node pool would be
+	// too far behind).
+	StartUpgrade(context.Context, *StartUpgradeRequest) (*Upgrade, error)
+	// NOT_FOUND: UPGRADE_UNKNOWN. Upgrades are kept for 7 days after they came to an end.
+	GetUpgrade(context.Context, *GetUpgradeRequest) (*Upgrade, error)
+	ListUpgrades(context.Context, *ListUpgradesRequest) (*ListUpgradesResponse, error)
+	// Holds an upgrade: what has begun goes on, nothing new begins. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the
+	// control plane rolls its last release out, which cannot be held, and nothing comes after it).
+	PauseUpgrade(context.Context, *PauseUpgradeRequest) (*Upgrade, error)
+	// FAILED_PRECONDITION: UPGRADE_ENDED.
+	ResumeUpgrade(context.Context, *ResumeUpgradeRequest) (*Upgrade, error)
+	// Gives an upgrade up before its control plane, or the next of its steps, has begun; node pools that have begun are
+	// finished, the others stay. FAILED_PRECONDITION: UPGRADE_ENDED, UPGRADE_MOVING (the control plane rolls a release out,
+	// and nothing lowers a version).
+	AbortUpgrade(context.Context, *AbortUpgradeRequest) (*Upgrade, error)
+	// Passes a gate that can be passed by taking responsibility. FAILED_PRECONDITION: UPGRADE_ENDED, GATE_UNKNOWN,
+	// GATE_NOT_ACKNOWLEDGEABLE.
+	AcknowledgeUpgradeGate(context.Context, *AcknowledgeUpgradeGateRequest) (*Upgrade, error)
+	// Stores a policy under its name, in the place of the one that was there.
+	ApplyUpgradePolicy(context.Context, *ApplyUpgradePolicyRequest) (*UpgradePolicy, error)
+	// NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	GetUpgradePolicy(context.Context, *GetUpgradePolicyRequest) (*UpgradePolicy, error)
+	// Lists all in order of name, without their status.
+	ListUpgradePolicies(context.Context, *ListUpgradePoliciesRequest) (*ListUpgradePoliciesResponse, error)
+	// Ends a policy; its upgrades that are under way go on. NOT_FOUND: UPGRADE_POLICY_UNKNOWN.
+	DeleteUpgradePolicy(context.Context, *DeleteUpgradePolicyRequest) (*DeleteUpgradePolicyResponse, error)
 	// Sends every change after a revision, in order of revision, and then each as it happens. Several changes of one
 	// resource may be sent as its newest state. A bookmark is sent when the stream has caught up and from then on from
 	// time to time; a client that remembers the last revision it has handled and starts again there misses nothing.
@@ -574,6 +774,42 @@ func (UnimplementedClusterServiceServer) ForceDeletionStep(context.Context, *For
 }
 func (UnimplementedClusterServiceServer) ListDeletionLeftovers(context.Context, *ListDeletionLeftoversRequest) (*ListDeletionLeftoversResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeletionLeftovers not implemented")
+}
+func (UnimplementedClusterServiceServer) PlanUpgrade(context.Context, *PlanUpgradeRequest) (*UpgradePlan, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) StartUpgrade(context.Context, *StartUpgradeRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) GetUpgrade(context.Context, *GetUpgradeRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) ListUpgrades(context.Context, *ListUpgradesRequest) (*ListUpgradesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUpgrades not implemented")
+}
+func (UnimplementedClusterServiceServer) PauseUpgrade(context.Context, *PauseUpgradeRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) ResumeUpgrade(context.Context, *ResumeUpgradeRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) AbortUpgrade(context.Context, *AbortUpgradeRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method AbortUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) AcknowledgeUpgradeGate(context.Context, *AcknowledgeUpgradeGateRequest) (*Upgrade, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcknowledgeUpgradeGate not implemented")
+}
+func (UnimplementedClusterServiceServer) ApplyUpgradePolicy(context.Context, *ApplyUpgradePolicyRequest) (*UpgradePolicy, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyUpgradePolicy not implemented")
+}
+func (UnimplementedClusterServiceServer) GetUpgradePolicy(context.Context, *GetUpgradePolicyRequest) (*UpgradePolicy, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUpgradePolicy not implemented")
+}
+func (UnimplementedClusterServiceServer) ListUpgradePolicies(context.Context, *ListUpgradePoliciesRequest) (*ListUpgradePoliciesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUpgradePolicies not implemented")
+}
+func (UnimplementedClusterServiceServer) DeleteUpgradePolicy(context.Context, *DeleteUpgradePolicyRequest) (*DeleteUpgradePolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteUpgradePolicy not implemented")
 }
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -1001,6 +1237,222 @@ func _ClusterService_ListDeletionLeftovers_Handler(srv interface{}, ctx context.
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_PlanUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PlanUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PlanUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PlanUpgrade(ctx, req.(*PlanUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_StartUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).StartUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_StartUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).StartUpgrade(ctx, req.(*StartUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetUpgrade(ctx, req.(*GetUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListUpgrades_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUpgradesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListUpgrades(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListUpgrades_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListUpgrades(ctx, req.(*ListUpgradesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_PauseUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PauseUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PauseUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PauseUpgrade(ctx, req.(*PauseUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ResumeUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ResumeUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ResumeUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ResumeUpgrade(ctx, req.(*ResumeUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_AbortUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AbortUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).AbortUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_AbortUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).AbortUpgrade(ctx, req.(*AbortUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_AcknowledgeUpgradeGate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeUpgradeGateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).AcknowledgeUpgradeGate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_AcknowledgeUpgradeGate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).AcknowledgeUpgradeGate(ctx, req.(*AcknowledgeUpgradeGateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ApplyUpgradePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyUpgradePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ApplyUpgradePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ApplyUpgradePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ApplyUpgradePolicy(ctx, req.(*ApplyUpgradePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetUpgradePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUpgradePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetUpgradePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetUpgradePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetUpgradePolicy(ctx, req.(*GetUpgradePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListUpgradePolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUpgradePoliciesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListUpgradePolicies(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListUpgradePolicies_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListUpgradePolicies(ctx, req.(*ListUpgradePoliciesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DeleteUpgradePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteUpgradePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeleteUpgradePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeleteUpgradePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeleteUpgradePolicy(ctx, req.(*DeleteUpgradePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1142,6 +1594,54 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListDeletionLeftovers",
 			Handler:    _ClusterService_ListDeletionLeftovers_Handler,
+		},
+		{
+			MethodName: "PlanUpgrade",
+			Handler:    _ClusterService_PlanUpgrade_Handler,
+		},
+		{
+			MethodName: "StartUpgrade",
+			Handler:    _ClusterService_StartUpgrade_Handler,
+		},
+		{
+			MethodName: "GetUpgrade",
+			Handler:    _ClusterService_GetUpgrade_Handler,
+		},
+		{
+			MethodName: "ListUpgrades",
+			Handler:    _ClusterService_ListUpgrades_Handler,
+		},
+		{
+			MethodName: "PauseUpgrade",
+			Handler:    _ClusterService_PauseUpgrade_Handler,
+		},
+		{
+			MethodName: "ResumeUpgrade",
+			Handler:    _ClusterService_ResumeUpgrade_Handler,
+		},
+		{
+			MethodName: "AbortUpgrade",
+			Handler:    _ClusterService_AbortUpgrade_Handler,
+		},
+		{
+			MethodName: "AcknowledgeUpgradeGate",
+			Handler:    _ClusterService_AcknowledgeUpgradeGate_Handler,
+		},
+		{
+			MethodName: "ApplyUpgradePolicy",
+			Handler:    _ClusterService_ApplyUpgradePolicy_Handler,
+		},
+		{
+			MethodName: "GetUpgradePolicy",
+			Handler:    _ClusterService_GetUpgradePolicy_Handler,
+		},
+		{
+			MethodName: "ListUpgradePolicies",
+			Handler:    _ClusterService_ListUpgradePolicies_Handler,
+		},
+		{
+			MethodName: "DeleteUpgradePolicy",
+			Handler:    _ClusterService_DeleteUpgradePolicy_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

@@ -85,7 +85,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
-		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Renewals: o.Renewals, Metrics: p.Metrics})
+		SigningKeys: o.SigningKeys, Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)

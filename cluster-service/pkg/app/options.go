@@ -49,6 +49,7 @@ type Options struct {
 	APIURLSource   string
 	SigningKeys    int
 	Publishers     int
+	UpgradeLimit   int
 	Renewals       int
 }
 
@@ -74,6 +75,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.IssuerBase, "oidc-issuer-base", "", "https URL under which the clusters' token issuers stand; empty takes https://oidc.<base domain>")
 	flags.StringVar(&o.APIURLSource, "api-url-source", "dns", "dns: API URLs name the cluster's DNS name; endpoint: the endpoint that its HostedCluster reports")
 	flags.IntVar(&o.SigningKeys, "signing-keys-ahead", 16, "service account signing keys to make ahead of need")
+	flags.IntVar(&o.UpgradeLimit, "max-policy-upgrades", 50, "most upgrades by policies that are under way at once in the region; 0 is no limit")
 	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
 	flags.IntVar(&o.Renewals, "renewals", 10, "clusters that a new rendering (of a new release, configuration or pull secret) is on its way to at once")
 }
@@ -108,6 +110,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return errors.New("--database-connections: at least 2 are needed")
 	case o.Publishers < 1:
 		return errors.New("--publishers: at least 1 is needed")
+	case o.UpgradeLimit < 0:
+		return errors.New("--max-policy-upgrades: must not be negative")
 	case o.Renewals < 1:
 		return errors.New("--renewals: at least 1 is needed")
 	case o.SigningKeys < 0:

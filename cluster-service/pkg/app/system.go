@@ -37,6 +37,8 @@ type SystemOptions struct {
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
 	Metrics  prometheus.Registerer
+	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
+	UpgradeLimit int
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
 	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
@@ -57,6 +59,7 @@ type System struct {
 	overseer  *delivery.Overseer
 	keys      *secret.SigningKeys
 	releases  *updategraph.Source
+	upgrader  *delivery.Upgrader
 }
 
 // NewSystem connects the parts.
@@ -66,14 +69,16 @@ func NewSystem(o SystemOptions) *System {
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
-	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
-		Freed: s.placer.Freed, Metrics: metrics, Sweep: o.Sweep})
-	s.expirer = &delivery.Expirer{Store: o.Store, Region: o.Renderer.Region, Publish: s.publisher.Publish}
+	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
+		Publish: s.publisher.Publish, Metrics: o.Metrics})
+	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Publish: s.publisher.Publish,
+		Freed: s.placer.Freed, UpgradesEnded: s.upgrader.Look, Metrics: metrics, Sweep: o.Sweep})
+	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish}
 	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: metrics, AtOnce: o.Renewals})
 	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Metrics: metrics, Interval: o.Oversee})
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		Publish: s.publisher.Publish, Freed: s.placer.Freed, Forced: s.overseer.Look})
+		Publish: s.publisher.Publish, Freed: s.placer.Freed, UpgradesChanged: s.upgrader.Look, Forced: s.overseer.Look})
 	return s
 }
 
@@ -86,7 +91,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.overseer.Run, s.purge, s.releases.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	group.Go(func() {

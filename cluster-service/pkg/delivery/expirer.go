@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -18,8 +18,8 @@ const (
 
 // Expirer says of issued credentials that they have expired when their time has come.
 type Expirer struct {
-	Store  *store.Store
-	Region fleet.Region
+	Store    *store.Store
+	Renderer *render.Renderer
 	// Publish is told of works that became due.
 	Publish func(clusterUIDs []string)
 }
@@ -47,7 +47,7 @@ func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
 	}
 	for _, uid := range uids {
 		result, err := e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			return e.Region.Settle(e.Store.Now(), tx.Tenancies[uid], nil)
+			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Tenancies[uid], e.Renderer)
 		})
 		if err != nil {
 			return expireInterval, err

@@ -230,7 +230,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 				}
 			}
 		}
-		return p.Renderer.Region.Settle(p.Store.Now(), t, nil)
+		return p.Renderer.Region.SettleObserved(p.Store.Now(), t, p.Renderer)
 	})
 	if err != nil {
 		return fmt.Errorf("storing what was published: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
 
@@ -32,14 +33,14 @@ const (
 
 // ReceiverOptions are what a receiver works with.
 type ReceiverOptions struct {
-	Store   *store.Store
-	Region  fleet.Region
-	Maestro Subscriber
+	Store    *store.Store
+	Renderer *render.Renderer
+	Maestro  Subscriber
 	// Publish is told of works that became due.
 	Publish func(clusterUIDs []string)
-	// Freed is told when a place on a shard became free.
-	Freed   func()
-	Metrics *Metrics
+	// Freed is told when a place on a shard became free, and UpgradesEnded when upgrades by policies came to their end.
+	Freed, UpgradesEnded func()
+	Metrics              *Metrics
 	// Sweep is how often orphans are looked for; 0 means every 10 minutes.
 	Sweep time.Duration
 }
@@ -268,7 +269,7 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 					r.Metrics.statuses.WithLabelValues(take(w, e)).Inc()
 				}
 			}
-			if err := r.Region.Settle(r.Store.Now(), t, nil); err != nil {
+			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
 				return err
 			}
 			freed = freed || t.Cluster != nil && t.Cluster.Gone()
@@ -279,6 +280,9 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		return fmt.Errorf("storing statuses: %w", err)
 	}
 	r.Publish(result.Due)
+	if result.UpgradesEnded {
+		r.UpgradesEnded()
+	}
 	if freed {
 		r.Freed()
 	}

@@ -131,6 +131,8 @@ const (
 	AllNodes        = "AllNodesHealthy"
 	UpdatingVersion = "UpdatingVersion"
 	UpdatingConfig  = "UpdatingConfig"
+	// Upgradeable is a cluster's own word on whether it is ready for another minor version.
+	Upgradeable = "ClusterVersionUpgradeable"
 
 	UpdatingTemplate   = "UpdatingPlatformMachineTemplate"
 	AutoscalingEnabled = "AutoscalingEnabled"
@@ -163,7 +165,7 @@ var RevocationConditions = []string{SignerClassValid, "RootCertificatesRegenerat
 
 var (
 	hostedClusterConditions = []string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ValidConfiguration, ValidControlPlaneConfiguration,
-		ValidKMS, DataEncrypted}
+		ValidKMS, DataEncrypted, Upgradeable}
 	nodePoolConditions = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled,
 		VersionSkew, ValidReleaseImage}
 )

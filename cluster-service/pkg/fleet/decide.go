@@ -32,8 +32,35 @@ func (r Region) IssuerURL(clusterID string) string { return r.IssuerBase + "/" +
 
 // Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
 // brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
-// contents of works as they are, which is right unless the desired state changed.
+// contents of works as they are, and upgrades where they are, which is right unless the desired state changed.
 func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
+	return r.settle(now, t, renderer, true)
+}
+
+// SettleObserved is Settle after something was observed: contents are rendered only if an upgrade goes on by it. What else
+// would be rendered differently, as by a newer version of this service, waits for the next change of the desired state.
+//
+// An upgrade whose content cannot be rendered does not go on, and holds up nothing else.
+func (r Region) SettleObserved(now time.Time, t *Tenancy, renderer Renderer) error {
+	if len(t.ActiveUpgrades()) == 0 {
+		return r.settle(now, t, nil, false)
+	}
+	before := t.Clone()
+	err := r.settle(now, t, renderer, false)
+	if err == nil {
+		return nil
+	}
+	*t = *before
+	if err := r.settle(now, t, nil, false); err != nil {
+		return err
+	}
+	for _, u := range t.ActiveUpgrades() {
+		u.say(now, u.State(), "The next step cannot be rendered: "+err.Error())
+	}
+	return nil
+}
+
+func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed bool) error {
 	t.dropGone()
 	if t.Cluster != nil && t.Cluster.Deleting() {
 		for _, p := range t.Pools {
@@ -48,6 +75,9 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 		}
 	}
 	advanceBreakGlass(now, t)
+	if moved := advanceUpgrades(now, t, renderer != nil); !moved && !changed {
+		renderer = nil
+	}
 	if t.Cluster != nil && !t.Cluster.Gone() {
 		if err := plan(now, t, renderer); err != nil {
 			return err
@@ -127,14 +157,18 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	rolledOut := rolledOut(c.Release, seen)
 	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
+	owed := t.owedToCustomer()
 	switch {
-	case carried && rolledOut && awaited.none() && s.ApiUrl != "" && (available || wasReady):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (available || wasReady):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.
 	case wasReady && s.ObservedGeneration >= c.Generation && !work.Refused:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 	case work.Refused:
+		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
+	// The upgrade that the generation asks for was given up.
+	case wasReady && owed && len(t.ActiveUpgrades()) == 0:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_FAILED
 	case wasReady:
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
@@ -148,10 +182,10 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 		observedCondition(feedback.Available, seen),
 		observedCondition(feedback.Progressing, seen),
 		observedCondition(feedback.Degraded, seen))
-	s.Progress = setProgress(s.Progress, now,
-		layer{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
+	s.Progress = setProgress(s.Progress, now, append([]layer{
+		{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
-		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)}, upgradeLayer(t)...)...)
 }
 
 // rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.

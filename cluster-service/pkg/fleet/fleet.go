@@ -174,7 +174,9 @@ type Tenancy struct {
 	// Credentials and Revocations are without those that came to an end long ago.
 	Credentials []*Credential
 	Revocations []*Revocation
-	Works       []*Work
+	// Upgrades are without those that came to an end long ago.
+	Upgrades []*Upgrade
+	Works    []*Work
 	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the tenancy.
 	Leftovers []*Leftover
 }
@@ -233,6 +235,11 @@ func (t *Tenancy) Clone() *Tenancy {
 		revocation := *v
 		revocation.Status = proto.CloneOf(v.Status)
 		c.Revocations = append(c.Revocations, &revocation)
+	}
+	for _, u := range t.Upgrades {
+		upgrade := *u
+		upgrade.Status = proto.CloneOf(u.Status)
+		c.Upgrades = append(c.Upgrades, &upgrade)
 	}
 	for _, w := range t.Works {
 		work := *w

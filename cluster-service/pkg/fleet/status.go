@@ -17,6 +17,7 @@ const (
 	LayerManagementCluster = "management-cluster"
 	LayerControlPlane      = "control-plane"
 	LayerNodePool          = "node-pool"
+	LayerUpgrade           = "upgrade"
 )
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

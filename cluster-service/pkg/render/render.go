@@ -54,6 +54,9 @@ func (r *Renderer) now() *Renderer {
 	return &Renderer{Region: r.Region, Environment: r.Environment, Config: s.Config, PullSecret: s.PullSecret, Open: r.Open}
 }
 
+// forceUpgradeTo is HyperShift's annotation for an upgrade to one image that the cluster says it is not ready for.
+const forceUpgradeTo = "hypershift.openshift.io/force-upgrade-to"
+
 // Bundle is the content of a work.
 type Bundle struct {
 	Manifests []json.RawMessage
@@ -124,6 +127,9 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 		main, err = r.hostedCluster(t.Cluster, auth)
 		if err != nil {
 			return nil, nil, err
+		}
+		if image := t.ForceUpgradeTo(); image != "" {
+			main["metadata"].(object)["annotations"].(object)[forceUpgradeTo] = image
 		}
 		return main, append(r.servingCertificate(t.Cluster), r.externalAuthObjects(t.Cluster, auth)...), nil
 	case fleet.NodePoolWork:

@@ -213,6 +213,8 @@ func watchResponse(change store.Change) *csv1.WatchResponse {
 		response.Event = &csv1.WatchResponse_BreakGlassCredential{BreakGlassCredential: change.Credential.Proto()}
 	case change.Revocation != nil:
 		response.Event = &csv1.WatchResponse_BreakGlassRevocation{BreakGlassRevocation: change.Revocation.Proto()}
+	case change.Upgrade != nil:
+		response.Event = &csv1.WatchResponse_Upgrade{Upgrade: change.Upgrade.Proto()}
 	}
 	return response
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -43,6 +42,9 @@ const (
 	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
 	ReasonTooManyCredentials   = "TOO_MANY_CREDENTIALS"
 
+	ReasonUpgradeUnknown = "UPGRADE_UNKNOWN"
+	ReasonPolicyUnknown  = "UPGRADE_POLICY_UNKNOWN"
+
 	ReasonStepUnknown     = "DELETION_STEP_UNKNOWN"
 	ReasonStepNotForcible = "DELETION_STEP_NOT_FORCIBLE"
 	ReasonNoDeletion      = "NO_DELETION_UNDER_WAY"
@@ -61,6 +63,8 @@ type Options struct {
 	Publish func(clusterUIDs []string)
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
+	// UpgradesChanged is told when upgrades came to their end or wait for a time, and when policies changed.
+	UpgradesChanged func()
 	// Forced is told that a step of a deletion was forced.
 	Forced func()
 }
@@ -153,22 +157,27 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	case c != nil && r.GetGeneration() <= c.Generation:
 		return c, nil
 	}
-	chosen, err := s.clusterRelease(r.GetSpec(), c)
-	if err != nil {
-		return nil, err
-	}
 	if c == nil {
+		chosen, err := s.newestRelease(r.GetSpec())
+		if err != nil {
+			return nil, err
+		}
 		if c, err = s.newCluster(uid, r, attempt, now); err != nil {
 			return nil, err
 		}
-		t.Cluster = c
+		t.Cluster, c.Release = c, fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
 		if c.Shard, err = tx.Place(ctx); err != nil {
 			return nil, err
 		}
-	} else if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
-		return nil, err
+	} else {
+		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
+			return nil, err
+		}
+		if err := s.customerVersion(ctx, t, r, now); err != nil {
+			return nil, err
+		}
 	}
-	c.Generation, c.Spec, c.Release = r.GetGeneration(), r.GetSpec(), chosen
+	c.Generation, c.Spec = r.GetGeneration(), r.GetSpec()
 	if c.Shard != "" {
 		slog.InfoContext(ctx, "stored a cluster's desired state", "cluster_uid", uid, "cluster_id", c.ID(), "resource_id", c.ResourceID,
 			"generation", c.Generation, "shard", c.Shard, "version", c.Release.Version)
@@ -201,26 +210,19 @@ func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt in
 		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}, nil
 }
 
-// experimentExactVersion runs a cluster at exactly this version; see the ARM contract.
-const experimentExactVersion = "aro-hcp.experimental.cluster.control-plane-exact-version"
-
-// clusterRelease chooses the release. What was chosen for the same version and channel group stays chosen.
-func (s *Service) clusterRelease(spec *csv1.ClusterSpec, old *fleet.Cluster) (fleet.Release, error) {
-	exact := spec.GetExperiments()[experimentExactVersion]
-	if old != nil && proto.Equal(old.Spec.GetVersion(), spec.GetVersion()) && old.Spec.GetExperiments()[experimentExactVersion] == exact {
-		return old.Release, nil
-	}
+// newestRelease is the release that a spec asks for: the newest of its minor version in its channel group, or exactly the
+// one of the experiment.
+func (s *Service) newestRelease(spec *csv1.ClusterSpec) (*release.Release, error) {
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
 	catalog := s.o.Releases.Catalog()
 	found, ok := catalog.Newest(id, group)
-	if exact != "" {
+	if exact := spec.GetExperiments()[fleet.ExperimentExactVersion]; exact != "" {
 		found, ok = catalog.Exact(exact)
 	}
 	if !ok {
-		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id",
-			Message: "Unsupported value: " + quote(id) + " in channel group " + quote(group) + ": supported values: " + strings.Join(catalog.Minors(group), ", ")}})
+		return nil, invalidVersion("Unsupported value: %q in channel group %q: supported values: %s", id, group, strings.Join(catalog.Minors(group), ", "))
 	}
-	return fleet.Release{Version: found.Version.String(), Image: found.Image}, nil
+	return found, nil
 }
 
 func channelGroup(v *csv1.Version) string {
@@ -338,7 +340,7 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clu
 	case t.Cluster.Deleting():
 		return nil, failedPrecondition(ReasonClusterDeleting, "The cluster of the node pool is being deleted.")
 	}
-	chosen, err := s.nodePoolRelease(r.GetSpec(), p, t.Cluster)
+	chosen, err := s.nodePoolRelease(r.GetSpec(), p, t)
 	if err != nil {
 		return nil, err
 	}
@@ -354,8 +356,10 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clu
 	return p, s.settle(now, t)
 }
 
-func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, c *fleet.Cluster) (fleet.Release, error) {
-	id := spec.GetVersion().GetId()
+// nodePoolRelease chooses a node pool's release. What was chosen for the same version stays chosen, and what its control
+// plane brought it to.
+func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.Tenancy) (fleet.Release, error) {
+	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
 		return old.Release, nil
 	}
@@ -368,7 +372,7 @@ func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, 
 	}
 	found, ok := s.o.Releases.Catalog().Exact(id)
 	if !ok {
-		return fleet.Release{}, apierror.InvalidFields([]apierror.Violation{{Field: "spec.version.id", Message: "Unsupported value: " + quote(id)}})
+		return fleet.Release{}, invalidVersion("Unsupported value: %q", id)
 	}
 	controlPlane, err := release.ParseVersion(lowestVersion(c))
 	if err != nil {

@@ -117,6 +117,7 @@ type Change struct {
 	ExternalAuth *fleet.ExternalAuth
 	Credential   *fleet.Credential
 	Revocation   *fleet.Revocation
+	Upgrade      *fleet.Upgrade
 }
 
 // UID is the resource's.
@@ -132,6 +133,8 @@ func (c Change) UID() string {
 		return c.Credential.UID
 	case c.Revocation != nil:
 		return c.Revocation.UID
+	case c.Upgrade != nil:
+		return c.Upgrade.UID
 	}
 	return ""
 }
@@ -156,6 +159,7 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 		queueChanges(batch, "external_auths", authColumns, after, limit, &changes, scanAuth, func(a *fleet.ExternalAuth) Change { return Change{Revision: a.Revision, ExternalAuth: a} })
 		queueChanges(batch, "break_glass_credentials", credentialColumns, after, limit, &changes, scanCredential, func(c *fleet.Credential) Change { return Change{Revision: c.Revision, Credential: c} })
 		queueChanges(batch, "break_glass_revocations", revocationColumns, after, limit, &changes, scanRevocation, func(v *fleet.Revocation) Change { return Change{Revision: v.Revision, Revocation: v} })
+		queueChanges(batch, "upgrades", upgradeColumns, after, limit, &changes, scanUpgrade, func(u *fleet.Upgrade) Change { return Change{Revision: u.Revision, Upgrade: u} })
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
@@ -273,7 +277,7 @@ func workRefs(rows pgx.Rows) (map[string]WorkRef, error) {
 // learn of them.
 func (s *Store) Purge(ctx context.Context, before time.Time) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		for _, table := range []string{"break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
+		for _, table := range []string{"upgrades", "break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
 			if _, err := tx.Exec(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %s WHERE gone_time < $1 RETURNING revision)
 				UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT 1 FROM removed)`, table), before); err != nil {
 				return err

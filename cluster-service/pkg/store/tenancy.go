@@ -55,6 +55,8 @@ type Result struct {
 	Due []string
 	// Revision is the last one given; 0 when nothing that has one changed.
 	Revision int64
+	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
+	UpgradesEnded bool
 }
 
 // Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
@@ -115,6 +117,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if result.Revision > 0 {
 		s.wake(result.Revision)
 	}
+
 	return result, s.fault("after-commit")
 }
 
@@ -164,6 +167,10 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 		tenancy.Revocations, err = pgx.CollectRows(rows, scanRevocation)
 		return err
 	})
+	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
+		tenancy.Upgrades, err = pgx.CollectRows(rows, scanUpgrade)
+		return err
+	})
 	batch.Queue(selectWorks, uid).Query(func(rows pgx.Rows) (err error) {
 		tenancy.Works, err = pgx.CollectRows(rows, scanWork)
 		return err
@@ -205,6 +212,8 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 		}
 		changed = append(changed, accessChanges(old, tenancy)...)
+		changed = append(changed, upgradeChanges(old, tenancy)...)
+		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
 		queueDeletion(rows, now, uid, old, tenancy)
 		if t.queueWorks(rows, now, old, tenancy) {
 			result.Due = append(result.Due, uid)

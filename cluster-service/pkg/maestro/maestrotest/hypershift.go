@@ -24,6 +24,7 @@ type HyperShift struct {
 	secrets bool
 	holds   bool
 	signers map[string]*signer
+	upgrades
 	// keys are the versions of the encryption keys in use, by HostedCluster.
 	keys map[string]string
 	// keyless says that the key vault refuses the keys.
@@ -32,7 +33,7 @@ type HyperShift struct {
 
 // NewHyperShift makes one that knows the versions of release images.
 func NewHyperShift(versions map[string]string) *HyperShift {
-	return &HyperShift{versions: versions, signers: map[string]*signer{}, keys: map[string]string{}}
+	return &HyperShift{versions: versions, signers: map[string]*signer{}, keys: map[string]string{}, upgrades: newUpgrades()}
 }
 
 // ProvideSecrets puts the secrets of confidential clients into the clusters, or takes them out; Server.Touch has it reported.
@@ -106,14 +107,13 @@ func (h *HyperShift) nodePool(object Object, calls int) bool {
 		object["status"] = Object{"conditions": conditions("Ready", "False", "Creating", "AllMachinesReady", "False", "Creating")}
 		return true
 	}
-	truth := map[bool]string{true: "True", false: "False"}
-	version := h.versions[spec["release"].(Object)["image"].(string)]
+	version, again := h.upgradePool(object)
 	object["status"] = Object{"replicas": replicas, "version": version,
 		"nodesInfo": Object{"nodeVersions": []any{Object{"ocpVersion": version, "readyNodeCount": replicas, "unreadyNodeCount": float64(0)}}},
 		"conditions": conditions("Ready", "True", "AsExpected", "AllMachinesReady", "True", "AsExpected", "AllNodesHealthy", "True", "AsExpected",
-			"UpdatingVersion", "False", "AsExpected", "UpdatingConfig", "False", "AsExpected", "SupportedVersionSkew", "True", "AsExpected",
-			"AutoscalingEnabled", truth[!fixed], "AsExpected", "AutorepairEnabled", truth[spec["management"].(Object)["autoRepair"] == true], "AsExpected")}
-	return false
+			"UpdatingVersion", truth(again), "AsExpected", "UpdatingConfig", "False", "AsExpected", "SupportedVersionSkew", "True", "AsExpected",
+			"AutoscalingEnabled", truth(!fixed), "AsExpected", "AutorepairEnabled", truth(spec["management"].(Object)["autoRepair"] == true), "AsExpected")}
+	return again && !h.held
 }
 
 func (h *HyperShift) hostedCluster(object Object, calls int) bool {
@@ -125,13 +125,14 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 			"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": h.versions[image]}}}}
 		return true
 	}
+	history, again := h.upgradeCluster(object)
 	status := Object{
-		"conditions": conditions("Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
+		"conditions": conditions("ClusterVersionUpgradeable", truth(!h.stubborn), "AdminAckRequired", "Available", "True", "AsExpected", "Progressing", "False", "AsExpected", "Degraded", "False", "AsExpected",
 			"ValidConfiguration", "True", "AsExpected", "ValidHostedControlPlaneConfiguration", "True", "AsExpected",
 			"ReconciliationSucceeded", "True", "ReconciliatonSucceeded"),
 		"controlPlaneEndpoint": Object{"host": "127.0.0.1", "port": float64(16443)},
 		"kubeconfig":           Object{"name": "admin-kubeconfig"},
-		"controlPlaneVersion":  Object{"history": []any{Object{"state": "Completed", "image": image, "version": h.versions[image]}}},
+		"controlPlaneVersion":  Object{"history": history},
 	}
 	if configuration, ok := spec["configuration"].(Object); ok && configuration["authentication"] != nil {
 		status["configuration"] = Object{"authentication": Object{"oidcClients": h.oidcClients(configuration["authentication"].(Object))}}
@@ -140,7 +141,7 @@ func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 		h.encrypt(object["metadata"].(Object)["name"].(string), encryption, status)
 	}
 	object["status"] = status
-	return false
+	return again && !h.held
 }
 
 // encrypt rotates the encryption key of a cluster, and says so as the operator does.

@@ -1,0 +1,464 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+const (
+	awaitsGates  = csv1.UpgradeState_UPGRADE_STATE_WAITING
+	controlPlane = csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE
+	nodePools    = csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS
+	completed    = csv1.UpgradeState_UPGRADE_STATE_COMPLETED
+	aborted      = csv1.UpgradeState_UPGRADE_STATE_ABORTED
+	canceled     = csv1.UpgradeState_UPGRADE_STATE_CANCELED
+
+	followAll = csv1.NodePoolFollow_NODE_POOL_FOLLOW_ALL
+)
+
+var ada = &csv1.Actor{Name: "ada@example.com", Reason: "a fix is needed", Ticket: "INC-7"}
+
+// installed makes a cluster at exactly a version, with node pools, and waits until all is ready. The tag is taken off again.
+func (i *instance) installed(t *testing.T, name, version string, pools ...string) *csv1.ApplyClusterRequest {
+	t.Helper()
+	request := applyRequest(name, 1)
+	request.Spec.Version.Id = version[:strings.LastIndexByte(version, '.')]
+	request.Spec.Experiments = map[string]string{fleet.ExperimentExactVersion: version}
+	if _, err := i.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range pools {
+		if _, err := i.ApplyNodePool(t.Context(), poolRequest(request, pool, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.awaitCluster(t, request.Uid, clusterReady(1))
+	for _, pool := range pools {
+		i.awaitPool(t, poolRequest(request, pool, 2).Uid, poolAt(version))
+	}
+	return request
+}
+
+func poolAt(version string) func(*csv1.NodePool) bool {
+	return func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY && p.GetStatus().GetVersion() == version
+	}
+}
+
+func runs(versions ...string) func(*csv1.Cluster) bool {
+	return func(c *csv1.Cluster) bool { return slices.Equal(c.GetStatus().GetActiveVersions(), versions) }
+}
+
+func startRequest(cluster *csv1.ApplyClusterRequest, version string, follow csv1.NodePoolFollow) *csv1.StartUpgradeRequest {
+	return &csv1.StartUpgradeRequest{Uid: uuid.NewString(), ClusterUid: cluster.Uid, Version: version, NodePools: follow, Actor: ada}
+}
+
+func (i *instance) awaitUpgrade(t *testing.T, wanted func(*csv1.Upgrade) bool) *csv1.Upgrade {
+	t.Helper()
+	var last *csv1.Upgrade
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if u := r.GetUpgrade(); u != nil {
+			last = u
+			return wanted(u)
+		}
+		return false
+	}, func() string { return fmt.Sprint(last) })
+	return last
+}
+
+func upgradeIs(uid string, state csv1.UpgradeState) func(*csv1.Upgrade) bool {
+	return func(u *csv1.Upgrade) bool {
+		return (uid == "" || u.GetUid() == uid) && u.GetStatus().GetState() == state
+	}
+}
+
+func said(state csv1.UpgradeState, message string) func(*csv1.Upgrade) bool {
+	return func(u *csv1.Upgrade) bool {
+		return u.GetStatus().GetState() == state && strings.Contains(u.GetStatus().GetMessage(), message)
+	}
+}
+
+// refusal of an error: its reason.
+func refusal(err error) string {
+	var known *apierror.Error
+	if !errors.As(apierror.FromGRPC(err), &known) {
+		return ""
+	}
+	return known.Reason
+}
+
+func (r *region) nothingWasWrong(t *testing.T) {
+	t.Helper()
+	if complaints := r.hypershift.Complaints(); len(complaints) > 0 {
+		t.Errorf("the management clusters complain: %v", complaints)
+	}
+}
+
+func steps(u *csv1.Upgrade) []string {
+	var list []string
+	for _, s := range u.GetStatus().GetSteps() {
+		name := s.GetNodePool()
+		if name == "" {
+			name = "control plane"
+		}
+		list = append(list, fmt.Sprintf("%s %s to %s %s", name, s.GetFromVersion(), s.GetToVersion(), strings.TrimPrefix(s.GetState().String(), "UPGRADE_STEP_STATE_")))
+	}
+	return list
+}
+
+// TestUpgradeInSteps: from an old release a cluster goes to the next minor version over the newest of its own, and its node
+// pools follow one after the other; what the plan said is what happens.
+func TestUpgradeInSteps(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := service.installed(t, "c", "4.20.8", "a", "b")
+
+	plan, err := service.PlanUpgrade(ctx, &csv1.PlanUpgradeRequest{ClusterUid: cluster.Uid, Version: "4.21.4", NodePools: followAll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := startRequest(cluster, "4.21.4", followAll)
+	want := steps(&csv1.Upgrade{Status: &csv1.UpgradeStatus{Steps: plan.GetSteps()}})
+	if len(plan.GetRefusals()) > 0 || !slices.Equal(want, []string{"control plane 4.20.8 to 4.20.16 PLANNED", "control plane 4.20.16 to 4.21.4 PLANNED",
+		"a 4.20.8 to 4.21.4 PLANNED", "b 4.20.8 to 4.21.4 PLANNED"}) {
+		t.Fatalf("plan: %v, refusals %v", want, plan.GetRefusals())
+	}
+	started, err := service.StartUpgrade(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := service.StartUpgrade(ctx, request)
+	if err != nil || again.GetUid() != started.GetUid() {
+		t.Errorf("the same request again: %v, %v", again, err)
+	}
+	// Another minor version takes somebody's word.
+	service.awaitUpgrade(t, said(awaitsGates, "takes APIs away"))
+	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateClusterReady, Actor: ada}); refusal(err) != fleet.RuleGateNotAcknowledgable {
+		t.Errorf("a gate that nobody can pass: %v", err)
+	}
+	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: "x", Actor: ada}); refusal(err) != fleet.RuleGateUnknown {
+		t.Errorf("a gate that does not exist: %v", err)
+	}
+	if _, err := service.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: request.Uid, Gate: fleet.GateMinorVersion, Actor: ada}); err != nil {
+		t.Fatal(err)
+	}
+	done := service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	for i := range want {
+		want[i] = strings.Replace(want[i], "PLANNED", "COMPLETED", 1)
+	}
+	if diff := cmp.Diff(want, steps(done)); diff != "" {
+		t.Error(diff)
+	}
+	service.awaitCluster(t, cluster.Uid, runs("4.21.4"))
+	service.awaitPool(t, poolRequest(cluster, "b", 2).Uid, poolAt("4.21.4"))
+	// ARM heard nothing of it: its generation is what it was, and the resource was never away from READY.
+	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid}); err != nil || !clusterReady(1)(c) {
+		t.Errorf("the cluster is %v, %v", c.GetStatus(), err)
+	}
+	r.nothingWasWrong(t)
+}
+
+// TestCustomersVersion: a newer version of the ARM resource is an upgrade; its generation is observed when the control plane
+// has arrived, however often it is applied.
+func TestCustomersVersion(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	request := applyRequest("c", 1)
+	request.Spec.Version.Id = "4.20"
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+
+	r.hypershift.HoldUpgrades(true)
+	request.Generation, request.Spec.Version.Id = 2, "4.21"
+	for range 2 {
+		if _, err := service.ApplyCluster(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service.awaitCluster(t, request.Uid, runs("4.21.4", "4.20.16"))
+	c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+	if err != nil || c.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_UPDATING || c.GetStatus().GetObservedGeneration() != 1 {
+		t.Errorf("while it moves the cluster is %v, %v", c.GetStatus(), err)
+	}
+	// A change of something else meanwhile is taken, and nothing goes down again.
+	request.Generation, request.Spec.Api.AuthorizedCidrs = 3, []string{"192.0.2.0/24"}
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	down := applyRequest("c", 4)
+	down.Spec.Version.Id = "4.20"
+	if _, err := service.ApplyCluster(ctx, down); err == nil || !strings.Contains(err.Error(), "nothing lowers a version") {
+		t.Errorf("lowering: %v", err)
+	}
+	skip := applyRequest("c", 4)
+	skip.Spec.Version.Id = "4.23"
+	if _, err := service.ApplyCluster(ctx, skip); err == nil || !strings.Contains(err.Error(), "at most one minor version above 4.21.4") {
+		t.Errorf("skipping: %v", err)
+	}
+	// Another upgrade waits for this one; only a customer can ask for that.
+	next := applyRequest("c", 4)
+	next.Spec.Version.Id, next.Spec.Api.AuthorizedCidrs = "4.22", []string{"192.0.2.0/24"}
+	if _, err := service.ApplyCluster(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitUpgrade(t, said(awaitsGates, "which came before"))
+	if _, err := service.StartUpgrade(ctx, startRequest(request, "4.21.6", followAll)); refusal(err) != fleet.RuleUpgradeInProgress {
+		t.Errorf("an SRE's upgrade meanwhile: %v", err)
+	}
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitCluster(t, request.Uid, clusterReady(4))
+	service.awaitCluster(t, request.Uid, runs("4.22.2"))
+	list, err := service.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: request.Uid, States: []csv1.UpgradeState{completed}})
+	if err != nil || len(list.GetUpgrades()) != 2 {
+		t.Errorf("upgrades: %v, %v", list, err)
+	}
+	r.nothingWasWrong(t)
+}
+
+// TestUpgradeable: a cluster that says it is not ready is not moved, until it is, or somebody takes the responsibility.
+func TestUpgradeable(t *testing.T) {
+	for name, pass := range map[string]func(*region, *instance, string) error{
+		"Ready": func(r *region, _ *instance, _ string) error {
+			r.hypershift.Stubborn(false)
+			r.maestro.Touch()
+			return nil
+		},
+		"Forced": func(_ *region, service *instance, uid string) error {
+			_, err := service.AcknowledgeUpgradeGate(context.Background(), &csv1.AcknowledgeUpgradeGateRequest{Uid: uid, Gate: fleet.GateUpgradeable, Actor: ada})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			r.play()
+			r.hypershift.Stubborn(true)
+			service := r.start(nil)
+			cluster := service.installed(t, "c", "4.20.16")
+			request := startRequest(cluster, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+			request.Acknowledge = []string{fleet.GateMinorVersion}
+			if _, err := service.StartUpgrade(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			service.awaitUpgrade(t, said(awaitsGates, "AdminAckRequired"))
+			if err := pass(r, service, request.Uid); err != nil {
+				t.Fatal(err)
+			}
+			service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+			r.nothingWasWrong(t)
+		})
+	}
+}
+
+// TestPauseAndAbort: what can be held and given up when, and what is said when it cannot.
+func TestPauseAndAbort(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := service.installed(t, "c", "4.20.8", "a", "b")
+	pause := func(uid string) error {
+		_, err := service.PauseUpgrade(ctx, &csv1.PauseUpgradeRequest{Uid: uid, Actor: ada})
+		return err
+	}
+	resume := func(uid string) error {
+		_, err := service.ResumeUpgrade(ctx, &csv1.ResumeUpgradeRequest{Uid: uid, Actor: ada})
+		return err
+	}
+	abort := func(uid string) error {
+		_, err := service.AbortUpgrade(ctx, &csv1.AbortUpgradeRequest{Uid: uid, Actor: ada})
+		return err
+	}
+	ok := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+
+	// Before it begins: its time has not come.
+	later := startRequest(cluster, "4.20.15", followAll)
+	later.NotBefore = timestamppb.New(time.Now().Add(time.Hour))
+	_, err := service.StartUpgrade(ctx, later)
+	ok("starting one for later", err)
+	service.awaitUpgrade(t, said(awaitsGates, "not to begin before"))
+	ok("pausing before the begin", pause(later.Uid))
+	ok("pausing it again", pause(later.Uid))
+	ok("aborting before the begin", abort(later.Uid))
+	ok("aborting it again", abort(later.Uid))
+	if err := resume(later.Uid); refusal(err) != fleet.RuleUpgradeEnded {
+		t.Errorf("resuming what was aborted: %v", err)
+	}
+
+	// While the control plane moves: its followers can be held, it cannot.
+	r.hypershift.HoldUpgrades(true)
+	request := startRequest(cluster, "4.20.15", followAll)
+	_, err = service.StartUpgrade(ctx, request)
+	ok("starting", err)
+	service.awaitCluster(t, cluster.Uid, runs("4.20.15"+"", "4.20.8"))
+	if err := abort(request.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing lowers a version") {
+		t.Errorf("aborting a control plane that moves: %v", err)
+	}
+	ok("pausing the followers", pause(request.Uid))
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitUpgrade(t, said(nodePools, "Paused by ada@example.com"))
+	// A node pool goes on its own when its turn comes.
+	ok("resuming", resume(request.Uid))
+	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	service.awaitPool(t, poolRequest(cluster, "b", 2).Uid, poolAt("4.20.15"))
+
+	// A control plane without followers can be neither held nor given up.
+	r.hypershift.HoldUpgrades(true)
+	last := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+	_, err = service.StartUpgrade(ctx, last)
+	ok("starting", err)
+	service.awaitUpgrade(t, upgradeIs(last.Uid, controlPlane))
+	if err := pause(last.Uid); refusal(err) != fleet.RuleUpgradeMoving || !strings.Contains(err.Error(), "nothing comes after it") {
+		t.Errorf("pausing a control plane that moves: %v", err)
+	}
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitUpgrade(t, upgradeIs(last.Uid, completed))
+
+	// The node pools alone, given up after the first has begun: it is finished, the second stays.
+	r.hypershift.HoldUpgrades(true)
+	pools := startRequest(cluster, "4.20.16", followAll)
+	_, err = service.StartUpgrade(ctx, pools)
+	ok("starting the node pools", err)
+	service.awaitUpgrade(t, said(nodePools, "Node pool a goes"))
+	ok("aborting the node pools", abort(pools.Uid))
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitPool(t, poolRequest(cluster, "a", 2).Uid, poolAt("4.20.16"))
+	if b, err := service.GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: poolRequest(cluster, "b", 2).Uid}); err != nil || b.GetStatus().GetVersion() != "4.20.15" {
+		t.Errorf("the second node pool is %v, %v", b.GetStatus(), err)
+	}
+	r.nothingWasWrong(t)
+}
+
+// TestOtherThingsMeanwhile: a scale, a new node pool and the cluster's deletion during an upgrade.
+func TestOtherThingsMeanwhile(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := service.installed(t, "c", "4.20.8", "a")
+	r.hypershift.HoldUpgrades(true)
+	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED)
+	if _, err := service.StartUpgrade(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, cluster.Uid, runs("4.20.16", "4.20.8"))
+
+	scale := poolRequest(cluster, "a", 5)
+	scale.Generation = 2
+	if _, err := service.ApplyNodePool(ctx, scale); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, scale.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetObservedGeneration() == 2 && p.GetStatus().GetReplicas() == 5 && p.GetStatus().GetVersion() == "4.20.8"
+	})
+	// A new node pool begins where the control plane was, not where it goes, and one that wants to be ahead is refused.
+	if _, err := service.ApplyNodePool(ctx, poolRequest(cluster, "new", 1)); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, poolRequest(cluster, "new", 1).Uid, poolAt("4.20.8"))
+	ahead := poolRequest(cluster, "ahead", 1)
+	ahead.Spec.Version = &csv1.Version{Id: "4.20.16"}
+	if _, err := service.ApplyNodePool(ctx, ahead); err == nil || !strings.Contains(err.Error(), "nodes must not be newer than their control plane, which runs 4.20.8") {
+		t.Errorf("a node pool ahead of its control plane: %v", err)
+	}
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	done := service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	if diff := cmp.Diff([]string{"control plane 4.20.8 to 4.20.16 COMPLETED", "a 4.20.8 to 4.20.16 COMPLETED", "new 4.20.8 to 4.20.16 COMPLETED"}, steps(done)); diff != "" {
+		t.Error(diff)
+	}
+	// What a node pool was brought to is not taken back by its own version.
+	lower := poolRequest(cluster, "a", 5)
+	lower.Generation, lower.Spec.Version = 3, &csv1.Version{Id: "4.20.15"}
+	if _, err := service.ApplyNodePool(ctx, lower); err == nil || !strings.Contains(err.Error(), "nodes cannot go back from 4.20.16") {
+		t.Errorf("lowering a node pool: %v", err)
+	}
+
+	r.hypershift.HoldUpgrades(true)
+	next := startRequest(cluster, "4.21.4", followAll)
+	next.Acknowledge = []string{fleet.GateMinorVersion}
+	if _, err := service.StartUpgrade(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitUpgrade(t, upgradeIs(next.Uid, controlPlane))
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitUpgrade(t, upgradeIs(next.Uid, canceled))
+	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	if _, err := service.StartUpgrade(ctx, startRequest(cluster, "4.21.4", followAll)); refusal(err) != "CLUSTER_DELETING" {
+		t.Errorf("an upgrade of what is deleted: %v", err)
+	}
+	r.nothingWasWrong(t)
+}
+
+// TestRefusedUpgrades: the rule that is broken is named, and what would be allowed.
+func TestRefusedUpgrades(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := service.installed(t, "c", "4.20.16")
+	tests := map[string]struct{ reason, version, rule, says string }{
+		"Down":        {"nothing lowers a version", "4.20.15", fleet.RuleVersionNotNewer, "Allowed are 4.21.4"},
+		"Same":        {"there is nothing to do", "4.20.16", fleet.RuleVersionNotNewer, "runs 4.20.16 already"},
+		"Two minors":  {"one at a time", "4.22.2", fleet.RuleMinorSkipped, "one minor version at a time"},
+		"No way":      {"the graph has none", "4.21.1", fleet.RuleNoUpdatePath, "no way from 4.20.16 to 4.21.1 in channel stable-4.21"},
+		"Not for all": {"it is in another channel group", "4.21.6", fleet.RuleNoUpdatePath, "Allowed are 4.21.4"},
+		"Unknown":     {"there is no such release", "4.20.99", fleet.RuleVersionUnknown, "no release"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := service.StartUpgrade(ctx, startRequest(cluster, tc.version, followAll))
+			if refusal(err) != tc.rule || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+			plan, err := service.PlanUpgrade(ctx, &csv1.PlanUpgradeRequest{ClusterUid: cluster.Uid, Version: tc.version})
+			if err != nil || len(plan.GetRefusals()) == 0 || plan.GetRefusals()[0].GetRule() != tc.rule {
+				t.Errorf("the plan says %v, %v", plan.GetRefusals(), err)
+			}
+		})
+	}
+	bad := map[string]*csv1.StartUpgradeRequest{
+		"actor":   {Uid: uuid.NewString(), ClusterUid: cluster.Uid, Version: "4.21.4"},
+		"version": {Uid: uuid.NewString(), ClusterUid: cluster.Uid, Version: "4.21", Actor: ada},
+		"uid":     {Uid: "x", ClusterUid: cluster.Uid, Version: "4.21.4", Actor: ada},
+	}
+	for field, request := range bad {
+		if _, err := service.StartUpgrade(ctx, request); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("a wrong %s: %v", field, err)
+		}
+	}
+	if _, err := service.GetUpgrade(ctx, &csv1.GetUpgradeRequest{Uid: uuid.NewString()}); status.Code(err) != codes.NotFound {
+		t.Errorf("an unknown upgrade: %v", err)
+	}
+}

@@ -1,0 +1,251 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+const (
+	// upgradeInterval is how often policies are looked at when nothing tells to: windows open, releases come out, and other
+	// replicas' upgrades end.
+	upgradeInterval = 5 * time.Second
+	upgradePage     = 500
+	dueLimit        = 100
+)
+
+// UpgraderOptions are what an upgrader works with.
+type UpgraderOptions struct {
+	Store    *store.Store
+	Renderer *render.Renderer
+	Catalog  func() *release.Catalog
+	// Limit is how many upgrades by policies may be under way at once, of all policies together; 0 is no limit.
+	Limit   int
+	Publish func(clusterUIDs []string)
+	Metrics prometheus.Registerer
+}
+
+// Upgrader begins upgrades: those that policies want, when their windows are open and their limits allow it, and those that
+// waited for a time. Any number of replicas may do so: each beginning is a transaction that counts what is under way.
+type Upgrader struct {
+	UpgraderOptions
+	woken   chan struct{}
+	running atomic.Int64
+	// queues are the clusters that were found for a policy and not begun with, by its name.
+	queues map[string]queue
+}
+
+// queue is what one look at all clusters found for a policy.
+type queue struct {
+	of       time.Time
+	catalog  *release.Catalog
+	clusters []string
+	// found is when it was.
+	found time.Time
+}
+
+// NewUpgrader makes an upgrader; Run runs it.
+func NewUpgrader(o UpgraderOptions) *Upgrader {
+	u := &Upgrader{UpgraderOptions: o, woken: make(chan struct{}, 1), queues: map[string]queue{}}
+	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
+		Help: "Upgrades by policies that are under way."}, func() float64 { return float64(u.running.Load()) }))
+	return u
+}
+
+// Look has it look soon. It does not block.
+func (u *Upgrader) Look() {
+	select {
+	case u.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run begins upgrades until ctx is over.
+func (u *Upgrader) Run(ctx context.Context) {
+	for {
+		wait := upgradeInterval
+		next, err := u.beginDue(ctx)
+		if err == nil {
+			if !next.IsZero() {
+				wait = max(0, min(wait, next.Sub(u.Store.Now())))
+			}
+			err = u.followPolicies(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			slog.Warn("beginning upgrades failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.woken:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// beginDue settles the clusters whose upgrades waited for a time, and says when the next time comes.
+func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
+	clusters, next, err := u.Store.DueUpgrades(ctx, dueLimit)
+	if err != nil {
+		return next, err
+	}
+	for _, uid := range clusters {
+		result, err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Tenancies[uid], u.Renderer)
+		})
+		if err != nil {
+			return next, fmt.Errorf("beginning an upgrade whose time has come: %w", err)
+		}
+		u.Publish(result.Due)
+	}
+	return next, nil
+}
+
+func (u *Upgrader) followPolicies(ctx context.Context) error {
+	policies, err := u.Store.UpgradePolicies(ctx)
+	if err != nil {
+		return err
+	}
+	_, all, err := u.Store.RunningUpgrades(ctx, "")
+	if err != nil {
+		return err
+	}
+	u.running.Store(int64(all))
+	known := map[string]bool{}
+	for _, p := range policies {
+		known[p.GetName()] = true
+		if err := u.followPolicy(ctx, p, policies); err != nil {
+			return fmt.Errorf("upgrade policy %s: %w", p.GetName(), err)
+		}
+	}
+	for name := range u.queues {
+		if !known[name] {
+			delete(u.queues, name)
+		}
+	}
+	return nil
+}
+
+// followPolicy begins as many of a policy's upgrades as may be under way.
+func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
+	schedule, err := fleet.ParseSchedule(p.GetSpec().GetSchedule())
+	if err != nil {
+		return err // was checked when it was stored
+	}
+	if open, _ := schedule.Open(u.Store.Now()); !open || p.GetSpec().GetPaused() {
+		delete(u.queues, p.GetName())
+		return nil
+	}
+	q, err := u.candidates(ctx, p, all)
+	if err != nil {
+		return err
+	}
+	for len(q.clusters) > 0 {
+		uid := q.clusters[0]
+		admitted, err := u.begin(ctx, p, uid)
+		if err != nil {
+			return err
+		}
+		if !admitted {
+			break
+		}
+		q.clusters = q.clusters[1:]
+	}
+	u.queues[p.GetName()] = q
+	return nil
+}
+
+// candidates are the clusters to begin with: what is left of the last look, as long as the policy and the catalogue are the
+// same, or those of a new one.
+func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (queue, error) {
+	now, catalog := u.Store.Now(), u.Catalog()
+	q, looked := u.queues[p.GetName()]
+	if looked && q.of.Equal(p.GetUpdateTime().AsTime()) && q.catalog == catalog && (len(q.clusters) > 0 || now.Sub(q.found) < upgradeInterval) {
+		return q, nil
+	}
+	q = queue{of: p.GetUpdateTime().AsTime(), catalog: catalog, found: now}
+	err := EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
+		if candidacy.Version != "" {
+			q.clusters = append(q.clusters, c.UID)
+		}
+	})
+	return q, err
+}
+
+// EachCandidacy calls visit with every cluster that a policy concerns.
+func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy, catalog *release.Catalog, visit func(*fleet.Cluster, fleet.Candidacy)) error {
+	known := fleet.Known{Own: map[string]bool{}}
+	for _, other := range all {
+		if uid := other.GetSpec().GetClusterUid(); uid != "" {
+			known.Own[uid] = true
+		}
+	}
+	var err error
+	if known.Active, known.Ended, err = s.KnownUpgrades(ctx); err != nil {
+		return err
+	}
+	for filter := (store.Filter{Limit: upgradePage}); ; {
+		clusters, _, err := s.ListClusters(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, c := range clusters {
+			if candidacy := fleet.CandidateOf(p, c, known, catalog); candidacy.Concerned {
+				visit(c, candidacy)
+			}
+		}
+		if len(clusters) < filter.Limit {
+			return nil
+		}
+		filter.After = clusters[len(clusters)-1].UID
+	}
+}
+
+// begin begins with one cluster, unless there is no room for another upgrade. A cluster that has changed meanwhile is left to
+// the next look.
+func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string) (admitted bool, err error) {
+	var begun *fleet.Upgrade
+	result, err := u.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
+		t, now := tx.Tenancies[uid], u.Store.Now()
+		admitted, begun = true, nil
+		if t.Cluster == nil {
+			return nil
+		}
+		catalog := u.Catalog()
+		candidacy := fleet.CandidateOf(p, t.Cluster, fleet.Known{Active: map[string]bool{uid: len(t.ActiveUpgrades()) > 0}}, catalog)
+		if candidacy.Version == "" {
+			return nil
+		}
+		plan := fleet.PlanUpgrade(now, t, catalog, candidacy.Version, p.GetSpec().GetNodePools())
+		if len(plan.GetRefusals()) > 0 {
+			return nil
+		}
+		if admitted, err = tx.AdmitUpgrade(ctx, p.GetName(), int(p.GetSpec().GetMaxConcurrent()), u.Limit); err != nil || !admitted {
+			return err
+		}
+		begun = fleet.NewUpgrade(uuid.NewString(), uid, &csv1.UpgradeSpec{Version: plan.GetToVersion(), NodePools: p.GetSpec().GetNodePools(),
+			Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_POLICY, Policy: p.GetName(), Actor: p.GetActor()}, plan.GetFromVersion(), plan.GetSteps(), now)
+		t.Upgrades = append(t.Upgrades, begun)
+		return u.Renderer.Region.Settle(now, t, u.Renderer)
+	})
+	if err != nil {
+		return false, err
+	}
+	u.Publish(result.Due)
+	if begun != nil {
+		slog.InfoContext(ctx, "a policy begins an upgrade", "upgrade_policy", p.GetName(), "upgrade_uid", begun.UID, "cluster_uid", uid,
+			"from", begun.Status.GetFromVersion(), "to", begun.Spec.GetVersion())
+	}
+	return admitted, nil
+}

@@ -1,0 +1,404 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+// Upgrade is an upgrade's row. What was asked for never changes; its steps are made when it is accepted, with the images
+// to go to, so that what it does needs no catalogue.
+type Upgrade struct {
+	UID        string
+	ClusterUID string
+	Spec       *csv1.UpgradeSpec
+	Status     *csv1.UpgradeStatus
+	Revision   int64
+	CreateTime time.Time
+	// GoneTime is when it came to its end; from then on the row is a record.
+	GoneTime time.Time
+}
+
+// Proto is the upgrade as the API shows it.
+func (u *Upgrade) Proto() *csv1.Upgrade {
+	return &csv1.Upgrade{Uid: u.UID, ClusterUid: u.ClusterUID, Spec: u.Spec, Status: u.Status, Revision: u.Revision, CreateTime: timestamp(u.CreateTime)}
+}
+
+// State is how it stands.
+func (u *Upgrade) State() csv1.UpgradeState { return u.Status.GetState() }
+
+// Active says that it has not come to its end.
+func (u *Upgrade) Active() bool {
+	switch u.State() {
+	case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+		return true
+	}
+	return false
+}
+
+// Begun says that the control plane, or a node pool, has been given a release.
+func (u *Upgrade) Begun() bool { return u.Status.GetStartTime() != nil }
+
+// Gone says that only the record is left.
+func (u *Upgrade) Gone() bool { return !u.GoneTime.IsZero() }
+
+// Policy names the policy by which it began, while it counts against the policy's limit.
+func (u *Upgrade) Policy() string { return u.Spec.GetPolicy() }
+
+// DueTime is when it may begin at last; zero when it waits for no time.
+func (u *Upgrade) DueTime() time.Time {
+	// Once the gate is passed it waits for something else.
+	if u.State() != csv1.UpgradeState_UPGRADE_STATE_WAITING || u.Spec.GetNotBefore() == nil || u.Begun() ||
+		u.gate(GateNotBefore).GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED {
+		return time.Time{}
+	}
+	return u.Spec.GetNotBefore().AsTime()
+}
+
+// Upgrade finds an upgrade; nil when unknown, or long ended.
+func (t *Tenancy) Upgrade(uid string) *Upgrade {
+	i := slices.IndexFunc(t.Upgrades, func(u *Upgrade) bool { return u.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return t.Upgrades[i]
+}
+
+// ActiveUpgrades are those that have not come to their end, in their order: the first may move, the others wait for it.
+func (t *Tenancy) ActiveUpgrades() []*Upgrade {
+	var active []*Upgrade
+	for _, u := range t.Upgrades {
+		if u.Active() {
+			active = append(active, u)
+		}
+	}
+	slices.SortFunc(active, func(a, b *Upgrade) int {
+		if c := a.CreateTime.Compare(b.CreateTime); c != 0 {
+			return c
+		}
+		return strings.Compare(a.UID, b.UID)
+	})
+	return active
+}
+
+// ControlPlaneVersion is what the control plane runs in all its parts: while it moves, the release that it comes from.
+func (t *Tenancy) ControlPlaneVersion() string {
+	for _, u := range t.ActiveUpgrades() {
+		if s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING); s != nil && s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE {
+			return s.GetFromVersion()
+		}
+	}
+	return t.Cluster.Release.Version
+}
+
+// ForceUpgradeTo is the release image that HyperShift is to go to although the cluster says that it is not ready for another
+// minor version, because somebody took the responsibility; empty when there is none.
+func (t *Tenancy) ForceUpgradeTo() string {
+	for _, u := range t.ActiveUpgrades() {
+		s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
+		gate := u.gate(GateUpgradeable)
+		if s != nil && s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE && crossesMinor(s) && gate.GetAcknowledgeTime() != nil {
+			return s.GetToImage()
+		}
+	}
+	return ""
+}
+
+// step is the first step in a state; nil when there is none.
+func (u *Upgrade) step(state csv1.UpgradeStepState) *csv1.UpgradeStep {
+	for _, s := range u.Status.GetSteps() {
+		if s.GetState() == state {
+			return s
+		}
+	}
+	return nil
+}
+
+// nextControlPlaneStep is the first that has not begun; nil when the control plane has nothing more to do.
+func (u *Upgrade) nextControlPlaneStep() *csv1.UpgradeStep {
+	for _, s := range u.Status.GetSteps() {
+		if s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE && s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
+			return s
+		}
+	}
+	return nil
+}
+
+func crossesMinor(s *csv1.UpgradeStep) bool {
+	return minorsBetween(s.GetFromVersion(), s.GetToVersion()) != 0
+}
+
+// minorsBetween counts the minor versions from one version up to another.
+func minorsBetween(from, to string) int {
+	a, err := release.ParseVersion(from)
+	b, toErr := release.ParseVersion(to)
+	if err != nil || toErr != nil {
+		return 0
+	}
+	return b.Ordinal() - a.Ordinal()
+}
+
+// newer says that a version is newer than another.
+func newer(a, than string) bool {
+	x, err := release.ParseVersion(a)
+	y, thanErr := release.ParseVersion(than)
+	return err == nil && thanErr == nil && x.Compare(y) > 0
+}
+
+// advanceUpgrades moves upgrades to the state that follows from what is observed and wanted. It gives control planes and
+// node pools their next releases where mayMove allows it, and says whether it has.
+func advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
+	if t.Cluster == nil || t.Cluster.Deleting() {
+		for _, u := range t.ActiveUpgrades() {
+			u.end(now, csv1.UpgradeState_UPGRADE_STATE_CANCELED, "The cluster is deleted.")
+		}
+		return false
+	}
+	for {
+		active := t.ActiveUpgrades()
+		if len(active) == 0 {
+			return moved
+		}
+		first := active[0]
+		moved = advanceUpgrade(now, t, first, mayMove) || moved
+		if !first.Active() {
+			continue // the next has its turn
+		}
+		for _, u := range active[1:] {
+			u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "Waiting for upgrade "+first.UID+" to "+first.Spec.GetVersion()+", which came before.")
+		}
+		return moved
+	}
+}
+
+func advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
+	for {
+		var again bool
+		switch u.State() {
+		case csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE:
+			again = followControlPlane(now, t, u)
+		case csv1.UpgradeState_UPGRADE_STATE_WAITING:
+			again, moved = beginControlPlane(now, t, u, mayMove)
+		case csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+			return followNodePools(now, t, u, mayMove)
+		}
+		if !again {
+			return moved
+		}
+	}
+}
+
+// beginControlPlane gives the control plane the next release when nothing is in the way. Again says that the state moved on
+// without that.
+func beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (again, moved bool) {
+	s := u.nextControlPlaneStep()
+	if s == nil {
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The control plane has arrived.")
+		return true, false
+	}
+	if !newer(s.GetToVersion(), t.Cluster.Release.Version) {
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The control plane has this version already.")
+		return true, false
+	}
+	s.FromVersion = t.Cluster.Release.Version
+	waiting := u.judgeGates(now, t)
+	switch {
+	case u.Status.GetPaused():
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "Paused by "+u.Status.GetPausedBy().GetName()+": "+u.Status.GetPausedBy().GetReason())
+	case waiting != nil:
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, waiting.GetMessage())
+	case !mayMove:
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "About to begin.")
+	default:
+		t.Cluster.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
+		begin(now, s, "The control plane is given "+s.GetToVersion()+".")
+		u.begun(now)
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, "The control plane goes from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
+		return false, true
+	}
+	return false, false
+}
+
+// followControlPlane looks how far the control plane is, and says whether it has arrived.
+func followControlPlane(now time.Time, t *Tenancy, u *Upgrade) (again bool) {
+	work, s := t.Work(HostedCluster, ""), u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
+	switch {
+	case s == nil:
+		// A step that was running when it was stored is running still; without one there is nothing to follow.
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "About to go on.")
+		return true
+	case work == nil:
+		return false
+	case work.Refused:
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport refuses release "+s.GetToVersion()+" for good: "+work.Error)
+		return false
+	}
+	seen := &work.Observed
+	if work.Carried() && rolledOut(t.Cluster.Release, seen) {
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The control plane runs "+s.GetToVersion()+".")
+		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "The control plane runs "+s.GetToVersion()+".")
+		return true
+	}
+	s.Message = controlPlaneProgress(t.Cluster.Release, work)
+	return false
+}
+
+// controlPlaneProgress says how far a control plane is with a release.
+func controlPlaneProgress(want Release, work *Work) string {
+	seen := &work.Observed
+	if !work.Carried() {
+		return "Waiting for the management cluster to take release " + want.Version + "."
+	}
+	if progressing := seen.Condition("Progressing"); progressing.Reason == "Blocked" {
+		return "The management cluster holds release " + want.Version + " back: " + progressing.Message
+	}
+	history := seen.ControlPlaneVersions
+	if len(history) == 0 || history[0].Version != want.Version {
+		return "Waiting for the control plane to begin with " + want.Version + "."
+	}
+	message := "The control plane rolls out " + want.Version + "."
+	if degraded := seen.Condition("Degraded"); degraded.Status == "True" {
+		message += " It is degraded: " + degraded.Message
+	}
+	return message
+}
+
+// followNodePools brings the node pools after the control plane, one after the other.
+func followNodePools(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
+	u.planFollowers(t)
+	for _, s := range u.Status.GetSteps() {
+		if s.GetKind() != csv1.UpgradeStepKind_UPGRADE_STEP_KIND_NODE_POOL {
+			continue
+		}
+		p := t.Pool(s.GetNodePoolUid())
+		switch s.GetState() {
+		case csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING:
+			if followNodePool(now, t, u, s, p); s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING || !u.Active() {
+				return moved
+			}
+		case csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED:
+			switch {
+			case p == nil || p.Deleting():
+				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
+			case !newer(s.GetToVersion(), p.Release.Version):
+				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool has this version already.")
+			case u.Status.GetPaused():
+				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is next. Paused by "+u.Status.GetPausedBy().GetName()+": "+u.Status.GetPausedBy().GetReason())
+				return moved
+			case !mayMove:
+				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is about to begin.")
+				return moved
+			default:
+				s.FromVersion = p.Release.Version
+				p.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
+				begin(now, s, "The node pool is given "+s.GetToVersion()+".")
+				u.begun(now)
+				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" goes from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
+				return true
+			}
+		}
+	}
+	u.end(now, csv1.UpgradeState_UPGRADE_STATE_COMPLETED, "All of it runs "+u.Spec.GetVersion()+".")
+	if n := u.left(t); n > 0 {
+		u.Status.Message = fmt.Sprintf("The control plane runs %s; %d node pools do not follow.", u.Spec.GetVersion(), n)
+	}
+	return moved
+}
+
+// left counts the node pools that are older than the control plane.
+func (u *Upgrade) left(t *Tenancy) (n int) {
+	for _, p := range t.Pools {
+		if !p.Deleting() && newer(u.Spec.GetVersion(), p.Release.Version) {
+			n++
+		}
+	}
+	return n
+}
+
+// planFollowers adds steps for node pools that came since the plan was made.
+func (u *Upgrade) planFollowers(t *Tenancy) {
+	for _, p := range t.Pools {
+		known := slices.ContainsFunc(u.Status.GetSteps(), func(s *csv1.UpgradeStep) bool { return s.GetNodePoolUid() == p.UID })
+		if !known && follows(u.Spec.GetNodePools(), p) && newer(u.Spec.GetVersion(), p.Release.Version) {
+			u.Status.Steps = append(u.Status.Steps, followerStep(p, t.Cluster.Release))
+		}
+	}
+}
+
+func follows(which csv1.NodePoolFollow, p *NodePool) bool {
+	switch {
+	case p.Deleting():
+		return false
+	case which == csv1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED:
+		return p.Spec.GetVersion().GetId() == ""
+	}
+	return which == csv1.NodePoolFollow_NODE_POOL_FOLLOW_ALL
+}
+
+func followerStep(p *NodePool, to Release) *csv1.UpgradeStep {
+	return &csv1.UpgradeStep{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_NODE_POOL, NodePoolUid: p.UID, NodePool: p.Spec.GetName(),
+		FromVersion: p.Release.Version, ToVersion: to.Version, ToImage: to.Image, State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED}
+}
+
+// followNodePool looks how far a node pool is.
+func followNodePool(now time.Time, t *Tenancy, u *Upgrade, s *csv1.UpgradeStep, p *NodePool) {
+	if p == nil || p.Deleting() {
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
+		return
+	}
+	work := t.Work(NodePoolWork, p.UID)
+	switch {
+	case work == nil:
+	case work.Refused:
+		u.end(now, csv1.UpgradeState_UPGRADE_STATE_FAILED, "The management cluster's transport refuses release "+s.GetToVersion()+" of node pool "+s.GetNodePool()+" for good: "+work.Error)
+	case poolArrived(p, work):
+		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_COMPLETED, "The node pool runs "+p.Release.Version+".")
+	case work.Observed.Condition("UpdatingVersion").Status == "True":
+		s.Message = work.Observed.Condition("UpdatingVersion").Message
+	default:
+		s.Message = "Waiting for the node pool to take release " + s.GetToVersion() + "."
+	}
+}
+
+// poolArrived says that all nodes of a pool run its release.
+func poolArrived(p *NodePool, work *Work) bool {
+	seen := &work.Observed
+	return work.Carried() && seen.Condition("UpdatingVersion").Status != "True" &&
+		(seen.Version == p.Release.Version || seen.Replicas == 0 && seen.Image == p.Release.Image)
+}
+
+func begin(now time.Time, s *csv1.UpgradeStep, message string) {
+	s.State, s.Message, s.StartTime = csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, message, timestamp(now)
+}
+
+func finish(now time.Time, s *csv1.UpgradeStep, state csv1.UpgradeStepState, message string) {
+	s.State, s.Message, s.CompletionTime = state, message, timestamp(now)
+}
+
+func (u *Upgrade) begun(now time.Time) {
+	if u.Status.GetStartTime() == nil {
+		u.Status.StartTime = timestamp(now)
+	}
+}
+
+// say brings state and message up to date; since stays while they stay.
+func (u *Upgrade) say(now time.Time, state csv1.UpgradeState, message string) {
+	if u.Status.GetState() != state || u.Status.GetMessage() != message {
+		u.Status.State, u.Status.Message, u.Status.Since = state, message, timestamp(now)
+	}
+}
+
+// end brings it to its end. What is running has the release already and goes on without it; what is planned is not done.
+func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
+	u.say(now, state, message)
+	u.Status.CompletionTime, u.GoneTime = timestamp(now), now
+	for _, s := range u.Status.GetSteps() {
+		if s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
+			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before.")
+		}
+	}
+}
