@@ -12,6 +12,7 @@ import (
 
 // mains are our programs and where each is built from, below the checkout.
 var mains = map[string]string{
+	"admin":              "admin/cmd/admin",
 	"arm-frontdoor":      "tooling/arm-frontdoor/cmd/arm-frontdoor",
 	"backend":            "backend/cmd/backend",
 	"cluster-service":    "cluster-service/cmd/cluster-service",

@@ -20,6 +20,10 @@ type Endpoints struct {
 	// CredentialsFile is what a client gets tokens at the front door with.
 	CredentialsFile string `json:"credentialsFile"`
 	TenantID        string `json:"tenantId"`
+	// Admin is the URL of the SREs' API, EngineersFile what they get tokens for AdminAudience with.
+	Admin         string `json:"admin"`
+	EngineersFile string `json:"engineersFile"`
+	AdminAudience string `json:"adminAudience"`
 	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
 	Kubectl     string            `json:"kubectl"`
@@ -55,6 +59,9 @@ func (r *Region) Endpoints() Endpoints {
 		CAFile:             r.state.path("ca", mesh.CAFile),
 		CredentialsFile:    r.credentialsFile(),
 		TenantID:           tenantID,
+		Admin:              "https://" + r.address(adminPort),
+		EngineersFile:      r.engineersFile(),
+		AdminAudience:      adminAudience,
 		Kubeconfigs:        map[string]string{},
 		Kubectl:            r.thirdParty("bin", "kubectl"),
 		Cosmos:             "https://" + r.address(cosmosPort),
@@ -77,6 +84,7 @@ func (r *Region) Endpoints() Endpoints {
 			"arm-frontdoor":      r.address(frontDoorOps),
 			"frontend":           r.address(frontendOps),
 			"backend":            r.address(backendOps),
+			"admin":              r.address(adminOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
 			"cosmos-emulator":    r.address(cosmosOps),

@@ -28,6 +28,7 @@ func (r *Region) identities() []identity {
 		{"arm-frontdoor", mesh.ARMFrontDoor, loopback},
 		{"frontend", mesh.Frontend, loopback},
 		{"backend", mesh.Backend, nil},
+		{"admin", mesh.Admin, loopback},
 		{"cluster-service", mesh.ClusterService, loopback},
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},
@@ -75,7 +76,10 @@ func (r *Region) issueIdentities() error {
 	if err := makeKey(r.credentialKeyFile(), 32); err != nil {
 		return err
 	}
-	return r.makeCredentials()
+	if err := r.makeCredentials(); err != nil {
+		return err
+	}
+	return r.makeEngineers()
 }
 
 // cosmosKeyFile holds the Cosmos DB account's key in base64.
@@ -105,6 +109,8 @@ type Credentials struct {
 	// ObjectID and Name are what the resource provider sees of the caller.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
+	// Groups that its tokens name.
+	Groups []string `json:"groups,omitempty"`
 }
 
 func (r *Region) credentialsFile() string { return r.state.path("front-door", "credentials.json") }

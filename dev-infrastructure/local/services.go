@@ -36,6 +36,9 @@ func (r *Region) specs() ([]supervisor.Spec, error) {
 		specs = append(specs, api, controllers, r.hypershiftRuntime(m), r.maestroAgent(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
+	if !r.config.without("arm-frontdoor") { // which issues the tokens of those who call
+		specs = append(specs, r.admin())
+	}
 	return r.leaveOut(specs), nil
 }
 
@@ -239,6 +242,8 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--clients-file="+r.credentialsFile(),
 		"--own-client-file="+r.armCredentialsFile(),
 		"--provider-audience="+providerAudience,
+		"--engineers-file="+r.engineersFile(),
+		"--admin-audience="+adminAudience,
 		"--location="+r.config.Location,
 	)
 	spec.Ports["https"] = r.port(frontDoorPort)
@@ -271,6 +276,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend", frontendPort)
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
+	add("admin", "the SREs' API", adminPort)
+	add("admin", "the SREs' API's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)
 	add("cluster-service", "cluster-service's metrics", clusterServiceOps)
 	add("maestro-server", "maestro-server's REST API", maestroRESTPort)

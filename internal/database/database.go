@@ -29,12 +29,17 @@ const (
 	ReservationKind  Kind = "reservation"
 	CredentialKind   Kind = "adminCredential"
 	GateKind         Kind = "gate"
+
+	AdminOperationKind Kind = "adminOperation"
+	ElevationKind      Kind = "elevation"
 )
 
-// OperationTTL is how long an operation is kept after it became terminal, TombstoneTTL how long a removed document is.
+// How long documents are kept: an operation after it became terminal, and a removed document.
 const (
 	OperationTTL = 7 * 24 * time.Hour
 	TombstoneTTL = 24 * time.Hour
+	// AuditTTL is how long what SREs did is kept, from its last change on.
+	AuditTTL = 400 * 24 * time.Hour
 )
 
 // Key names a document: within its subscription's partition, by its ARM id. The functions in key.go make the keys of
@@ -76,6 +81,9 @@ type DB struct {
 	reservations  *Collection[ReservationDocument]
 	credentials   *Collection[CredentialDocument]
 	gates         *Collection[gateDocument]
+
+	adminOperations *Collection[AdminOperationDocument]
+	elevations      *Collection[ElevationDocument]
 }
 
 // Clusters holds the clusters.
@@ -100,6 +108,12 @@ func (db *DB) Reservations() *Collection[ReservationDocument] { return db.reserv
 // Credentials holds the requests for admin credentials. One that is not pending is written with a time to live of
 // OperationTTL.
 func (db *DB) Credentials() *Collection[CredentialDocument] { return db.credentials }
+
+// AdminOperations holds what SREs asked for, executed or not. They are the durable record of it.
+func (db *DB) AdminOperations() *Collection[AdminOperationDocument] { return db.adminOperations }
+
+// Elevations holds the elevations of SREs, ended or not.
+func (db *DB) Elevations() *Collection[ElevationDocument] { return db.elevations }
 
 func newDB(options Options, connection *connection) *DB {
 	db := &DB{options: options, connection: connection}
@@ -127,5 +141,9 @@ func newDB(options Options, connection *connection) *DB {
 		return 0
 	}
 	db.gates = newCollection[gateDocument](db, GateKind)
+	db.adminOperations = newCollection[AdminOperationDocument](db, AdminOperationKind)
+	db.adminOperations.ttl = func(*AdminOperationDocument) time.Duration { return AuditTTL }
+	db.elevations = newCollection[ElevationDocument](db, ElevationKind)
+	db.elevations.ttl = func(*ElevationDocument) time.Duration { return AuditTTL }
 	return db
 }

@@ -21,6 +21,7 @@ const (
 	ARMFrontDoor      Peer = "arm-frontdoor"
 	Frontend          Peer = "frontend"
 	Backend           Peer = "backend"
+	Admin             Peer = "admin"
 	ClusterService    Peer = "cluster-service"
 	MaestroServer     Peer = "maestro-server"
 	MaestroAgent      Peer = "maestro-agent"
@@ -34,8 +35,8 @@ const (
 // allowed maps each server to the workloads that may call it.
 var allowed = map[Peer][]Peer{
 	Frontend:       {ARMFrontDoor},
-	ClusterService: {Frontend, Backend, Hcpctl},
-	MaestroServer:  {ClusterService, Hcpctl},
+	ClusterService: {Frontend, Backend, Admin, Hcpctl},
+	MaestroServer:  {ClusterService, Admin, Hcpctl},
 }
 
 // Allowed lists the workloads that may call server, in a stable order. A server that is not listed may be called by none.

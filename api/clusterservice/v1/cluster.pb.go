@@ -163,7 +163,9 @@ type Cluster struct {
 	Revision   int64                  `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When deletion was asked for; absent while the cluster is wanted.
-	DeleteTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
+	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
+	// What SREs have decided over the spec.
+	Overrides     *ClusterOverrides `protobuf:"bytes,20,opt,name=overrides,proto3" json:"overrides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +252,13 @@ func (x *Cluster) GetCreateTime() *timestamppb.Timestamp {
 func (x *Cluster) GetDeleteTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.DeleteTime
+	}
+	return nil
+}
+
+func (x *Cluster) GetOverrides() *ClusterOverrides {
+	if x != nil {
+		return x.Overrides
 	}
 	return nil
 }
@@ -1455,7 +1464,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\"\xf0\x02\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\"\xbb\x03\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1469,7 +1478,8 @@ const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vdelete_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"deleteTime\"\xb8\t\n" +
+	"deleteTime\x12I\n" +
+	"\toverrides\x18\x14 \x01(\v2+.hcpmesh.clusterservice.v1.ClusterOverridesR\toverrides\"\xb8\t\n" +
 	"\vClusterSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\tR\blocation\x12\x1b\n" +
@@ -1643,46 +1653,48 @@ var file_hcpmesh_clusterservice_v1_cluster_proto_goTypes = []any{
 	nil,                           // 20: hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
 	nil,                           // 21: hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
 	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*Deletion)(nil),              // 24: hcpmesh.clusterservice.v1.Deletion
+	(*ClusterOverrides)(nil),      // 23: hcpmesh.clusterservice.v1.ClusterOverrides
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*Deletion)(nil),              // 25: hcpmesh.clusterservice.v1.Deletion
 }
 var file_hcpmesh_clusterservice_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: hcpmesh.clusterservice.v1.Cluster.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
 	15, // 1: hcpmesh.clusterservice.v1.Cluster.status:type_name -> hcpmesh.clusterservice.v1.ClusterStatus
 	22, // 2: hcpmesh.clusterservice.v1.Cluster.create_time:type_name -> google.protobuf.Timestamp
 	22, // 3: hcpmesh.clusterservice.v1.Cluster.delete_time:type_name -> google.protobuf.Timestamp
-	4,  // 4: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
-	5,  // 5: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
-	6,  // 6: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
-	7,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.api:type_name -> hcpmesh.clusterservice.v1.Api
-	8,  // 8: hcpmesh.clusterservice.v1.ClusterSpec.ingress:type_name -> hcpmesh.clusterservice.v1.Ingress
-	9,  // 9: hcpmesh.clusterservice.v1.ClusterSpec.platform:type_name -> hcpmesh.clusterservice.v1.Platform
-	11, // 10: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
-	12, // 11: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
-	14, // 12: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
-	23, // 13: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
-	18, // 14: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
-	19, // 15: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
-	0,  // 16: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	0,  // 17: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	20, // 18: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
-	21, // 19: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
-	23, // 20: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
-	23, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
-	13, // 22: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
-	0,  // 23: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
-	1,  // 24: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	17, // 25: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	16, // 26: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	24, // 27: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
-	22, // 28: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
-	22, // 29: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	10, // 30: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	23, // 4: hcpmesh.clusterservice.v1.Cluster.overrides:type_name -> hcpmesh.clusterservice.v1.ClusterOverrides
+	4,  // 5: hcpmesh.clusterservice.v1.ClusterSpec.version:type_name -> hcpmesh.clusterservice.v1.Version
+	5,  // 6: hcpmesh.clusterservice.v1.ClusterSpec.dns:type_name -> hcpmesh.clusterservice.v1.Dns
+	6,  // 7: hcpmesh.clusterservice.v1.ClusterSpec.network:type_name -> hcpmesh.clusterservice.v1.Network
+	7,  // 8: hcpmesh.clusterservice.v1.ClusterSpec.api:type_name -> hcpmesh.clusterservice.v1.Api
+	8,  // 9: hcpmesh.clusterservice.v1.ClusterSpec.ingress:type_name -> hcpmesh.clusterservice.v1.Ingress
+	9,  // 10: hcpmesh.clusterservice.v1.ClusterSpec.platform:type_name -> hcpmesh.clusterservice.v1.Platform
+	11, // 11: hcpmesh.clusterservice.v1.ClusterSpec.autoscaling:type_name -> hcpmesh.clusterservice.v1.ClusterAutoscaling
+	12, // 12: hcpmesh.clusterservice.v1.ClusterSpec.etcd:type_name -> hcpmesh.clusterservice.v1.Etcd
+	14, // 13: hcpmesh.clusterservice.v1.ClusterSpec.image_digest_mirrors:type_name -> hcpmesh.clusterservice.v1.ImageDigestMirror
+	24, // 14: hcpmesh.clusterservice.v1.ClusterSpec.node_drain_timeout:type_name -> google.protobuf.Duration
+	18, // 15: hcpmesh.clusterservice.v1.ClusterSpec.experiments:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.ExperimentsEntry
+	19, // 16: hcpmesh.clusterservice.v1.ClusterSpec.identities:type_name -> hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry
+	0,  // 17: hcpmesh.clusterservice.v1.Api.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	0,  // 18: hcpmesh.clusterservice.v1.Ingress.visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	20, // 19: hcpmesh.clusterservice.v1.Platform.control_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.ControlPlaneOperatorsEntry
+	21, // 20: hcpmesh.clusterservice.v1.Platform.data_plane_operators:type_name -> hcpmesh.clusterservice.v1.Platform.DataPlaneOperatorsEntry
+	24, // 21: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_pod_grace_period:type_name -> google.protobuf.Duration
+	24, // 22: hcpmesh.clusterservice.v1.ClusterAutoscaling.max_node_provision_time:type_name -> google.protobuf.Duration
+	13, // 23: hcpmesh.clusterservice.v1.Etcd.kms_key:type_name -> hcpmesh.clusterservice.v1.KmsKey
+	0,  // 24: hcpmesh.clusterservice.v1.KmsKey.vault_visibility:type_name -> hcpmesh.clusterservice.v1.Visibility
+	1,  // 25: hcpmesh.clusterservice.v1.ClusterStatus.phase:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	17, // 26: hcpmesh.clusterservice.v1.ClusterStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	16, // 27: hcpmesh.clusterservice.v1.ClusterStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	25, // 28: hcpmesh.clusterservice.v1.ClusterStatus.deletion:type_name -> hcpmesh.clusterservice.v1.Deletion
+	22, // 29: hcpmesh.clusterservice.v1.LayerProgress.since:type_name -> google.protobuf.Timestamp
+	22, // 30: hcpmesh.clusterservice.v1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	10, // 31: hcpmesh.clusterservice.v1.ClusterSpec.IdentitiesEntry.value:type_name -> hcpmesh.clusterservice.v1.UserAssignedIdentity
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_cluster_proto_init() }
@@ -1691,6 +1703,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
+	file_hcpmesh_clusterservice_v1_intervention_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

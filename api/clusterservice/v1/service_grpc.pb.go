@@ -54,6 +54,12 @@ const (
 	ClusterService_ListUpgradePolicies_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListUpgradePolicies"
 	ClusterService_DeleteUpgradePolicy_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/DeleteUpgradePolicy"
 	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
+	ClusterService_PauseCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/PauseCluster"
+	ClusterService_ResumeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResumeCluster"
+	ClusterService_ResizeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResizeCluster"
+	ClusterService_RetryCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/RetryCluster"
+	ClusterService_ListInterventions_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ListInterventions"
+	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
 )
@@ -181,6 +187,22 @@ type ClusterServiceClient interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// What SREs do to a cluster. Each has its effect once for a uid, however often it arrives, and returns what that was: the
+	// same uid again is answered with the intervention as it was made.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING (but for RetryCluster). INVALID_ARGUMENT: a field,
+	// or a uid that was used for something else.
+	PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
+	// Also for a cluster that is not paused.
+	ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
+	ResizeCluster(ctx context.Context, in *ResizeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
+	// Has everything that a cluster waits for begun anew at once: placement, and every work, whose content is published again
+	// with its back-off and a refusal forgotten.
+	RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
+	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
+	ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error)
+	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
@@ -553,6 +575,66 @@ func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *clusterServiceClient) PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Intervention)
+	err := c.cc.Invoke(ctx, ClusterService_PauseCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Intervention)
+	err := c.cc.Invoke(ctx, ClusterService_ResumeCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ResizeCluster(ctx context.Context, in *ResizeClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Intervention)
+	err := c.cc.Invoke(ctx, ClusterService_ResizeCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Intervention)
+	err := c.cc.Invoke(ctx, ClusterService_RetryCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInterventionsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListInterventions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorksResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListWorks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProvisionShardsResponse)
@@ -696,6 +778,22 @@ type ClusterServiceServer interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// What SREs do to a cluster. Each has its effect once for a uid, however often it arrives, and returns what that was: the
+	// same uid again is answered with the intervention as it was made.
+	//
+	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING (but for RetryCluster). INVALID_ARGUMENT: a field,
+	// or a uid that was used for something else.
+	PauseCluster(context.Context, *PauseClusterRequest) (*Intervention, error)
+	// Also for a cluster that is not paused.
+	ResumeCluster(context.Context, *ResumeClusterRequest) (*Intervention, error)
+	ResizeCluster(context.Context, *ResizeClusterRequest) (*Intervention, error)
+	// Has everything that a cluster waits for begun anew at once: placement, and every work, whose content is published again
+	// with its back-off and a refusal forgotten.
+	RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error)
+	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
+	ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error)
+	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
+	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error)
@@ -813,6 +911,24 @@ func (UnimplementedClusterServiceServer) DeleteUpgradePolicy(context.Context, *D
 }
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedClusterServiceServer) PauseCluster(context.Context, *PauseClusterRequest) (*Intervention, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) ResumeCluster(context.Context, *ResumeClusterRequest) (*Intervention, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) ResizeCluster(context.Context, *ResizeClusterRequest) (*Intervention, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResizeCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInterventions not implemented")
+}
+func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorks not implemented")
 }
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
@@ -1464,6 +1580,114 @@ func _ClusterService_Watch_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _ClusterService_PauseCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PauseCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PauseCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PauseCluster(ctx, req.(*PauseClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ResumeCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ResumeCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ResumeCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ResumeCluster(ctx, req.(*ResumeClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ResizeCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ResizeCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ResizeCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ResizeCluster(ctx, req.(*ResizeClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RetryCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RetryCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RetryCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RetryCluster(ctx, req.(*RetryClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListInterventions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInterventionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListInterventions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListInterventions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListInterventions(ctx, req.(*ListInterventionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListWorks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListWorks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListWorks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListWorks(ctx, req.(*ListWorksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProvisionShardsRequest)
 	if err := dec(in); err != nil {
@@ -1642,6 +1866,30 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteUpgradePolicy",
 			Handler:    _ClusterService_DeleteUpgradePolicy_Handler,
+		},
+		{
+			MethodName: "PauseCluster",
+			Handler:    _ClusterService_PauseCluster_Handler,
+		},
+		{
+			MethodName: "ResumeCluster",
+			Handler:    _ClusterService_ResumeCluster_Handler,
+		},
+		{
+			MethodName: "ResizeCluster",
+			Handler:    _ClusterService_ResizeCluster_Handler,
+		},
+		{
+			MethodName: "RetryCluster",
+			Handler:    _ClusterService_RetryCluster_Handler,
+		},
+		{
+			MethodName: "ListInterventions",
+			Handler:    _ClusterService_ListInterventions_Handler,
+		},
+		{
+			MethodName: "ListWorks",
+			Handler:    _ClusterService_ListWorks_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

@@ -1,7 +1,7 @@
 // Package backend is the process that makes every accepted operation terminal. It finds operations in Cosmos DB's change
 // feed (packages changes and operations) and news of the fleet in Cluster Service's watch (package fleetwatch), which meet
 // in the inbox; package lifecycle gives each resource its turn. Package cascade begins the deletions that a deleted
-// subscription asks for, and package notification tells those who want to know that an operation has ended. Replicas share the subscriptions by leases (package partition).
+// subscription asks for, and package notification tells those who want to know that an operation has ended, and package intervention executes what SREs asked admin for. Replicas share the subscriptions by leases (package partition).
 //
 // It keeps nothing that it cannot find again: it may be killed at any instruction, and the next one, or another replica,
 // goes on.
@@ -18,11 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/cascade"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/census"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/changes"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/fleetwatch"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/intervention"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/operations"
@@ -88,8 +90,9 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
+	interventions := intervention.New(db, clusterservicev1.NewClusterServiceClient(connection), owner.Owns, intervention.Options{}, p.Metrics, p.Log)
 	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
-		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications, counted)
+		operations.NewFinder(db, owner.Owns, in, p.Log), deletions, notifications, counted, interventions)
 	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
 	owner.Subscribe(
 		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },
@@ -104,6 +107,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	wg.Go(func() { follower.Run(ctx) })
 	wg.Go(func() { deletions.Run(ctx) })
 	wg.Go(func() { notifications.Run(ctx) })
+	wg.Go(func() { interventions.Run(ctx) })
 	wg.Go(func() { controller.Run(ctx, max(options.Workers, 1)) })
 	// The leases are given back last: until then nobody else begins with what is still being written here.
 	leasing, release := context.WithCancel(context.WithoutCancel(ctx))

@@ -30,6 +30,8 @@ type Cluster struct {
 	// Shard is the provision shard that hosts it; empty until placed.
 	Shard   string
 	Release Release
+	// Overrides is what SREs have decided over the spec; nil when nothing.
+	Overrides *csv1.ClusterOverrides
 	// SigningKey is the service account signing key, sealed.
 	SigningKey []byte
 	Revision   int64
@@ -52,7 +54,7 @@ func (c *Cluster) ID() string { return c.Status.GetClusterId() }
 // Proto is the cluster as the API shows it.
 func (c *Cluster) Proto() *csv1.Cluster {
 	return &csv1.Cluster{Uid: c.UID, ResourceId: c.ResourceID, Generation: c.Generation, Spec: c.Spec, Status: c.Status,
-		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime)}
+		Revision: c.Revision, CreateTime: timestamp(c.CreateTime), DeleteTime: timestamp(c.DeleteTime), Overrides: c.Overrides}
 }
 
 // NodePool is a node pool's row.
@@ -164,6 +166,13 @@ func (w *Work) Carried() bool {
 	return true
 }
 
+// Proto is the work as the API shows it.
+func (w *Work) Proto() *csv1.Work {
+	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
+		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
+		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+}
+
 // Tenancy is a cluster and all that belongs to it.
 type Tenancy struct {
 	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
@@ -214,6 +223,7 @@ func (t *Tenancy) Clone() *Tenancy {
 	if t.Cluster != nil {
 		cluster := *t.Cluster
 		cluster.Spec, cluster.Status = proto.CloneOf(t.Cluster.Spec), proto.CloneOf(t.Cluster.Status)
+		cluster.Overrides = proto.CloneOf(t.Cluster.Overrides)
 		c.Cluster = &cluster
 	}
 	for _, p := range t.Pools {

@@ -105,11 +105,16 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (ob
 		s["secretEncryption"] = r.secretEncryption(c, key)
 	}
 
+	pause(s, c)
 	metadata := r.metadata(c, fleet.HostedClusterName(c), r.namespaceOf(c))
 	annotations := metadata["annotations"].(object)
 	annotations["azure.microsoft.com/hcp-cluster-azure-resource-id"] = c.ResourceID
 	annotations["hypershift.openshift.io/cleanup-cloud-resources"] = "true"
-	if size := spec.GetExperiments()[experimentSizeOverride]; size != "" {
+	size := spec.GetExperiments()[experimentSizeOverride]
+	if override := c.Overrides.GetSize().GetSize(); override != "" { // an SRE's goes before the customer's
+		size = override
+	}
+	if size != "" {
 		annotations["hypershift.openshift.io/cluster-size-override"] = size
 	}
 	if image := spec.GetExperiments()[experimentCPOImage]; image != "" {
@@ -256,3 +261,10 @@ func anys(list []string) []any {
 }
 
 func isTrue(s string) bool { return strings.EqualFold(s, "true") }
+
+// pause has HyperShift leave an object alone for a while. It deletes a paused one all the same.
+func pause(spec object, c *fleet.Cluster) {
+	if until := c.Paused(); !until.IsZero() {
+		spec["pausedUntil"] = until.UTC().Format(time.RFC3339)
+	}
+}

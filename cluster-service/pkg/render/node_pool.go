@@ -73,6 +73,7 @@ func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) object {
 	if len(taints) > 0 {
 		s["taints"] = taints
 	}
+	pause(s, c)
 	metadata := r.metadata(c, fleet.NodePoolName(c, p), r.namespaceOf(c))
 	metadata["annotations"].(object)["azure.microsoft.com/node-pool-azure-resource-id"] = p.ResourceID
 	return object{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": metadata, "spec": s}

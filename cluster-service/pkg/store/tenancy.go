@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time"
+	clusterColumns    = "uid::text, resource_id, generation, spec, status, coalesce(shard, ''), release_version, release_image, signing_key, revision, create_time, delete_time, gone_time, overrides"
 	poolColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, release_version, release_image, revision, create_time, delete_time, gone_time"
 	authColumns       = "uid::text, cluster_uid::text, resource_id, generation, spec, status, revision, create_time, delete_time, gone_time"
 	credentialColumns = "uid::text, cluster_uid::text, spec, status, revision, create_time, gone_time"
@@ -272,14 +272,14 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Ten
 
 func queueCluster(batch *pgx.Batch, c *fleet.Cluster, behind int64) {
 	batch.Queue(`INSERT INTO clusters (uid, resource_id, resource_key, generation, spec, status, phase, prefix, shard, release_version,
-			release_image, signing_key, create_time, delete_time, gone_time, revision)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16)
+			release_image, signing_key, create_time, delete_time, gone_time, revision, overrides)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, (SELECT revision FROM revision_clock) - $16, $17)
 		ON CONFLICT (uid) DO UPDATE SET generation = $4, spec = $5, status = $6, phase = $7, prefix = $8, shard = $9, release_version = $10,
-			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision
+			release_image = $11, signing_key = $12, delete_time = $14, gone_time = $15, revision = excluded.revision, overrides = $17
 		RETURNING revision`,
 		c.UID, c.ResourceID, strings.ToLower(c.ResourceID), c.Generation, encode(c.Spec), encode(c.Status), int16(c.Status.GetPhase()),
 		c.Status.GetBaseDomainPrefix(), null(c.Shard), c.Release.Version, c.Release.Image, c.SigningKey, c.CreateTime, nullTime(c.DeleteTime),
-		nullTime(c.GoneTime), behind).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
+		nullTime(c.GoneTime), behind, encode(c.Overrides)).QueryRow(func(row pgx.Row) error { return row.Scan(&c.Revision) })
 }
 
 func queuePool(batch *pgx.Batch, p *fleet.NodePool, behind int64) {
@@ -341,7 +341,8 @@ type workComparable struct {
 
 func clusterChanged(a, b *fleet.Cluster) bool {
 	return a == nil || a.Generation != b.Generation || a.Shard != b.Shard || a.Release != b.Release || !a.DeleteTime.Equal(b.DeleteTime) ||
-		!a.GoneTime.Equal(b.GoneTime) || !bytes.Equal(a.SigningKey, b.SigningKey) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec)
+		!a.GoneTime.Equal(b.GoneTime) || !bytes.Equal(a.SigningKey, b.SigningKey) || !proto.Equal(a.Status, b.Status) || !proto.Equal(a.Spec, b.Spec) ||
+		!proto.Equal(a.Overrides, b.Overrides)
 }
 
 func poolChanged(a, b *fleet.NodePool) bool {
@@ -373,10 +374,10 @@ func notNull(t *time.Time) time.Time {
 
 func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
 	c := &fleet.Cluster{Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}}
-	var spec, status []byte
+	var spec, status, overrides []byte
 	var deleted, gone *time.Time
 	if err := row.Scan(&c.UID, &c.ResourceID, &c.Generation, &spec, &status, &c.Shard, &c.Release.Version, &c.Release.Image, &c.SigningKey,
-		&c.Revision, &c.CreateTime, &deleted, &gone); err != nil {
+		&c.Revision, &c.CreateTime, &deleted, &gone, &overrides); err != nil {
 		return nil, err
 	}
 	c.CreateTime, c.DeleteTime, c.GoneTime = c.CreateTime.UTC(), notNull(deleted), notNull(gone)
@@ -385,6 +386,12 @@ func scanCluster(row pgx.CollectableRow) (*fleet.Cluster, error) {
 	}
 	if err := proto.Unmarshal(status, c.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of cluster %s: %w", c.UID, err)
+	}
+	if len(overrides) > 0 {
+		c.Overrides = &csv1.ClusterOverrides{}
+		if err := proto.Unmarshal(overrides, c.Overrides); err != nil {
+			return nil, fmt.Errorf("decoding the overrides of cluster %s: %w", c.UID, err)
+		}
 	}
 	return c, nil
 }

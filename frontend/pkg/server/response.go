@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
 // response remembers what was answered.

@@ -20,6 +20,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -50,7 +51,7 @@ func TestServeToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serve(t, func(options *service.Options) {
-		options.Authentication = service.AuthenticationOptions{Mode: "token", Issuer: issuer.URL, Audience: "provider", ClientIDs: "arm,other", CAFile: authorities}
+		options.Authentication = authn.Options{Mode: "token", Issuer: issuer.URL, Audience: "provider", ClientIDs: "arm,other", CAFile: authorities}
 	})
 	arm := r.client(mesh.ARMFrontDoor)
 

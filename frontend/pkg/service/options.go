@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
@@ -17,7 +18,7 @@ type Options struct {
 	Process        process.Options
 	Database       database.Options
 	Tracing        tracing.Options
-	Authentication AuthenticationOptions
+	Authentication authn.Options
 	Notifications  asyncoperation.Policy
 	// Listen is the address of the API, mutual TLS, as host:port.
 	Listen string
@@ -43,7 +44,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Process.AddFlags(flags)
 	o.Database.AddFlags(flags)
 	o.Tracing.AddFlags(flags)
-	o.Authentication.addFlags(flags)
+	o.Authentication.AddFlags(flags)
 	o.Notifications.AddFlags(flags)
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`address` of the ARM resource provider API, mutual TLS")
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt, the process's identity")
@@ -74,7 +75,7 @@ func (o *Options) Validate() error {
 			return errors.New("--location: a region is written in lower-case letters and digits, as in westus3")
 		}
 	}
-	if err := o.Authentication.validate(); err != nil {
+	if err := o.Authentication.Validate(); err != nil {
 		return err
 	}
 	if err := o.Tracing.Validate(); err != nil {

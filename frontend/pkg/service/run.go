@@ -89,7 +89,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	}
 	defer func() { _ = connection.Close() }()
 
-	authenticator, keepFresh, err := options.Authentication.authenticator(p.Log)
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -97,7 +98,7 @@ func serve(t testing.TB, changes ...func(*service.Options)) *region {
 		t.Fatal(err)
 	}
 	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
-		Authentication: service.AuthenticationOptions{Mode: "off"}}
+		Authentication: authn.Options{Mode: "off"}}
 	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
 	for _, change := range changes {
 		change(&options)

@@ -36,6 +36,8 @@ type options struct {
 	clientsFile string
 	ownFile     string
 	audience    string
+	engineers   string
+	admin       string
 	limits      string
 	location    string
 	apiVersions string
@@ -53,12 +55,17 @@ func main() {
 	flags.StringVar(&o.clientsFile, "clients-file", "", "JSON `file` with the clients that may have tokens")
 	flags.StringVar(&o.ownFile, "own-client-file", "", "JSON `file` with the one client that the door itself is at the resource provider; empty sends the provider no token")
 	flags.StringVar(&o.audience, "provider-audience", "", "`audience` of the resource provider's tokens; required with --own-client-file")
+	flags.StringVar(&o.engineers, "engineers-file", "", "JSON `file` with the clients that the SREs are, who may have tokens for --admin-audience only")
+	flags.StringVar(&o.admin, "admin-audience", "", "`audience` of the SREs' tokens; required with --engineers-file")
 	flags.StringVar(&o.location, "location", "westus3", "Azure `location` that the region plays")
 	flags.StringVar(&o.apiVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
 	flags.StringVar(&o.limits, "limits", "", "what a subscription may ask for, as `KIND=SIZE:PER_SECOND,…` of buckets for reads, writes and deletes; Azure has reads=250:25,writes=200:10,deletes=200:10")
 	process.Parse(flags, os.Args[1:], func() error {
 		if o.ownFile != "" && o.audience == "" {
 			return errors.New("--provider-audience is required with --own-client-file")
+		}
+		if o.engineers != "" && o.admin == "" {
+			return errors.New("--admin-audience is required with --engineers-file")
 		}
 		return process.Required(flags, "listen", "identity-dir", "frontend-address", "state-dir", "clients-file")
 	})
@@ -81,6 +88,17 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	var audiences []string
 	if own != nil {
 		clients, audiences = append(clients, *own), []string{o.audience}
+	}
+	if o.engineers != "" {
+		engineers, err := token.ReadClients(o.engineers)
+		if err != nil {
+			return fmt.Errorf("--engineers-file: %w", err)
+		}
+		for _, engineer := range engineers {
+			engineer.Audiences = []string{o.admin}
+			clients = append(clients, engineer)
+		}
+		audiences = append(audiences, o.admin)
 	}
 	if o.publicURL == "" {
 		o.publicURL = "https://" + o.listen

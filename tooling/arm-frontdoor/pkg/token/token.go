@@ -45,6 +45,10 @@ type Client struct {
 	// ObjectID and Name are what the resource provider sees of the caller.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
+	// Groups are the ids of the groups that its tokens say it is a member of.
+	Groups []string `json:"groups,omitempty"`
+	// Audiences are the only ones that it may have tokens for; empty means all that there are.
+	Audiences []string `json:"audiences,omitempty"`
 }
 
 // ReadClients reads a JSON list of clients; an unknown field is refused.
@@ -78,11 +82,12 @@ type Caller struct {
 
 type claims struct {
 	jwt.RegisteredClaims
-	TenantID string `json:"tid"`
-	AppID    string `json:"appid"`
-	ObjectID string `json:"oid"`
-	Name     string `json:"unique_name,omitempty"`
-	Version  string `json:"ver"`
+	TenantID string   `json:"tid"`
+	AppID    string   `json:"appid"`
+	ObjectID string   `json:"oid"`
+	Name     string   `json:"unique_name,omitempty"`
+	Groups   []string `json:"groups,omitempty"`
+	Version  string   `json:"ver"`
 }
 
 // Issuer issues and verifies tokens.
@@ -160,7 +165,7 @@ func makeSigningKey(path string) (*rsa.PrivateKey, error) {
 var ErrClient = errors.New("the client is not known in this tenant, or its secret is wrong")
 
 // ErrAudience is the answer to a request for a token for something that is not known here.
-var ErrAudience = errors.New("tokens are issued for Azure Resource Manager and its resource provider only")
+var ErrAudience = errors.New("tokens are not issued for this audience, or not to this client")
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
@@ -171,6 +176,9 @@ func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 	client := i.client(tenant, clientID, secret)
 	if client == nil {
 		return "", ErrClient
+	}
+	if len(client.Audiences) > 0 && !slices.Contains(client.Audiences, audience) {
+		return "", ErrAudience
 	}
 	return i.IssueTo(client, audience)
 }
@@ -192,6 +200,7 @@ func (i *Issuer) IssueTo(client *Client, audience string) (string, error) {
 		AppID:    client.ClientID,
 		ObjectID: client.ObjectID,
 		Name:     client.Name,
+		Groups:   client.Groups,
 		Version:  "2.0",
 	})
 	token.Header["kid"] = i.keyID

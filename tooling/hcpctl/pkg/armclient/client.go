@@ -66,7 +66,7 @@ func New(options Options) (*Client, error) {
 	transport := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 	}}
-	credential, err := newCredential(options.Endpoint, options.CredentialsFile, transport)
+	credential, err := NewCredential(options.Endpoint, options.CredentialsFile, "", transport)
 	if err != nil {
 		return nil, err
 	}

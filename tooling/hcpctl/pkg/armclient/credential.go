@@ -17,6 +17,7 @@ import (
 
 // secret is what a client gets tokens with, as the region writes it down.
 type secret struct {
+	Name         string `json:"name"`
 	TenantID     string `json:"tenantId"`
 	ClientID     string `json:"clientId"`
 	ClientSecret string `json:"clientSecret"`
@@ -29,8 +30,9 @@ type credential struct {
 	http      *http.Client
 }
 
-// newCredential reads the first client of a credentials file.
-func newCredential(authority, path string, client *http.Client) (*credential, error) {
+// NewCredential reads a client of a credentials file: the first one, or the first whose name, or the part of it before the
+// @, is name. It gets tokens at authority.
+func NewCredential(authority, path, name string, client *http.Client) (azcore.TokenCredential, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials: %w", err)
@@ -39,7 +41,15 @@ func newCredential(authority, path string, client *http.Client) (*credential, er
 	if err := json.Unmarshal(data, &secrets); err != nil || len(secrets) == 0 {
 		return nil, fmt.Errorf("%s holds no credentials", path)
 	}
-	return &credential{authority: strings.TrimSuffix(authority, "/"), secret: secrets[0], http: client}, nil
+	var names []string
+	for _, secret := range secrets {
+		short, _, _ := strings.Cut(secret.Name, "@")
+		if name == "" || strings.EqualFold(name, secret.Name) || strings.EqualFold(name, short) {
+			return &credential{authority: strings.TrimSuffix(authority, "/"), secret: secret, http: client}, nil
+		}
+		names = append(names, short)
+	}
+	return nil, fmt.Errorf("%s holds no credentials of %q, only of %s", path, name, strings.Join(names, ", "))
 }
 
 // GetToken implements azcore.TokenCredential.

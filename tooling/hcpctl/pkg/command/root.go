@@ -1,6 +1,6 @@
-// Package command is hcpctl's commands: flags, what they call, and what they print. They work with clusters through Azure
-// Resource Manager (package armclient), but for deletions, of which Cluster Service knows more (package fleetclient); the
-// region's commands drive the supervisor of package local. The defaults of
+// Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
+// Resource Manager (package armclient), what SREs do through admin (package adminclient), but for deletions, of which
+// Cluster Service is asked itself (package fleetclient); the region's commands drive the supervisor of package local. The defaults of
 // all flags come from the state folder of a local region, so that a command needs none there.
 package command
 
@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/spf13/cobra"
 )
@@ -29,6 +30,7 @@ type environment struct {
 
 	stateDir string
 	arm      armclient.Options
+	admin    adminclient.Options
 	output   string
 }
 

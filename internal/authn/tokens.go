@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -80,6 +81,10 @@ type claims struct {
 	AppID           string `json:"appid"`
 	AuthorizedParty string `json:"azp"`
 	ObjectID        string `json:"oid"`
+	// PreferredName is the caller's name in tokens of version 2, UniqueName in those of version 1.
+	PreferredName string   `json:"preferred_username"`
+	UniqueName    string   `json:"unique_name"`
+	Groups        []string `json:"groups"`
 }
 
 // Authenticate implements Authenticator.
@@ -119,7 +124,8 @@ func (t *Tokens) verify(ctx context.Context, text string) (Caller, time.Time, er
 	if err != nil {
 		return Caller{}, time.Time{}, refuse("invalid_token", "The request's token is not accepted.", reason(err))
 	}
-	caller := Caller{TenantID: found.TenantID, AppID: found.AppID, ObjectID: found.ObjectID}
+	caller := Caller{TenantID: found.TenantID, AppID: found.AppID, ObjectID: found.ObjectID,
+		Name: cmp.Or(found.PreferredName, found.UniqueName), Groups: found.Groups}
 	if caller.AppID == "" {
 		caller.AppID = found.AuthorizedParty
 	}

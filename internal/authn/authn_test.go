@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
 const (
@@ -179,7 +180,7 @@ func TestTokens(t *testing.T) {
 			t.Run(by+"/"+name, func(t *testing.T) {
 				caller, err := ask(authenticator, tc.authorization)
 				if tc.in {
-					if err != nil || caller != (authn.Caller{TenantID: tenant, AppID: arm, ObjectID: object}) {
+					if err != nil || !reflect.DeepEqual(caller, authn.Caller{TenantID: tenant, AppID: arm, ObjectID: object}) {
 						t.Errorf("%s: %+v, %v", tc.reason, caller, err)
 					}
 					return

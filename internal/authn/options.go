@@ -1,4 +1,4 @@
-package service
+package authn
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/authn"
 )
 
 // The ways in which requests are authenticated.
@@ -24,8 +22,8 @@ const (
 	authenticateNot       = "off"
 )
 
-// AuthenticationOptions say who decides whether a request comes from ARM.
-type AuthenticationOptions struct {
+// Options are the flags that say who decides in whose name a request comes.
+type Options struct {
 	// Mode is sidecar, token or off. There is no default: that nobody is asked for a token is said, not forgotten.
 	Mode string
 	// CheckURL is the check endpoint of the sidecar.
@@ -38,8 +36,9 @@ type AuthenticationOptions struct {
 	CAFile    string
 }
 
-func (o *AuthenticationOptions) addFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Mode, "authentication", "", "who decides whether a request comes from ARM: `MODE` sidecar asks a MISE sidecar, token verifies tokens of --authentication-issuer, off asks nobody")
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Mode, "authentication", "", "who decides in whose name a request comes: `MODE` sidecar asks a MISE sidecar, token verifies tokens of --authentication-issuer, off asks nobody")
 	flags.StringVar(&o.CheckURL, "authentication-check-url", "", "`URL` of the sidecar's check endpoint, as in http://127.0.0.1:5000/ValidateRequest")
 	flags.StringVar(&o.Issuer, "authentication-issuer", "", "`URL` of the issuer of tokens, below which its OpenID configuration is")
 	flags.StringVar(&o.Audience, "authentication-audience", "", "`audience` that tokens must be for")
@@ -47,7 +46,8 @@ func (o *AuthenticationOptions) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.CAFile, "authentication-ca-file", "", "`file` with the authorities that the issuer's certificate is verified with; empty takes the system's")
 }
 
-func (o *AuthenticationOptions) validate() error {
+// Validate names the first flag that is missing or wrong.
+func (o *Options) Validate() error {
 	required := map[string]string{}
 	switch o.Mode {
 	case authenticateNot:
@@ -78,12 +78,12 @@ func (o *AuthenticationOptions) validate() error {
 // issuerTimeout bounds one reading of a document of the issuer.
 const issuerTimeout = 3 * time.Second
 
-// authenticator is who decides; nil when nobody does. keepFresh must run as long as it is used.
-func (o *AuthenticationOptions) authenticator(log *slog.Logger) (decides authn.Authenticator, keepFresh func(ctx context.Context), err error) {
+// Authenticator is who decides; nil when nobody does. keepFresh must run as long as it is used.
+func (o *Options) Authenticator(log *slog.Logger) (decides Authenticator, keepFresh func(ctx context.Context), err error) {
 	nothing := func(context.Context) {}
 	switch o.Mode {
 	case authenticateBySidecar:
-		sidecar, err := authn.NewSidecar(o.CheckURL)
+		sidecar, err := NewSidecar(o.CheckURL)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-check-url: %w", err)
 		}
@@ -93,14 +93,14 @@ func (o *AuthenticationOptions) authenticator(log *slog.Logger) (decides authn.A
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-ca-file: %w", err)
 		}
-		tokens := authn.NewTokens(authn.TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client})
+		tokens := NewTokens(TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client})
 		return tokens, tokens.Run, nil
 	}
-	log.Warn("requests are not authenticated: whoever the listener lets in is taken for ARM")
+	log.Warn("requests are not authenticated: whoever the listener lets in is believed")
 	return nil, nothing, nil
 }
 
-func (o *AuthenticationOptions) issuerClient() (*http.Client, error) {
+func (o *Options) issuerClient() (*http.Client, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, Proxy: http.ProxyFromEnvironment}
 	if o.CAFile != "" {
 		content, err := os.ReadFile(o.CAFile)

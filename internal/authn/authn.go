@@ -1,5 +1,6 @@
-// Package authn decides whether a request to the frontend comes from Azure Resource Manager. The mesh says which process
-// holds the other end of the connection; this says in whose name it speaks, from the token that ARM sends along.
+// Package authn decides in whose name a request comes: to the frontend in Azure Resource Manager's, to admin in an
+// engineer's. The mesh says which process holds the other end of a connection; this says whom it speaks for, from the
+// token that it sends along.
 //
 // In production a sidecar decides (Sidecar): the request's head goes to its HTTP check endpoint, and its answer is the
 // decision, as with Envoy's ext_authz. In the local region Tokens decides: it verifies the JWTs of the region's own issuer,
@@ -21,6 +22,10 @@ type Caller struct {
 	// AppID is the application, ObjectID its service principal in the tenant.
 	AppID    string
 	ObjectID string
+	// Name is what people call it, as in an address; empty where the token says none. It decides nothing.
+	Name string
+	// Groups are the ids of the groups that it is a member of, as the token says them.
+	Groups []string
 }
 
 // Authenticator decides on requests. An error is an *apierror.Error of the kinds Unauthenticated (nobody, or nobody that

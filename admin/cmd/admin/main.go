@@ -1,0 +1,22 @@
+// Admin is the SREs' REST API of a region: it finds and shows what there is across all layers, and takes what is to be
+// done about it.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+func main() {
+	var options service.Options
+	flags := flag.NewFlagSet("admin", flag.ExitOnError)
+	options.AddFlags(flags)
+	process.Parse(flags, os.Args[1:], options.Validate)
+	process.Run("admin", options.Process, func(ctx context.Context, p *process.Process) error {
+		return service.Run(ctx, p, options)
+	})
+}

@@ -1,0 +1,106 @@
+package dump
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// arm reads Cosmos DB's part.
+func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARMLayer, error) {
+	key, err := database.ResourceKey(cluster.ResourceID)
+	if err != nil {
+		return nil, err
+	}
+	layer := &adminv1.ARMLayer{NodePools: []adminv1.ARMNodePool{}, ExternalAuths: []adminv1.ARMExternalAuth{}, Operations: []adminv1.ARMOperation{}}
+	item, err := t.db.Clusters().Find(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if item != nil && item.Removed == nil && item.Value.UID == cluster.UID {
+		d := &item.Value
+		layer.Cluster = &adminv1.ARMCluster{
+			ARMState: stateOf(item, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet),
+			Resource: d.Cluster, Status: d.Status, RevocationOperationID: d.RevocationOperationID,
+		}
+	}
+	err = t.db.Beneath(ctx, key, func(change database.Change) error {
+		switch change.Kind {
+		case database.NodePoolKind:
+			pool, err := database.ItemOf(t.db.NodePools(), change)
+			if err != nil || pool.Value.ClusterUID != cluster.UID {
+				return err
+			}
+			d := &pool.Value
+			layer.NodePools = append(layer.NodePools, adminv1.ARMNodePool{
+				ARMState: stateOf(pool, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.NodePool, Status: d.Status,
+			})
+		case database.ExternalAuthKind:
+			auth, err := database.ItemOf(t.db.ExternalAuths(), change)
+			if err != nil || auth.Value.ClusterUID != cluster.UID {
+				return err
+			}
+			d := &auth.Value
+			layer.ExternalAuths = append(layer.ExternalAuths, adminv1.ARMExternalAuth{
+				ARMState: stateOf(auth, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.ExternalAuth, Status: d.Status,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(layer.NodePools, func(a, b adminv1.ARMNodePool) int { return compare(a.Resource.ID, b.Resource.ID) })
+	slices.SortFunc(layer.ExternalAuths, func(a, b adminv1.ARMExternalAuth) int { return compare(a.Resource.ID, b.Resource.ID) })
+	layer.Operations, err = t.Operations(ctx, key)
+	return layer, err
+}
+
+func compare(a, b string) int {
+	if hub.Key(a) < hub.Key(b) {
+		return -1
+	}
+	return 1
+}
+
+// Operations are ARM's of a resource and of what is below it, newest first.
+func (t *Taker) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {
+	operations := []adminv1.ARMOperation{}
+	err := t.db.OperationsBeneath(ctx, key, func(item *database.Item[database.OperationDocument]) error {
+		operations = append(operations, OperationOf(&item.Value))
+		return nil
+	})
+	slices.SortFunc(operations, func(a, b adminv1.ARMOperation) int { return b.StartTime.Compare(a.StartTime) })
+	return operations, err
+}
+
+// OperationOf is an operation of ARM's as admin shows it.
+func OperationOf(o *database.OperationDocument) adminv1.ARMOperation {
+	return adminv1.ARMOperation{
+		OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Generation: o.Generation, Status: o.Status,
+		StartTime: o.StartTime, LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Error: failureOf(o.Error), CorrelationID: o.CorrelationID,
+	}
+}
+
+func failureOf(e *database.OperationError) *adminv1.FailureDetail {
+	if e == nil {
+		return nil
+	}
+	detail := &adminv1.FailureDetail{Code: e.Code, Message: e.Message, Target: e.Target}
+	for _, inner := range e.Details {
+		detail.Details = append(detail.Details, *failureOf(&inner))
+	}
+	return detail
+}
+
+func stateOf[T any](item *database.Item[T], uid string, generation int64, state hub.ProvisioningState, operation string, fleet database.FleetState) adminv1.ARMState {
+	return adminv1.ARMState{
+		UID: uid, Generation: generation, ProvisioningState: state, ActiveOperationID: operation, Modified: item.Modified,
+		Fleet: adminv1.ARMFleetState{
+			Revision: fleet.Revision, AcceptedGeneration: fleet.AcceptedGeneration, ObservedGeneration: fleet.ObservedGeneration, Phase: fleet.Phase,
+		},
+	}
+}

@@ -1,0 +1,220 @@
+// Package dump takes what every layer knows of one cluster in one answer: ARM's documents and operations from Cosmos DB,
+// the fleet's rows from Cluster Service, and the bundles from Maestro with what the management cluster says back. The
+// layers are asked at once, and one that does not answer is named instead of failing the others: a dump is wanted most
+// when something is broken. Secrets are removed before anything leaves the package.
+package dump
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/redact"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// layerTimeout bounds how long one layer is waited for.
+const layerTimeout = 10 * time.Second
+
+// listPage is how many of a kind Cluster Service is asked for at a time.
+const listPage = 500
+
+// Bundles is Maestro, as far as it is asked.
+type Bundles interface {
+	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
+}
+
+// Taker takes dumps.
+type Taker struct {
+	db      *database.DB
+	fleet   clusterservicev1.ClusterServiceClient
+	maestro Bundles
+}
+
+// New makes a Taker.
+func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles Bundles) *Taker {
+	return &Taker{db: db, fleet: fleet, maestro: bundles}
+}
+
+// Take takes the dump of a cluster that was found.
+func (t *Taker) Take(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
+	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
+	var mu sync.Mutex
+	unavailable := func(layer string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if dump.Unavailable == nil {
+			dump.Unavailable = map[string]string{}
+		}
+		dump.Unavailable[layer] = apierror.As(err).Message
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, layerTimeout)
+		defer cancel()
+		layer, err := t.arm(ctx, cluster)
+		if err != nil {
+			unavailable(adminv1.LayerARM, err)
+			return
+		}
+		dump.ARM = layer
+	})
+	wg.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, layerTimeout)
+		defer cancel()
+		works, err := t.Works(ctx, cluster.UID)
+		if err != nil {
+			// Without the works it is not known which bundles are the cluster's.
+			unavailable(adminv1.LayerClusterService, err)
+			unavailable(adminv1.LayerMaestro, err)
+			return
+		}
+		var both sync.WaitGroup
+		both.Go(func() {
+			layer, err := t.bundles(ctx, works)
+			if err != nil {
+				unavailable(adminv1.LayerMaestro, err)
+				return
+			}
+			dump.Maestro = &adminv1.MaestroLayer{Bundles: layer}
+		})
+		both.Go(func() {
+			layer, err := t.fleetLayer(ctx, cluster.UID)
+			if err != nil {
+				unavailable(adminv1.LayerClusterService, err)
+				return
+			}
+			layer.Works = adminv1.Messages(works)
+			dump.ClusterService = layer
+		})
+		both.Wait()
+	})
+	wg.Wait()
+	return dump
+}
+
+// Works are the works of a cluster at Cluster Service.
+func (t *Taker) Works(ctx context.Context, uid string) ([]*clusterservicev1.Work, error) {
+	response, err := t.fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{ClusterUid: uid})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return response.GetWorks(), nil
+}
+
+// Bundles are Maestro's of a cluster's works, cleaned, in the order of the works.
+func (t *Taker) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, error) {
+	works, err := t.Works(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	return t.bundles(ctx, works)
+}
+
+func (t *Taker) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]adminv1.Bundle, error) {
+	names, order := map[string]string{}, []string{}
+	for _, w := range works {
+		names[w.GetId()] = w.GetName()
+		order = append(order, w.GetId())
+	}
+	found, err := t.maestro.Bundles(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	bundles := []adminv1.Bundle{}
+	for _, b := range found {
+		bundle := adminv1.Bundle{
+			ID: b.ID, Name: names[b.ID], Consumer: b.ConsumerName, Version: b.Version, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+			DeletedAt: b.DeletedAt, Status: b.Status,
+		}
+		for _, manifest := range b.Manifests {
+			bundle.Manifests = append(bundle.Manifests, redact.Manifest(manifest))
+		}
+		bundles = append(bundles, bundle)
+	}
+	slices.SortFunc(bundles, func(a, b adminv1.Bundle) int { return slices.Index(order, a.ID) - slices.Index(order, b.ID) })
+	return bundles, nil
+}
+
+func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer, error) {
+	layer := &adminv1.FleetLayer{}
+	cluster, err := t.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: uid})
+	switch err := apierror.FromGRPC(err); {
+	case err == nil:
+		layer.Cluster = &adminv1.FleetCluster{Of: cluster}
+	case apierror.KindOf(err) != apierror.NotFound:
+		return nil, err
+	}
+	pools, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.NodePool], error) {
+		r, err := t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.NodePool]{r.GetNodePools(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	auths, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.ExternalAuth], error) {
+		r, err := t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.ExternalAuth]{r.GetExternalAuths(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassCredential], error) {
+		r, err := t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.BreakGlassCredential]{r.GetCredentials(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	revocations, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassRevocation], error) {
+		r, err := t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.BreakGlassRevocation]{r.GetRevocations(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range credentials {
+		credentials[i] = WithoutCertificate(c)
+	}
+	layer.NodePools, layer.ExternalAuths = adminv1.Messages(pools), adminv1.Messages(auths)
+	layer.Credentials, layer.Revocations = adminv1.Messages(credentials), adminv1.Messages(revocations)
+	return layer, nil
+}
+
+// WithoutCertificate is a credential without what a client authenticates with.
+func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservicev1.BreakGlassCredential {
+	c = proto.CloneOf(c)
+	if c.GetStatus().GetCertificate() != "" {
+		c.Status.Certificate = redact.Removed
+	}
+	if c.GetSpec().GetCertificateSigningRequest() != "" {
+		c.Spec.CertificateSigningRequest = redact.Removed
+	}
+	return c
+}
+
+type page[T any] struct {
+	items []T
+	next  string
+}
+
+func pages[T any](ctx context.Context, list func(ctx context.Context, token string) (page[T], error)) ([]T, error) {
+	all := []T{}
+	for token, first := "", true; first || token != ""; first = false {
+		p, err := list(ctx, token)
+		if err != nil {
+			return nil, fmt.Errorf("listing: %w", apierror.FromGRPC(err))
+		}
+		all = append(all, p.items...)
+		token = p.next
+	}
+	return all, nil
+}

@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+const (
+	subscription = "11111111-2222-3333-4444-555555555555"
+	uid          = "6f9619ff-8b86-4d01-b42d-00c04fc964ff"
+	clusterID    = "0123456789abcdefghijklmnopqrstuv"
+	resourceID   = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/Alpha"
+	earlyUID     = "6f9619ff-8b86-4d01-b42d-00c04fc96400"
+	earlyID      = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/early"
+	// secret must never be shown.
+	secret = "bm90LXRvLWJlLXNob3du"
+)
+
+// populate puts one cluster into all layers, and one into ARM's alone, which has not come further yet.
+func (h *harness) populate(t *testing.T) {
+	t.Helper()
+	batch := h.db.NewBatch(subscription)
+	for id, clusterUID := range map[string]string{resourceID: uid, earlyID: earlyUID} {
+		key, err := database.ResourceKey(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := id[strings.LastIndex(id, "/")+1:]
+		document := database.ClusterDocument{UID: clusterUID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: "op-of-" + name,
+			Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: name, Location: "westus3"}}}
+		database.Create(batch, h.db.Clusters(), key, document)
+		database.Create(batch, h.db.Operations(), database.OperationKey(subscription, "westus3", "op-of-"+name), database.OperationDocument{
+			OperationID: "op-of-" + name, Request: database.CreateRequest, ResourceID: id, UID: clusterUID, Generation: 1, Status: hub.Accepted, StartTime: time.Now().UTC(),
+		})
+	}
+	key, err := database.ResourceKey(resourceID + "/nodePools/np")
+	if err != nil {
+		t.Fatal(err)
+	}
+	database.Create(batch, h.db.NodePools(), key, database.NodePoolDocument{UID: "pool", ClusterUID: uid, Generation: 2, ProvisioningState: hub.Succeeded,
+		NodePool: hub.NodePool{Resource: hub.Resource{ID: resourceID + "/nodePools/np", Name: "np"}}})
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.fleet.clusters = []*clusterservicev1.Cluster{{
+		Uid: uid, ResourceId: resourceID, Generation: 1, Spec: &clusterservicev1.ClusterSpec{Name: "Alpha", Location: "westus3"},
+		Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ClusterId: clusterID, ProvisionShard: "mgmt-1",
+			BaseDomainPrefix: "alpha", ApiUrl: "https://api.alpha.example.com:6443", ActiveVersions: []string{"4.20.8"}},
+	}}
+	h.fleet.nodePools = []*clusterservicev1.NodePool{{Uid: "pool", ClusterUid: uid}}
+	h.fleet.credentials = []*clusterservicev1.BreakGlassCredential{{Uid: "credential", ClusterUid: uid,
+		Spec: &clusterservicev1.BreakGlassCredentialSpec{CertificateSigningRequest: secret}, Status: &clusterservicev1.BreakGlassCredentialStatus{Certificate: secret}}}
+	h.fleet.works = []*clusterservicev1.Work{{Id: "bundle", ClusterUid: uid, Name: clusterID}}
+	h.works.bundles = []maestro.Bundle{
+		{ID: "bundle", ConsumerName: "mgmt-1", Manifests: []json.RawMessage{json.RawMessage(`{"kind":"Secret","data":{"key":"` + secret + `"}}`)}, Status: json.RawMessage(`{"conditions":[]}`)},
+		{ID: "of another"},
+	}
+}
+
+// get reads a path as an engineer; into may be nil.
+func (h *harness) get(t *testing.T, engineer, path string, into any) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+adminv1.Root+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if engineer != "" {
+		request.Header.Set("Authorization", "Bearer "+engineer)
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if into != nil && response.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(content, into); err != nil {
+			t.Fatalf("%v: %s", err, content)
+		}
+	}
+	return response.StatusCode, string(content)
+}
+
+func TestFind(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	cases := map[string]struct {
+		reason, text string
+		want         []string
+	}{
+		"resource id":            {"in any casing", strings.ToUpper(resourceID), []string{uid}},
+		"name":                   {"in any casing", "alpha", []string{uid}},
+		"uid":                    {"of the incarnation", uid, []string{uid}},
+		"cluster id":             {"as below ARM", clusterID, []string{uid}},
+		"namespace":              {"of the HostedCluster", "ocm-local-" + clusterID, []string{uid}},
+		"control plane":          {"and of its control plane", "ocm-local-" + clusterID + "-alpha", []string{uid}},
+		"work":                   {"and the name of a work", clusterID + "-00-namespaces", []string{uid}},
+		"API URL":                {"as a kubeconfig has it", "https://api.alpha.example.com:6443/", []string{uid}},
+		"API host":               {"without its port", "API.alpha.example.com", []string{uid}},
+		"subscription":           {"all of a subscription, in order of resource id", subscription, []string{uid, earlyUID}},
+		"early":                  {"what has not reached the fleet is in ARM", "early", []string{earlyUID}},
+		"early by uid":           {"by uid too", earlyUID, []string{earlyUID}},
+		"early by resource id":   {"and by resource id", earlyID, []string{earlyUID}},
+		"nothing":                {"what nobody has", "beta", nil},
+		"a part":                 {"a part of a name is no name", "alph", nil},
+		"no such cluster id":     {"an id that nobody has", strings.Repeat("0", 32), nil},
+		"host of another's port": {"another port is another cluster", "api.alpha.example.com:6444", nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var list adminv1.ClusterList
+			if status, body := h.get(t, "reader", "/clusters?q="+url.QueryEscape(tc.text), &list); status != http.StatusOK {
+				t.Fatalf("%s: %d %s", tc.reason, status, body)
+			}
+			var got []string
+			for _, c := range list.Items {
+				got = append(got, c.UID)
+			}
+			if strings.Join(got, " ") != strings.Join(tc.want, " ") {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	var dump adminv1.Dump
+	status, body := h.get(t, "reader", "/clusters/"+url.PathEscape(resourceID)+"/dump", &dump)
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	if strings.Contains(body, secret) {
+		t.Errorf("the dump shows a secret: %s", body)
+	}
+	switch {
+	case len(dump.Unavailable) > 0:
+		t.Errorf("unavailable: %v", dump.Unavailable)
+	case dump.ARM.Cluster == nil || dump.ARM.Cluster.UID != uid || len(dump.ARM.NodePools) != 1 || len(dump.ARM.Operations) != 1:
+		t.Errorf("ARM: %+v", dump.ARM)
+	case dump.ClusterService.Cluster.Of.GetStatus().GetProvisionShard() != "mgmt-1" || len(dump.ClusterService.NodePools) != 1 ||
+		len(dump.ClusterService.Credentials) != 1 || len(dump.ClusterService.Works) != 1:
+		t.Errorf("Cluster Service: %+v", dump.ClusterService)
+	case len(dump.Maestro.Bundles) != 1 || dump.Maestro.Bundles[0].Name != clusterID || !strings.Contains(string(dump.Maestro.Bundles[0].Manifests[0]), "(removed)"):
+		t.Errorf("Maestro: %+v", dump.Maestro)
+	}
+	h.works.down = true
+	dump = adminv1.Dump{}
+	if status, body := h.get(t, "reader", "/clusters/alpha/dump", &dump); status != http.StatusOK || dump.Unavailable[adminv1.LayerMaestro] == "" || dump.Maestro != nil || dump.ClusterService == nil {
+		t.Errorf("a layer that does not answer is named, the others are shown: %d %s", status, body)
+	}
+	dump = adminv1.Dump{}
+	if status, body := h.get(t, "reader", "/clusters/early/dump", &dump); status != http.StatusOK || dump.ARM.Cluster == nil || dump.ClusterService.Cluster != nil {
+		t.Errorf("a cluster that has not reached the fleet: %d %s", status, body)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	cases := map[string]struct {
+		reason, engineer, path string
+		status                 int
+		code                   string
+	}{
+		"nobody":         {"a token is needed", "", "/clusters", 401, "Unauthorized"},
+		"stranger":       {"and a group that gives a role", "stranger", "/clusters", 403, "Forbidden"},
+		"unknown":        {"there is no such cluster", "reader", "/clusters/beta", 404, "NotFound"},
+		"several":        {"a path means one cluster", "reader", "/clusters/" + subscription + "/dump", 409, "Conflict"},
+		"no resource id": {"half a resource id", "reader", "/clusters?q=%2Fsubscriptions", 400, "InvalidParameter"},
+		"parameter":      {"a parameter is one that there is", "reader", "/clusters?colour=red", 400, "InvalidParameter"},
+		"page size":      {"a page has a size", "reader", "/clusters?pageSize=501", 400, "InvalidParameter"},
+		"no path":        {"there is no such path", "reader", "/nothing", 404, "NotFound"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			status, body := h.get(t, tc.engineer, tc.path, nil)
+			var failure adminv1.Failure
+			if err := json.Unmarshal([]byte(body), &failure); err != nil {
+				t.Fatal(err)
+			}
+			if status != tc.status || failure.Error.Code != tc.code || failure.Error.Message == "" || failure.Error.RequestID == "" {
+				t.Errorf("%s: %d %s", tc.reason, status, body)
+			}
+		})
+	}
+}

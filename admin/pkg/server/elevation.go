@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// The bounds of an elevation.
+const (
+	leastDuration = time.Minute
+	mostDuration  = 8 * time.Hour
+	leastReason   = 8
+	mostReason    = 1024
+	mostTicket    = 128
+	// mostActive is how many one caller may have at a time.
+	mostActive = 20
+)
+
+// elevationOf is the newest elevation under which the caller may do what the route does.
+func (s *Server) elevationOf(ctx context.Context, rq *request) (*database.ElevationDocument, error) {
+	active, err := s.active(ctx, rq.caller.ObjectID)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range active {
+		if access.Includes(adminv1.Role(item.Value.Actor.Role), rq.route.Role) {
+			return &item.Value, nil
+		}
+	}
+	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: see POST %s/elevations.", rq.route.Role, adminv1.Root)
+}
+
+// active are the elevations of a caller that give their roles now, newest first.
+func (s *Server) active(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
+	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, Underway: true}, "", 100)
+	if err != nil {
+		return nil, err
+	}
+	var active []*database.Item[database.ElevationDocument]
+	for _, r := range records {
+		if r.Elevation.Value.Active(time.Now()) {
+			active = append(active, r.Elevation)
+		}
+	}
+	return active, nil
+}
+
+func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.ElevationRequest
+	if err := rq.body(&asked); err != nil {
+		return nil, err
+	}
+	rq.done = done{target: string(asked.Role), reason: asked.Reason, ticket: asked.Ticket}
+	duration, err := rq.checkElevation(asked)
+	if err != nil {
+		return nil, err
+	}
+	active, err := s.active(ctx, rq.caller.ObjectID)
+	if err != nil {
+		return nil, err
+	}
+	if len(active) >= mostActive {
+		return nil, apierror.New(apierror.Throttled, "You have %d elevations that are active; end one of them.", len(active)).WithRetryAfter(time.Minute)
+	}
+	id, now := uuid.NewString(), time.Now().UTC()
+	document := database.ElevationDocument{
+		ElevationID: id, Place: database.AdminPlace(now, id), StartTime: now, ExpirationTime: now.Add(duration),
+		Actor: database.AdminActor{
+			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(asked.Role), ElevationID: id,
+			Reason: asked.Reason, Ticket: asked.Ticket,
+		},
+	}
+	batch := s.Database.NewBatch(database.AdminPartition)
+	database.Create(batch, s.Database.Elevations(), database.ElevationKey(id), document)
+	if err := batch.Commit(ctx); err != nil {
+		return nil, err
+	}
+	rq.done.operation = id
+	return elevation(&document), nil
+}
+
+// checkElevation checks what was asked for.
+func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration, error) {
+	var violations []apierror.Violation
+	fail := func(field, format string, args ...any) {
+		violations = append(violations, apierror.Violation{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case !access.Known(asked.Role) || asked.Role == adminv1.Reader:
+		fail("role", "Unsupported value: %q: supported values: %q, %q", asked.Role, adminv1.Operator, adminv1.BreakGlass)
+	case !slices.Contains(rq.roles, asked.Role):
+		return 0, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s.", asked.Role)
+	}
+	if n := utf8.RuneCountInString(strings.TrimSpace(asked.Reason)); n < leastReason || n > mostReason {
+		fail("reason", "Invalid value: must be %d to %d characters", leastReason, mostReason)
+	}
+	if n := utf8.RuneCountInString(strings.TrimSpace(asked.Ticket)); n < 1 || n > mostTicket {
+		fail("ticket", "Invalid value: must be 1 to %d characters", mostTicket)
+	}
+	duration, err := time.ParseDuration(asked.Duration)
+	if err != nil || duration < leastDuration || duration > mostDuration {
+		fail("duration", "Invalid value: %q: must be %s to %s, as in 30m", asked.Duration, leastDuration, mostDuration)
+	}
+	return duration, apierror.InvalidFields(violations)
+}
+
+func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
+	size, token, err := rq.page()
+	if err != nil {
+		return nil, err
+	}
+	query := rq.http.URL.Query()
+	only := query.Get("active") == "true"
+	records, next, err := s.Database.AdminRecords(ctx, database.AdminFilter{
+		Kinds: []database.Kind{database.ElevationKind}, ObjectID: query.Get("actor"), Underway: only,
+	}, token, size)
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.ElevationList{Items: []adminv1.Elevation{}, NextPageToken: next}
+	for _, r := range records {
+		if e := elevation(&r.Elevation.Value); e.Active || !only {
+			list.Items = append(list.Items, e)
+		}
+	}
+	return list, nil
+}
+
+func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
+	id := rq.http.PathValue("elevation")
+	var ended adminv1.Elevation
+	err := database.Retry(ctx, func(ctx context.Context) error {
+		item, err := s.Database.Elevations().Find(ctx, database.ElevationKey(id))
+		if err != nil {
+			return err
+		}
+		if item == nil || item.Removed != nil {
+			return apierror.New(apierror.NotFound, "There is no elevation '%s'.", id)
+		}
+		e := &item.Value
+		rq.done = done{target: id, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
+		if e.Actor.ObjectID != rq.caller.ObjectID && !slices.Contains(rq.roles, adminv1.BreakGlass) {
+			return apierror.New(apierror.PermissionDenied, "The elevation is another's; the role %s is needed to end it.", adminv1.BreakGlass)
+		}
+		if now := time.Now().UTC(); e.Active(now) {
+			e.EndTime, e.EndedBy = &now, rq.caller.Name
+			batch := s.Database.NewBatch(database.AdminPartition)
+			database.Replace(batch, item)
+			if err := batch.Commit(ctx); err != nil {
+				return err
+			}
+		}
+		ended = elevation(e)
+		return nil
+	})
+	return ended, err
+}
+
+func elevation(e *database.ElevationDocument) adminv1.Elevation {
+	return adminv1.Elevation{
+		ID: e.ElevationID, Name: e.Actor.Name, ObjectID: e.Actor.ObjectID, Role: adminv1.Role(e.Actor.Role), Reason: e.Actor.Reason, Ticket: e.Actor.Ticket,
+		StartTime: e.StartTime, ExpirationTime: e.ExpirationTime, EndTime: e.EndTime, EndedBy: e.EndedBy, Active: e.Active(time.Now()),
+	}
+}

@@ -1,0 +1,190 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+)
+
+// harness is admin on a real store (the emulator), with a Cluster Service and a Maestro that hold what the test puts there.
+type harness struct {
+	db     *database.DB
+	fleet  *fleet
+	works  *works
+	url    string
+	client *http.Client
+	log    *strings.Builder
+}
+
+// engineers are the callers, by the token that stands for each.
+type engineers struct{}
+
+func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
+	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return authn.Caller{}, &authn.Refused{Answer: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
+	}
+	return authn.Caller{TenantID: "tenant", ObjectID: "object-of-" + name, Name: name + "@example.com", Groups: []string{"group-of-" + name}}, nil
+}
+
+func (engineers) Ready(context.Context) error { return nil }
+
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	ctx := t.Context()
+	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := httptest.NewServer(cosmos)
+	t.Cleanup(func() {
+		account.Close()
+		if err := cosmos.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	db, err := database.Open(ctx, database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	if err := db.EnsureSchema(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{db: db, fleet: &fleet{}, works: &works{}, log: &strings.Builder{}}
+	api := httptest.NewServer(server.New(server.Config{
+		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
+		Access: &access.Config{Groups: map[adminv1.Role][]string{
+			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
+		}},
+		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
+	}))
+	t.Cleanup(api.Close)
+	h.url, h.client = api.URL, api.Client()
+	return h
+}
+
+// fleet is a Cluster Service that holds what the test puts there.
+type fleet struct {
+	clusterservicev1.UnimplementedClusterServiceServer
+	clusters    []*clusterservicev1.Cluster
+	nodePools   []*clusterservicev1.NodePool
+	credentials []*clusterservicev1.BreakGlassCredential
+	works       []*clusterservicev1.Work
+}
+
+func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	clusterservicev1.RegisterClusterServiceServer(server, f)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+func (f *fleet) GetCluster(_ context.Context, r *clusterservicev1.GetClusterRequest) (*clusterservicev1.Cluster, error) {
+	for _, c := range f.clusters {
+		if strings.EqualFold(c.GetUid(), r.GetUid()) {
+			return c, nil
+		}
+	}
+	return nil, apierror.ToGRPC(apierror.New(apierror.NotFound, "There is no cluster %s.", r.GetUid()), "test")
+}
+
+func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClustersRequest) (*clusterservicev1.ListClustersResponse, error) {
+	response := &clusterservicev1.ListClustersResponse{}
+	for _, c := range f.clusters {
+		if r.GetResourceId() == "" || strings.EqualFold(c.GetResourceId(), r.GetResourceId()) {
+			response.Clusters = append(response.Clusters, c)
+		}
+	}
+	return response, nil
+}
+
+func (f *fleet) ListNodePools(_ context.Context, r *clusterservicev1.ListNodePoolsRequest) (*clusterservicev1.ListNodePoolsResponse, error) {
+	response := &clusterservicev1.ListNodePoolsResponse{}
+	for _, p := range f.nodePools {
+		if p.GetClusterUid() == r.GetClusterUid() {
+			response.NodePools = append(response.NodePools, p)
+		}
+	}
+	return response, nil
+}
+
+func (f *fleet) ListExternalAuths(context.Context, *clusterservicev1.ListExternalAuthsRequest) (*clusterservicev1.ListExternalAuthsResponse, error) {
+	return &clusterservicev1.ListExternalAuthsResponse{}, nil
+}
+
+func (f *fleet) ListBreakGlassCredentials(_ context.Context, r *clusterservicev1.ListBreakGlassCredentialsRequest) (*clusterservicev1.ListBreakGlassCredentialsResponse, error) {
+	response := &clusterservicev1.ListBreakGlassCredentialsResponse{}
+	for _, c := range f.credentials {
+		if c.GetClusterUid() == r.GetClusterUid() {
+			response.Credentials = append(response.Credentials, c)
+		}
+	}
+	return response, nil
+}
+
+func (f *fleet) ListBreakGlassRevocations(context.Context, *clusterservicev1.ListBreakGlassRevocationsRequest) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
+	return &clusterservicev1.ListBreakGlassRevocationsResponse{}, nil
+}
+
+func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksRequest) (*clusterservicev1.ListWorksResponse, error) {
+	response := &clusterservicev1.ListWorksResponse{}
+	for _, w := range f.works {
+		if w.GetClusterUid() == r.GetClusterUid() {
+			response.Works = append(response.Works, w)
+		}
+	}
+	return response, nil
+}
+
+// works is a Maestro that holds what the test puts there; down while it is.
+type works struct {
+	bundles []maestro.Bundle
+	down    bool
+}
+
+func (w *works) Bundles(_ context.Context, ids []string) ([]maestro.Bundle, error) {
+	if w.down {
+		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(errors.New("refused"))
+	}
+	var found []maestro.Bundle
+	for _, b := range w.bundles {
+		for _, id := range ids {
+			if b.ID == id {
+				found = append(found, b)
+			}
+		}
+	}
+	return found, nil
+}

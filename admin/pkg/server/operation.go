@@ -1,0 +1,221 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// maxBody bounds a request's body.
+const maxBody = 64 << 10
+
+// body reads a request's body; a field that does not exist is refused by its name.
+func (rq *request) body(into any) error {
+	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
+	if err != nil {
+		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return apierror.InvalidFields([]apierror.Violation{{Field: wrong.Field, Message: "Invalid value: must be of type " + wrong.Type.String()}})
+		}
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return apierror.InvalidFields([]apierror.Violation{{Field: strings.Trim(name, `"`), Message: "Forbidden: there is no such field"}})
+		}
+		return apierror.New(apierror.Invalid, "The body is not a JSON object of this request.").WithCause(err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return apierror.New(apierror.Invalid, "There is something behind the body's JSON object.")
+	}
+	return nil
+}
+
+// nobody refuses a body where none is taken; an empty object is none.
+func (rq *request) nobody() error {
+	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
+	if text := strings.TrimSpace(string(content)); err != nil || text != "" && text != "{}" {
+		return apierror.New(apierror.Invalid, "The request takes no body.")
+	}
+	return nil
+}
+
+// accept writes down what the caller asked for. From then on it is certain to be executed, and the caller is told how it
+// can be followed.
+func (s *Server) accept(ctx context.Context, rq *request, target database.AdminTarget, parameters any) (any, error) {
+	id, now := uuid.NewString(), time.Now().UTC()
+	rq.done.target, rq.done.cluster = target.ID, target.ClusterUID
+	document := database.AdminOperationDocument{
+		OperationID: id, Place: database.AdminPlace(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
+		StartTime: now, LastTransitionTime: now, RequestID: rq.id,
+		Actor: database.AdminActor{
+			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: rq.elevation.Actor.Role,
+			ElevationID: rq.elevation.ElevationID, Reason: rq.elevation.Actor.Reason, Ticket: rq.elevation.Actor.Ticket,
+		},
+	}
+	if parameters != nil {
+		content, err := json.Marshal(parameters)
+		if err != nil {
+			return nil, err
+		}
+		document.Parameters = content
+	}
+	batch := s.Database.NewBatch(database.AdminPartition)
+	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
+	if err := batch.Commit(ctx); err != nil {
+		return nil, err
+	}
+	rq.done.operation = id
+	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+id)
+	return operation(&document), nil
+}
+
+func operation(o *database.AdminOperationDocument) adminv1.Operation {
+	shown := adminv1.Operation{
+		ID: o.OperationID, Action: o.Action, Parameters: o.Parameters, State: adminv1.OperationState(o.State), StartTime: o.StartTime,
+		LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Attempts: o.Attempts, Result: o.Result,
+		Target: adminv1.Target{Kind: o.Target.Kind, ID: o.Target.ID, ResourceID: o.Target.ResourceID, ClusterUID: o.Target.ClusterUID},
+		Actor: adminv1.Actor{
+			Name: o.Actor.Name, ObjectID: o.Actor.ObjectID, TenantID: o.Actor.TenantID, Role: adminv1.Role(o.Actor.Role),
+			ElevationID: o.Actor.ElevationID, Reason: o.Actor.Reason, Ticket: o.Actor.Ticket,
+		},
+	}
+	if o.Error != nil {
+		shown.Error = &adminv1.FailureDetail{Code: o.Error.Code, Message: o.Error.Message, Target: o.Error.Target}
+	}
+	return shown
+}
+
+func (s *Server) listOperations(ctx context.Context, rq *request) (any, error) {
+	size, token, err := rq.page()
+	if err != nil {
+		return nil, err
+	}
+	query := rq.http.URL.Query()
+	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ObjectID: query.Get("actor"), State: database.AdminOperationState(query.Get("state"))}
+	known := []database.AdminOperationState{"", database.AdminAccepted, database.AdminRunning, database.AdminSucceeded, database.AdminFailed}
+	if !slices.Contains(known, filter.State) {
+		return nil, apierror.New(apierror.InvalidParameter, "Unsupported value: '%s': supported values: %s.", filter.State, known[1:]).WithTarget("state")
+	}
+	if text := query.Get("cluster"); text != "" {
+		cluster, err := s.finder.One(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		filter.Target = cluster.UID
+	}
+	records, next, err := s.Database.AdminRecords(ctx, filter, token, size)
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.OperationList{Items: []adminv1.Operation{}, NextPageToken: next}
+	for _, r := range records {
+		list.Items = append(list.Items, operation(&r.Operation.Value))
+	}
+	return list, nil
+}
+
+func (s *Server) getOperation(ctx context.Context, rq *request) (any, error) {
+	id := rq.http.PathValue("operation")
+	item, err := s.Database.AdminOperations().Find(ctx, database.AdminOperationKey(id))
+	if err != nil {
+		return nil, err
+	}
+	if item == nil || item.Removed != nil {
+		return nil, apierror.New(apierror.NotFound, "There is no operation '%s'.", id)
+	}
+	return operation(&item.Value), nil
+}
+
+func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
+	size, token, err := rq.page()
+	if err != nil {
+		return nil, err
+	}
+	records, next, err := s.Database.AdminRecords(ctx, database.AdminFilter{ObjectID: rq.http.URL.Query().Get("actor")}, token, size)
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.AuditList{Items: []adminv1.AuditEntry{}, NextPageToken: next}
+	for _, r := range records {
+		if r.Elevation != nil {
+			shown := elevation(&r.Elevation.Value)
+			list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Elevation: &shown})
+			continue
+		}
+		shown := operation(&r.Operation.Value)
+		list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Operation: &shown})
+	}
+	return list, nil
+}
+
+// done is what the audit log says of a request besides who made it.
+type done struct {
+	// target is what something was done to, cluster the uid of the cluster that it belongs to.
+	target, cluster string
+	// reason and ticket where no elevation has them.
+	reason, ticket string
+	// operation is the id of what was written down.
+	operation string
+}
+
+// audit writes one line for every request that was to change something, whatever came of it, and for every one that was
+// refused: who, what, why, and with which outcome; nothing of what was sent or answered.
+func (s *Server) audit(ctx context.Context, rq *request) {
+	refused := rq.status == http.StatusUnauthorized || rq.status == http.StatusForbidden
+	if rq.route.Method == http.MethodGet && !refused {
+		return
+	}
+	outcome := "accepted"
+	switch {
+	case refused:
+		outcome = "refused"
+	case rq.status >= http.StatusBadRequest:
+		outcome = "failed"
+	}
+	if rq.elevation != nil {
+		rq.done.reason, rq.done.ticket = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket
+	}
+	if rq.done.target == "" {
+		rq.done.target = rq.pathTarget()
+	}
+	attributes := []slog.Attr{
+		slog.String("record", "audit"), slog.String("actor", rq.caller.Name), slog.String("object_id", rq.caller.ObjectID), slog.String("tenant_id", rq.caller.TenantID),
+		slog.String("role", string(rq.route.Role)), slog.String("reason", rq.done.reason), slog.String("ticket", rq.done.ticket),
+		slog.String("action", rq.route.Name), slog.String("target", shortened(rq.done.target)), slog.String("cluster_uid", rq.done.cluster),
+		slog.String("outcome", outcome), slog.Int("status", rq.status), slog.String("operation_id", rq.done.operation), slog.String("request_id", rq.id),
+	}
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit", attributes...)
+}
+
+// pathTarget is what the path names.
+func (rq *request) pathTarget() string {
+	for _, name := range []string{"cluster", "shard", "operation", "elevation", "bundle"} {
+		if value := rq.http.PathValue(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+func shortened(text string) string {
+	if len(text) > 512 {
+		return strings.ToValidUTF8(text[:512], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,194 @@
+// Package server is admin's REST API: a table of routes, each with the role that it needs, and what every request passes
+// on its way to one: who calls, what they may do, and what is written down about it. Reads are answered from the layers
+// themselves. Nothing is changed in a request: what changes something is written down as an operation, which the backend
+// executes.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/admin/openapi"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/find"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// requestTimeout bounds how long a request may take.
+const requestTimeout = 30 * time.Second
+
+// Config is what a Server is made of.
+type Config struct {
+	Database *database.DB
+	Fleet    clusterservicev1.ClusterServiceClient
+	Maestro  dump.Bundles
+	// Access says who may do what, Authenticator who somebody is.
+	Access        *access.Config
+	Authenticator authn.Authenticator
+	// Environment is the part of namespaces on management clusters.
+	Environment string
+	Log         *slog.Logger
+	Metrics     prometheus.Registerer
+}
+
+// Server serves the API.
+type Server struct {
+	Config
+	finder   *find.Finder
+	taker    *dump.Taker
+	mux      *http.ServeMux
+	requests *prometheus.CounterVec
+}
+
+// New makes a Server.
+func New(config Config) *Server {
+	s := &Server{
+		Config: config, finder: find.New(config.Database, config.Fleet, config.Environment), taker: dump.New(config.Database, config.Fleet, config.Maestro),
+		mux: http.NewServeMux(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "admin_requests_total", Help: "Requests by route (its name in the OpenAPI document) and status.",
+		}, []string{"route", "status"}),
+	}
+	config.Metrics.MustRegister(s.requests)
+	for _, r := range s.routes() {
+		s.mux.Handle(r.Method+" "+r.Path, s.serve(r))
+	}
+	s.mux.HandleFunc("GET "+adminv1.Root+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(openapi.Document())
+	})
+	s.mux.HandleFunc("/", s.noRoute)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// noRoute answers what no route takes: another method of a path that there is, or a path that there is not.
+func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
+	rq := &request{http: r, w: w, id: uuid.NewString()}
+	for _, route := range s.routes() {
+		other := r.Clone(r.Context())
+		other.Method = route.Method
+		if _, pattern := s.mux.Handler(other); pattern == route.Method+" "+route.Path {
+			s.fail(rq, apierror.New(apierror.MethodNotAllowed, "The path does not take the method %s.", r.Method))
+			return
+		}
+	}
+	s.fail(rq, apierror.New(apierror.NotFound, "There is no such path; see %s/openapi.json.", adminv1.Root))
+}
+
+// request is one on its way.
+type request struct {
+	http   *http.Request
+	w      http.ResponseWriter
+	id     string
+	route  *Route
+	caller authn.Caller
+	roles  []adminv1.Role
+	// elevation is what lets the caller change something; nil for a read.
+	elevation *database.ElevationDocument
+	// done is what the audit log says of the request.
+	done done
+	// status that was answered, and the error behind it.
+	status int
+	cause  error
+}
+
+// serve is what every request to a route passes.
+func (s *Server) serve(route Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		rq := &request{http: r, w: w, id: uuid.NewString(), route: &route}
+		w.Header().Set("X-Request-Id", rq.id)
+		w.Header().Set("Cache-Control", "no-store")
+		answer, err := s.handle(ctx, rq)
+		if err != nil {
+			s.fail(rq, err)
+		} else {
+			s.answer(rq, route.Status, answer)
+		}
+		s.requests.WithLabelValues(route.Name, strconv.Itoa(rq.status)).Inc()
+		s.audit(ctx, rq)
+		if rq.cause != nil && apierror.KindOf(rq.cause) == apierror.Internal {
+			s.Log.ErrorContext(ctx, "a request failed", "request_id", rq.id, "route", route.Name, "error", rq.cause)
+		}
+	})
+}
+
+func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
+	caller, err := s.Authenticator.Authenticate(ctx, rq.http)
+	if err != nil {
+		return nil, err
+	}
+	rq.caller, rq.roles = caller, s.Access.Roles(caller)
+	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], rq.route.Role) {
+		return nil, apierror.New(apierror.PermissionDenied, "The role %s is needed for this, which none of your groups gives.", rq.route.Role)
+	}
+	if err := rq.known(); err != nil {
+		return nil, err
+	}
+	if rq.route.Mutates {
+		if rq.elevation, err = s.elevationOf(ctx, rq); err != nil {
+			return nil, err
+		}
+	}
+	return rq.route.handle(ctx, rq)
+}
+
+// answer sends a body as JSON.
+func (s *Server) answer(rq *request, status int, body any) {
+	content, err := json.Marshal(body)
+	if err != nil {
+		s.fail(rq, err)
+		return
+	}
+	rq.status = status
+	rq.w.Header().Set("Content-Type", "application/json")
+	rq.w.WriteHeader(status)
+	_, _ = rq.w.Write(append(content, '\n'))
+}
+
+// fail answers with an error.
+func (s *Server) fail(rq *request, err error) {
+	rq.cause = err
+	e := apierror.As(err)
+	if e.Kind == apierror.Internal && errors.Is(err, context.DeadlineExceeded) {
+		e = apierror.New(apierror.Unavailable, "The request took too long.").WithCause(err)
+	}
+	detail := adminv1.FailureDetail{Code: e.Kind.ARMCode(), Message: e.Message, Target: e.Target, RequestID: rq.id}
+	if e.Kind == apierror.Internal {
+		detail.Message = "Internal server error."
+	}
+	if len(e.Violations) > 1 {
+		detail.Message, detail.Target = "Several fields are wrong.", ""
+		for _, v := range e.Violations {
+			detail.Details = append(detail.Details, adminv1.FailureDetail{Code: detail.Code, Message: v.Message, Target: v.Field})
+		}
+	}
+	if challenge := authn.Challenge(err); challenge != "" {
+		rq.w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if e.RetryAfter > 0 {
+		rq.w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	content, _ := json.Marshal(adminv1.Failure{Error: detail}) // strings
+	rq.status = e.Kind.HTTPStatus()
+	rq.w.Header().Set("Content-Type", "application/json")
+	rq.w.WriteHeader(rq.status)
+	_, _ = rq.w.Write(append(content, '\n'))
+}

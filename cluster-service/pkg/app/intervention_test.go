@@ -1,0 +1,203 @@
+package app_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+func alice(reason string) *csv1.Actor {
+	return &csv1.Actor{Name: "alice@example.com", Reason: reason, Ticket: "INC-1"}
+}
+
+// rendered is what Maestro holds of a kind for a cluster, and its version.
+func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[string]any, version int64) {
+	t.Helper()
+	for _, held := range r.maestro.Resources() {
+		for _, manifest := range held.Manifests {
+			content, err := json.Marshal(manifest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var o map[string]any
+			if err := json.Unmarshal(content, &o); err != nil {
+				t.Fatal(err)
+			}
+			if o["kind"] == kind && strings.Contains(string(content), clusterID) {
+				return o, int64(held.Version)
+			}
+		}
+	}
+	return nil, 0
+}
+
+// TestInterventions has everything done to a cluster that SREs can have done, each twice: what it changes reaches the
+// management cluster, and it has its effect once.
+func TestInterventions(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	request := applyRequest("one", 1)
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	pool := poolRequest(request, "np", 1)
+	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	c := service.awaitCluster(t, request.Uid, clusterReady(1))
+	id := c.GetStatus().GetClusterId()
+	until := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	eventually := func(what string, condition func() bool) {
+		t.Helper()
+		end := time.After(deadline)
+		for !condition() {
+			select {
+			case <-end:
+				t.Fatalf("waiting for %s", what)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	paused := func(kind string) func() bool {
+		return func() bool {
+			o, _ := r.rendered(t, id, kind)
+			spec, _ := o["spec"].(map[string]any)
+			return spec["pausedUntil"] == until.Format(time.RFC3339)
+		}
+	}
+	pause := &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Until: timestamppb.New(until), Actor: alice("the control plane is being looked at")}
+	first, err := service.PauseCluster(ctx, pause)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually("the HostedCluster to be paused", paused("HostedCluster"))
+	eventually("the NodePool to be paused", paused("NodePool"))
+	again, err := service.PauseCluster(ctx, pause)
+	if err != nil || !again.GetTime().AsTime().Equal(first.GetTime().AsTime()) {
+		t.Errorf("the same pause again: %v, %v", again, err)
+	}
+	shown, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+	if err != nil || shown.GetOverrides().GetPause().GetActor().GetName() != "alice@example.com" {
+		t.Errorf("the cluster shows %v: %v", shown.GetOverrides(), err)
+	}
+	// A newer generation leaves it.
+	request.Generation = 2
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the newer generation to be paused too", paused("HostedCluster"))
+
+	resume := &csv1.ResumeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it was looked at")}
+	if _, err := service.ResumeCluster(ctx, resume); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the pause to end", func() bool { return !paused("HostedCluster")() && !paused("NodePool")() })
+	// A pause that comes again, late, is not a new one.
+	if _, err := service.PauseCluster(ctx, pause); err != nil {
+		t.Fatal(err)
+	}
+	if shown, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid}); err != nil || shown.GetOverrides().GetPause() != nil {
+		t.Errorf("the cluster is paused again: %v, %v", shown.GetOverrides(), err)
+	}
+
+	if _, err := service.ResizeCluster(ctx, &csv1.ResizeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the size", func() bool {
+		o, _ := r.rendered(t, id, "HostedCluster")
+		metadata, _ := o["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		return annotations["hypershift.openshift.io/cluster-size-override"] == "e16"
+	})
+
+	service.awaitCluster(t, request.Uid, clusterReady(2))
+	works := func() (desired, published int64) {
+		listed, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range listed.GetWorks() {
+			desired += w.GetDesired()
+			published += w.GetPublished()
+		}
+		return desired, published
+	}
+	eventually("everything to be published", func() bool { d, p := works(); return d == p })
+	before, _ := works()
+	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it does not move")}
+	done, err := service.RetryCluster(ctx, retry)
+	if err != nil || done.GetEffect() != "3 works are published once more." {
+		t.Fatalf("%v, %v", done, err)
+	}
+	if _, err := service.RetryCluster(ctx, retry); err != nil {
+		t.Fatal(err)
+	}
+	eventually("everything to be published once more", func() bool { d, p := works(); return d == before+3 && d == p })
+
+	listed, err := service.ListInterventions(ctx, &csv1.ListInterventionsRequest{ClusterUid: request.Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, i := range listed.GetInterventions() {
+		kinds = append(kinds, i.GetKind())
+		if i.GetActor().GetReason() == "" || i.GetActor().GetTicket() != "INC-1" {
+			t.Errorf("%v does not say why", i)
+		}
+	}
+	if strings.Join(kinds, " ") != "Retry Resize Resume Pause" {
+		t.Errorf("the interventions are %v", kinds)
+	}
+	refused := map[string]struct {
+		reason string
+		call   func() error
+		code   codes.Code
+	}{
+		"nobody": {"somebody says who they are", func() error {
+			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid})
+			return err
+		}, codes.InvalidArgument},
+		"no reason": {"and why", func() error {
+			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: &csv1.Actor{Name: "alice"}})
+			return err
+		}, codes.InvalidArgument},
+		"unknown": {"there is no such cluster", func() error {
+			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: uuid.NewString(), Actor: alice("x")})
+			return err
+		}, codes.NotFound},
+		"another use": {"a uid is for one intervention", func() error {
+			_, err := service.RetryCluster(ctx, &csv1.RetryClusterRequest{Uid: pause.Uid, ClusterUid: request.Uid, Actor: alice("x")})
+			return err
+		}, codes.InvalidArgument},
+		"long pause": {"a pause is for days", func() error {
+			_, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(time.Now().Add(8 * 24 * time.Hour))})
+			return err
+		}, codes.InvalidArgument},
+		"size": {"a size is a label", func() error {
+			_, err := service.ResizeCluster(ctx, &csv1.ResizeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")})
+			return err
+		}, codes.InvalidArgument},
+	}
+	for name, tc := range refused {
+		if err := tc.call(); status.Code(err) != tc.code {
+			t.Errorf("%s: %s: got %v, want %s", name, tc.reason, err, tc.code)
+		}
+	}
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(until)}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a cluster that is being deleted is not paused: %v", err)
+	}
+	service.awaitCluster(t, request.Uid, clusterDeleted)
+}

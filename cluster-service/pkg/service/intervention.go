@@ -1,0 +1,173 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// The kinds of interventions.
+const (
+	interventionPause  = "Pause"
+	interventionResume = "Resume"
+	interventionResize = "Resize"
+	interventionRetry  = "Retry"
+)
+
+const (
+	// longestPause bounds a pause: a cluster that is forgotten in one misses its upgrades and its certificates' rotation.
+	longestPause = 7 * 24 * time.Hour
+)
+
+var sizeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// PauseCluster has HyperShift leave a cluster alone until a time.
+func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest) (*csv1.Intervention, error) {
+	now, until := s.o.Store.Now(), r.GetUntil().AsTime()
+	var c check
+	switch {
+	case r.GetUntil() == nil:
+		c.required("until", "")
+	case r.GetUntil().CheckValid() != nil:
+		c.fail("until", "Invalid value: must be a time")
+	case until.Sub(now) > longestPause:
+		c.fail("until", "Invalid value: %s: must be at most %s ahead", until.Format(time.RFC3339), longestPause)
+	}
+	return s.once(ctx, interventionPause, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+		if err := wantedCluster(t); err != nil {
+			return "", err
+		}
+		t.Cluster.Pause(now, until, r.GetActor())
+		return "Reconciliation of the control plane and of the node pools is paused until " + until.Format(time.RFC3339) + ".", nil
+	})
+}
+
+// ResumeCluster ends a pause.
+func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterRequest) (*csv1.Intervention, error) {
+	return s.once(ctx, interventionResume, r, check{}, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+		if err := wantedCluster(t); err != nil {
+			return "", err
+		}
+		if t.Cluster.Paused().IsZero() {
+			return "Nothing: the cluster was not paused.", nil
+		}
+		t.Cluster.Resume()
+		return "Reconciliation goes on.", nil
+	})
+}
+
+// ResizeCluster overrides the size of a cluster's control plane.
+func (s *Service) ResizeCluster(ctx context.Context, r *csv1.ResizeClusterRequest) (*csv1.Intervention, error) {
+	var c check
+	if r.GetSize() != "" {
+		c.matches("size", r.GetSize(), sizeName)
+	}
+	return s.once(ctx, interventionResize, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+		if err := wantedCluster(t); err != nil {
+			return "", err
+		}
+		t.Cluster.Resize(s.o.Store.Now(), r.GetSize(), r.GetActor())
+		if r.GetSize() == "" {
+			return "The control plane has the size that is computed for it.", nil
+		}
+		return "The control plane has the size " + r.GetSize() + ".", nil
+	})
+}
+
+// RetryCluster has everything begun anew that a cluster waits for.
+func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest) (*csv1.Intervention, error) {
+	return s.once(ctx, interventionRetry, r, check{}, func(tx *store.Tx, t *fleet.Tenancy) (effect string, err error) {
+		c := t.Cluster
+		if c.Gone() {
+			return "Nothing: the cluster is gone.", nil
+		}
+		if c.Shard == "" && !c.Deleting() {
+			if c.Shard, err = tx.Place(ctx); err != nil {
+				return "", err
+			}
+			if c.Shard == "" {
+				return "Nothing: there is still no provision shard with room.", nil
+			}
+			return "The cluster is placed on provision shard " + c.Shard + ".", nil
+		}
+		return fmt.Sprintf("%d works are published once more.", t.Again()), nil
+	})
+}
+
+// asked is what all requests of interventions have.
+type asked interface {
+	proto.Message
+	GetUid() string
+	GetClusterUid() string
+	GetActor() *csv1.Actor
+}
+
+// once does something to a cluster, once for each uid: what it changes and that it was done are one transaction.
+func (s *Service) once(ctx context.Context, kind string, r asked, c check, change func(tx *store.Tx, t *fleet.Tenancy) (effect string, err error)) (*csv1.Intervention, error) {
+	c.actor("actor", r.GetActor())
+	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), c.violations...)); err != nil {
+		return nil, answer(ctx, err)
+	}
+	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
+	var done *csv1.Intervention
+	fresh := false
+	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(ctx context.Context, tx *store.Tx) (err error) {
+		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
+		fresh = false
+		if done, err = tx.Intervention(ctx, uid); done != nil || err != nil {
+			if done != nil && (done.GetClusterUid() != clusterUID || done.GetKind() != kind) {
+				return usedUID()
+			}
+			return err
+		}
+		if t.Cluster == nil {
+			return unknown(ReasonClusterUnknown, "cluster", clusterUID)
+		}
+		done = &csv1.Intervention{Uid: uid, ClusterUid: clusterUID, Kind: kind, Actor: r.GetActor(), Time: timestamppb.New(now)}
+		if done.Effect, err = change(tx, t); err != nil {
+			return err
+		}
+		fresh = true
+		if err := tx.Intervene(ctx, done); err != nil {
+			return err
+		}
+		return s.settle(now, t)
+	})
+	if store.IsInterventionTaken(err) {
+		err = usedUID()
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	if fresh {
+		audit(ctx, kind+"Cluster", clusterUID, done.GetActor(), "intervention_uid", uid, "effect", done.GetEffect())
+	}
+	s.o.Publish(result.Due)
+	return done, nil
+}
+
+func usedUID() error {
+	return apierror.InvalidFields([]apierror.Violation{{Field: "uid", Message: "Duplicate value: it was used for another intervention"}})
+}
+
+// ListInterventions lists what was done to a cluster.
+func (s *Service) ListInterventions(ctx context.Context, r *csv1.ListInterventionsRequest) (*csv1.ListInterventionsResponse, error) {
+	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	found, err := s.o.Store.Interventions(ctx, strings.ToLower(r.GetClusterUid()))
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return &csv1.ListInterventionsResponse{Interventions: found}, nil
+}

@@ -1,0 +1,74 @@
+package local
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+const (
+	// adminAudience is whom the SREs' tokens are for.
+	adminAudience = "https://admin.hcpmesh.local"
+	// adminClientID is the application with which SREs come to admin: hcpctl.
+	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
+)
+
+// engineers are the SREs of a local region, each with the one group that gives the role of that name.
+var engineers = []struct{ role, name, objectID, group string }{
+	{"break-glass", "oncall@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e001", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0001"},
+	{"operator", "operator@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e002", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0002"},
+	{"reader", "reader@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e003", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0003"},
+}
+
+func (r *Region) engineersFile() string { return r.state.path("front-door", "engineers.json") }
+
+func (r *Region) rolesFile() string { return r.state.path("front-door", "roles.yaml") }
+
+// makeEngineers makes the region's SREs, unless they are there, and says what their groups may do.
+func (r *Region) makeEngineers() error {
+	var roles strings.Builder
+	roles.WriteString("# Which groups have which roles at admin.\ngroups:\n")
+	var clients []Credentials
+	for _, engineer := range engineers {
+		fmt.Fprintf(&roles, "  %s: [%s]\n", engineer.role, engineer.group)
+		clients = append(clients, Credentials{
+			TenantID: providerTenantID, ClientID: adminClientID, ClientSecret: rand.Text(), ObjectID: engineer.objectID, Name: engineer.name,
+			Groups: []string{engineer.group},
+		})
+	}
+	if err := replaceFile(r.rolesFile(), []byte(roles.String()), 0o644); err != nil {
+		return err
+	}
+	if _, err := os.Stat(r.engineersFile()); err == nil {
+		return nil
+	}
+	data, err := json.MarshalIndent(clients, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(r.engineersFile(), data, 0o600)
+}
+
+// admin waits for nobody but its store: it is there to look at a region that is not well.
+func (r *Region) admin() supervisor.Spec {
+	spec := r.ours("admin", "admin", adminOps, append(r.cosmosFlags(),
+		"--listen="+r.address(adminPort),
+		"--identity-dir="+r.identityDir("admin"),
+		"--cluster-service-address="+r.address(clusterServicePort),
+		"--maestro-url=https://"+r.address(maestroRESTPort),
+		"--roles-file="+r.rolesFile(),
+		"--authentication=token",
+		"--authentication-issuer=https://"+r.address(frontDoorPort)+"/"+providerTenantID+"/v2.0",
+		"--authentication-audience="+adminAudience,
+		"--authentication-client-ids="+adminClientID,
+		"--authentication-ca-file="+r.state.path("ca", mesh.CAFile),
+	)...)
+	spec.Needs = []string{"cosmos-emulator"}
+	spec.Ports["https"] = r.port(adminPort)
+	return spec
+}

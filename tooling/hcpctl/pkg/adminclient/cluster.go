@@ -1,0 +1,50 @@
+package adminclient
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// clusterPath names a cluster, by anything that admin finds it by.
+func clusterPath(cluster string) string { return "/clusters/" + url.PathEscape(cluster) }
+
+// FindClusters are the clusters that a text means.
+func (c *Client) FindClusters(ctx context.Context, text string) ([]adminv1.Cluster, error) {
+	list, err := get[adminv1.ClusterList](ctx, c, "/clusters", url.Values{"q": {text}})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Clusters are all of the fleet, or all of a subscription when it is not empty.
+func (c *Client) Clusters(ctx context.Context, subscription string) ([]adminv1.Cluster, error) {
+	query := url.Values{"pageSize": {"500"}}
+	if subscription != "" {
+		query.Set("subscription", subscription)
+	}
+	all := []adminv1.Cluster{}
+	for {
+		list, err := get[adminv1.ClusterList](ctx, c, "/clusters", query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+		if list.NextPageToken == "" {
+			return all, nil
+		}
+		query.Set("pageToken", list.NextPageToken)
+	}
+}
+
+// Cluster is the one cluster that a text means.
+func (c *Client) Cluster(ctx context.Context, cluster string) (*adminv1.Cluster, error) {
+	return get[adminv1.Cluster](ctx, c, clusterPath(cluster), nil)
+}
+
+// Dump is what every layer knows of a cluster, with secrets removed.
+func (c *Client) Dump(ctx context.Context, cluster string) (*adminv1.Dump, error) {
+	return get[adminv1.Dump](ctx, c, clusterPath(cluster)+"/dump", nil)
+}

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// addAdminFlags adds the flags of a command that talks to admin, the SREs' API.
+func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
+	flags := c.Flags()
+	flags.StringVar(&e.admin.Endpoint, "admin-endpoint", "", "`URL` of admin, the SREs' API (default the local region's)")
+	flags.StringVar(&e.admin.Engineer, "as", os.Getenv("HCPMESH_ENGINEER"), "`name` of the engineer to be: in a local region oncall (the default), operator or reader (HCPMESH_ENGINEER)")
+	return c
+}
+
+// adminClient makes the client of admin; what the flags leave open comes from the local region.
+func (e *environment) adminClient() (*adminclient.Client, error) {
+	endpoints, err := e.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	options := e.admin
+	options.Endpoint = first(options.Endpoint, endpoints.Admin)
+	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
+	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience
+	return adminclient.New(options)
+}
+
+func (e *environment) clusterFind() *cobra.Command {
+	c := &cobra.Command{
+		Use: "find WHAT", Short: "Find clusters of the whole region by anything, as an SRE", Args: cobra.ExactArgs(1),
+		Long: `Find clusters of the whole region, as an SRE.
+
+WHAT is a resource id, a name, a uid, the cluster id below ARM, the name of a namespace on a management cluster, the host
+or URL of an API server, or a subscription.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			found, err := client.FindClusters(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, found)
+			}
+			if len(found) == 0 {
+				return fmt.Errorf("no cluster is found by %q", args[0])
+			}
+			var rows [][]string
+			for _, cluster := range found {
+				rows = append(rows, clusterRow(cluster))
+			}
+			return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+func clusterRow(c adminv1.Cluster) []string {
+	return []string{c.Name, c.ProvisioningState, c.Phase, c.Version, c.ProvisionShard, c.ClusterID, c.ResourceID}
+}
+
+func (e *environment) clusterDump() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "dump CLUSTER", Short: "Print what every layer knows of a cluster, as an SRE; secrets are removed", Args: cobra.ExactArgs(1),
+		Long: `Print what every layer knows of a cluster: ARM's documents and operations, Cluster Service's rows and works, and Maestro's
+bundles with what the management cluster says of them. Secrets are removed.
+
+CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			dump, err := client.Dump(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return display.Object(e.out, format, dump)
+		},
+	}
+	c.Flags().StringVarP(&format, "output", "o", "yaml", "`format`: yaml or json")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if format != "yaml" && format != "json" {
+			return fmt.Errorf("--output: %q is neither yaml nor json", format)
+		}
+		return nil
+	}
+	return e.addAdminFlags(c)
+}
