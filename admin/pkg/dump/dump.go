@@ -181,11 +181,16 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 	if err != nil {
 		return nil, err
 	}
+	shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the provision shards: %w", apierror.FromGRPC(err))
+	}
 	for i, c := range credentials {
 		credentials[i] = WithoutCertificate(c)
 	}
 	layer.NodePools, layer.ExternalAuths = adminv1.Messages(pools), adminv1.Messages(auths)
 	layer.Credentials, layer.Revocations = adminv1.Messages(credentials), adminv1.Messages(revocations)
+	layer.ProvisionShards = adminv1.Messages(shards.GetProvisionShards())
 	return layer, nil
 }
 

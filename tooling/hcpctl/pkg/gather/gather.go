@@ -43,10 +43,16 @@ type Options struct {
 	Versions func(ctx context.Context) (versions any, failures []error)
 }
 
+func (o Options) folder() string {
+	return fileName(fmt.Sprintf("must-gather-%s-%s", o.Name, o.TakenAt.UTC().Format("20060102T150405Z")))
+}
+
+// FileName is what the archive may be called.
+func (o Options) FileName() string { return o.folder() + ".tar.gz" }
+
 // Run writes the archive.
 func Run(ctx context.Context, o Options, out io.Writer) (Index, error) {
-	folder := fmt.Sprintf("must-gather-%s-%s", o.Name, o.TakenAt.UTC().Format("20060102T150405Z"))
-	a := newArchive(out, folder, Index{Cluster: o.Name, TakenAt: o.TakenAt.UTC(),
+	a := newArchive(out, o.folder(), Index{Cluster: o.Name, TakenAt: o.TakenAt.UTC(),
 		Removed: "data of Secrets, private keys, kubeconfigs, tokens, passwords"})
 	if o.Explanation != "" {
 		a.text("explanation.txt", "explanation", o.Explanation)
@@ -103,8 +109,8 @@ func first(values ...string) string {
 	return values[i]
 }
 
-// FileName makes of a name what a file can be called.
-func FileName(name string) string {
+// fileName makes of a name what a file can be called.
+func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r) {
 			return r
