@@ -27,7 +27,7 @@ func FromDump(asked string, dump *adminv1.Dump) *Facts {
 		}
 		f.NodePools, f.ExternalAuths = unwrap(fleet.NodePools), unwrap(fleet.ExternalAuths)
 		f.Credentials, f.Revocations = unwrap(fleet.Credentials), unwrap(fleet.Revocations)
-		f.Shards = unwrap(fleet.ProvisionShards)
+		f.Upgrades, f.Shards = unwrap(fleet.Upgrades), unwrap(fleet.ProvisionShards)
 	}
 	return f
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // nowhere: neither ARM nor Cluster Service has it.
@@ -124,6 +126,39 @@ func (s *subject) failedOperation() (Finding, bool) {
 			"The fleet went on after that, and has come to what was asked for."},
 		Acts: []string{"The customer has to act: repeat the request, which changes nothing and is Succeeded at once. Until then ARM shows the " + s.noun + " as Failed."},
 	}, true
+}
+
+// pause is the cluster's while it lasts; nil when there is none.
+func (f *Facts) pause() *csv1.ClusterPause {
+	pause := f.Cluster.GetOverrides().GetPause()
+	if pause == nil || !f.Now.Before(when(pause.GetUntil())) {
+		return nil
+	}
+	return pause
+}
+
+// stops says whether a layer does nothing for a cluster that is paused.
+func stops(layer string) bool {
+	return layer == layerControlPlane || layer == layerNodePool || layer == layerUpgrade
+}
+
+// paused: an SRE has stopped HyperShift for the cluster.
+func (s *subject) paused(pause *csv1.ClusterPause) Finding {
+	since, actor := when(pause.GetTime()), pause.GetActor()
+	finding := Finding{Subject: s.String(), Layer: layerPaused, State: "Paused", Since: since, Who: SRE,
+		Says:    fmt.Sprintf("%s has been paused %s: HyperShift does nothing about it until %s.", upper(s.String()), s.since(since), s.clock(when(pause.GetUntil()))),
+		Because: []string{fmt.Sprintf("%s paused it, because: %s.", actor.GetName(), strings.TrimSuffix(actor.GetReason(), "."))},
+		Acts: []string{fmt.Sprintf("An SRE has to act: resume it when that is over. It resumes by itself at %s.", s.clock(when(pause.GetUntil()))),
+			"What runs keeps running; what the customer asks for meanwhile waits, and is done then."},
+	}
+	if ticket := actor.GetTicket(); ticket != "" {
+		finding.Because = append(finding.Because, "The ticket is "+ticket+".")
+	}
+	if entry := s.awaited(); entry != nil {
+		finding.Because = append(finding.Because, "Under way was: "+lower(entry.GetMessage()))
+	}
+	finding.Acts = append(finding.Acts, s.outcome(wait{})...)
+	return finding
 }
 
 // unsaid: it is not what was asked for, and no layer says what is awaited.

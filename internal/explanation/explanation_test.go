@@ -214,6 +214,28 @@ func TestSituations(t *testing.T) {
 			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 11*time.Minute, time.Hour))
 			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool])}
 		}),
+		"paused": standing(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+			c.Status.Progress[3] = layer("control-plane", "Reconciling", "Waiting for HyperShift to act on the desired state.", 50*time.Minute)
+			c.Overrides = &csv1.ClusterOverrides{Pause: &csv1.ClusterPause{Until: timestamppb.New(now.Add(70 * time.Minute)), Time: stamp(50 * time.Minute),
+				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "etcd is being restored by hand", Ticket: "INC-4711"}}}
+		}), func(f *explanation.Facts) {
+			f.Records[0] = record(clusterID, 2, "Updating", updateID)
+			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 50*time.Minute, time.Hour))
+			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
+				p.Status.Progress[3] = layer("node-pool", "WaitingForNodes", "2 of 5 nodes are ready.", 30*time.Minute)
+			})}
+		}),
+		"upgrade-behind-a-gate": standing(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: Going to another minor version", 3*time.Hour))
+		}), func(f *explanation.Facts) {
+			f.Upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
+				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_WAITING, FromVersion: "4.20.16",
+				Gates: []*csv1.UpgradeGate{{Name: "cluster-ready", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED},
+					{Name: "minor-version", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING, CanBeAcknowledged: true,
+						Message: "Going to another minor version, 4.21.4, takes APIs away that workloads may still use; somebody has to agree to that."}}}}}
+		}),
 		"deleting": deleting(3*time.Minute, 140*time.Second, unchanged[*csv1.DeletionStep]),
 		"deletion-stuck": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
 			step.Attempts = 290

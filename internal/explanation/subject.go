@@ -139,7 +139,13 @@ func (s *subject) explain() (Finding, bool) {
 		return s.behind(), true
 	}
 	if entry := s.awaited(); entry != nil {
+		if pause := s.pause(); pause != nil && stops(entry.GetLayer()) {
+			return s.paused(pause), true
+		}
 		return s.waiting(entry), true
+	}
+	if pause := s.pause(); pause != nil && s.noun == "cluster" {
+		return s.paused(pause), true
 	}
 	if s.phase != phaseReady {
 		return s.unsaid(), true

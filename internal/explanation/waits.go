@@ -115,25 +115,76 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
-	{layerUpgrade, "Waiting"}: {
-		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
-		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
-	},
-	{layerUpgrade, "AwaitingAcknowledgement"}: {
-		awaits: "somebody to take the responsibility for its upgrade", speaker: "Cluster Service", who: SRE,
-		what: "acknowledge the gate, or abort the upgrade", next: "The upgrade begins by itself then",
-	},
-	{layerUpgrade, "Paused"}: {
-		awaits: "its upgrade to be resumed", speaker: "Cluster Service", who: SRE, what: "resume the upgrade, or abort it",
-	},
-	{layerUpgrade, "NodePools"}: {
-		awaits: "its node pools to follow their control plane", speaker: "Cluster Service", who: Service, usual: 4 * time.Hour,
-		stuck: "see which node pool does not arrive, and why",
-	},
 	{layerNodePool, "WaitingForNodes"}: {
 		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
 		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
 		stuck:     "look at the machines on {shard}", command: watch,
+	},
+	{layerControlPlane, "Reconciling"}: {
+		awaits: "HyperShift to act on the change", who: Service, usual: 5 * time.Minute,
+		suspicion: "HyperShift's operator has not looked at it.", stuck: "see whether the operator on {shard} runs",
+	},
+	{layerControlPlane, "ReconciliationFailing"}: {
+		awaits: "HyperShift to get over an error", speaker: platform, who: Service, usual: 10 * time.Minute,
+		stuck: "remove the cause of the error; HyperShift goes on trying",
+	},
+	{layerControlPlane, "EncryptionKeyInvalid"}: {
+		awaits: "the customer's key in Azure Key Vault to be usable", speaker: platform, who: Customer,
+		what: "let the cluster's identity use the key: the key must exist and be enabled, and its vault must be reachable",
+		next: "Without the key a control plane that restarts cannot read its data",
+	},
+	{layerControlPlane, "EncryptionKeyRotation"}: {
+		awaits: "its data to be encrypted with the new key", evidence: itself, who: Service, usual: time.Hour,
+		stuck: "look at the encryption of etcd's data on {shard}", next: "The customer must keep the old version of the key until it is through",
+	},
+	{layerNodePool, "Reconciling"}: {
+		awaits: "HyperShift to act on the change", who: Service, usual: 5 * time.Minute,
+		suspicion: "HyperShift's operator has not looked at it.", stuck: "see whether the operator on {shard} runs",
+	},
+	{layerNodePool, "Autoscaling"}: {
+		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
+	},
+	{layerNodePool, "AutoRepair"}: {
+		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
+	},
+	{layerNodePool, "UnsupportedVersionSkew"}: {
+		awaits: "a version that goes with its control plane's", speaker: platform, who: Customer,
+		what: "ask for a version that is not newer than the control plane's, and not more than two minor versions older",
+	},
+	{layerNodePool, "InvalidReleaseImage"}: {
+		awaits: "a release that HyperShift can use", speaker: platform, who: SRE,
+		what: "see why {shard} cannot look up the release: the image, the pull secret, or the registry", command: "hcpctl must-gather {cluster}",
+	},
+	{layerNodePool, "ReplacingNodes"}: {
+		awaits: "its nodes to be replaced", evidence: itself, who: Service, usual: 2 * time.Hour,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+	{layerNodePool, "ScalingDown"}: {
+		awaits: "the nodes that are too many to leave", evidence: itself, who: Service, usual: time.Hour,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+	{layerNodePool, "NodesUnhealthy"}: {
+		awaits: "nodes to be healthy again", evidence: itself, who: Service, usual: 30 * time.Minute,
+		suspicion: "With auto-repair an unhealthy node is replaced by now.", stuck: "look at those nodes; without auto-repair it is the customer's to replace them",
+	},
+	{layerUpgrade, "AwaitingAcknowledgement"}: {
+		awaits: "somebody to agree to its upgrade", evidence: gates, who: SRE,
+		what: "acknowledge the gate if the customer agrees, or abort the upgrade",
+		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
+	},
+	{layerUpgrade, "Waiting"}: {
+		awaits: "a gate of its upgrade", evidence: gates, who: Service,
+		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
+	},
+	{layerUpgrade, "Paused"}: {
+		awaits: "its upgrade to be resumed", evidence: gates, who: SRE,
+		what: "resume the upgrade, or abort it", next: "Nothing new of it is begun until then; what has begun goes on",
+	},
+	{layerUpgrade, "NodePools"}: {
+		awaits: "its node pools to follow its control plane's upgrade", evidence: itself, who: Service, usual: 6 * time.Hour,
+		stuck: "see which node pool does not get on", command: watch,
 	},
 	{layerNodePool, "UpdatingVersion"}: {
 		awaits: "its nodes to be replaced by ones of the new version", speaker: platform, evidence: nodes, who: Service, usual: 2 * time.Hour,
@@ -162,7 +213,7 @@ func done(p *csv1.LayerProgress) bool {
 // inGeneral explains a state that is not in the table: that of another system, or of a newer Cluster Service.
 func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	switch {
-	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady:
+	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady && s.condition("Available").GetStatus() != "True":
 		return wait{
 			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,
 			what: "the customer's API server may not answer; look at the control plane's pods and etcd on {shard}",
@@ -183,6 +234,35 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 		awaits: "the layer " + entry.GetLayer(), speaker: "It", who: Service, usual: 20 * time.Minute,
 		stuck: "this state is not one that I know, so look at everything there is",
 	}
+}
+
+// itself is the entry's own message.
+func itself(s *subject) []string { return []string{s.awaited().GetMessage()} }
+
+// gates says which gates of the upgrade under way are not passed.
+func gates(s *subject) []string {
+	for _, u := range s.Upgrades {
+		switch u.GetStatus().GetState() {
+		case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+		default:
+			continue
+		}
+		text := fmt.Sprintf("The upgrade %s goes from %s to %s", u.GetUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion())
+		if by := u.GetSpec().GetActor().GetName(); by != "" {
+			text += fmt.Sprintf(", asked for by %s (%s)", by, u.GetSpec().GetActor().GetReason())
+		}
+		list := []string{text + "."}
+		if by := u.GetStatus().GetPausedBy(); u.GetStatus().GetPaused() && by != nil {
+			list = append(list, fmt.Sprintf("%s paused it (%s).", by.GetName(), by.GetReason()))
+		}
+		for _, gate := range u.GetStatus().GetGates() {
+			if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING {
+				list = append(list, fmt.Sprintf("Gate %s: %s", gate.GetName(), gate.GetMessage()))
+			}
+		}
+		return list
+	}
+	return itself(s)
 }
 
 // room says how full every shard is.
