@@ -2624,7 +2624,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\x1a$hcpmesh/clusterservice/v1/work.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3118,8 +3118,8 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_intervention_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
-	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
+	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{
 		(*WatchResponse_Cluster)(nil),
 		(*WatchResponse_NodePool)(nil),
