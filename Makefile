@@ -2,12 +2,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint generate bench peers cascade clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test lint generate bench peers cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
-units = $(filter-out ./test/...,$(modules))
+# Those whose tests take longest begin first, so that they do not end last and alone.
+long = ./hypershift/... ./maestro/... ./cluster-service/...
+units = $(long) $(filter-out ./test/... $(long),$(modules))
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -15,10 +17,14 @@ help: ## show this
 run: build postgresql ## run the whole region on this machine and create a cluster in it
 	$(bin)/hcpctl region up --detach --demo
 
-test: third-party postgresql lint ## lint, then run every test
+# Tests wait more than they compute, so more packages and more tests at a time run than there are cores. Whole regions run
+# one after the other, and by themselves: their tests would time what the others do.
+test: ## lint, then run every test (long sweeps as slices: see cascade, contract and bad-day)
+	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
+	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -p 2 -timeout 30m $(units) || status=1; \
-	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -p 1 -timeout 60m ./test/... || status=1; \
+	go test -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	go test -p 1 -parallel 8 -timeout 60m ./test/... || status=1; \
 	exit $$status
 
 lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions
@@ -44,6 +50,12 @@ peers: third-party postgresql ## build the published Maestro and test ours again
 
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
 	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000
+
+contract: third-party postgresql ## run all of the frontend's cases against a whole region, not just a slice
+	go test -count=1 -timeout 60m -parallel 8 ./test/contract -every 1
+
+bad-day: third-party postgresql ## kill every process of a region in turn while twenty clusters come and go
+	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost' ./test/e2e -bad-day-clusters 20
 
 clients: third-party postgresql ## drive a region with the published clients for Go and Node
 	$(needs-node) \

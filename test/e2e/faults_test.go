@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,13 +18,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-const (
-	// clustersUnderFaults is how many clusters live through the bad day.
-	clustersUnderFaults = 20
-	// breath is how long the region is left alone between two kills: it must get hit in the middle of its work, and not
-	// spend the day starting.
-	breath = 2 * time.Second
-)
+// clustersUnderFaults is how many clusters live through the bad day. They live as often as it takes to kill every process.
+var clustersUnderFaults = flag.Int("bad-day-clusters", 8, "clusters of TestNothingIsLostWhateverDies; `make bad-day` has 20")
+
+// breath is how long the region is left alone between two kills: it must get hit in the middle of its work, and not spend
+// the day starting.
+const breath = 2 * time.Second
 
 // TestNothingIsLostWhateverDies lets customers create, delete, create again and delete clusters while every process of
 // the region is killed in turn, Cosmos DB misbehaves and the broker drops connections. Whatever was accepted must end,
@@ -37,7 +37,7 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 	everyCluster := func(what string, selected func(int) bool, do func(ctx context.Context, name string) error) {
 		t.Helper()
 		var work sync.WaitGroup
-		for i := range clustersUnderFaults {
+		for i := range *clustersUnderFaults {
 			if !selected(i) {
 				continue
 			}
@@ -94,8 +94,8 @@ func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 				hosted++
 			}
 		}
-		problem = fmt.Sprintf("%d HostedClusters for %d clusters", hosted, clustersUnderFaults)
-		return hosted == clustersUnderFaults
+		problem = fmt.Sprintf("%d HostedClusters for %d clusters", hosted, *clustersUnderFaults)
+		return hosted == *clustersUnderFaults
 	}, func() string { return problem })
 }
 

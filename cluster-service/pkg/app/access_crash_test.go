@@ -11,21 +11,15 @@ import (
 // TestEveryCrashOfAccessConverges ends the process at each point of the life of an external auth, of a credential and of a
 // revocation, starts another, and expects the same end every time.
 func TestEveryCrashOfAccessConverges(t *testing.T) {
-	r := newRegion(t)
-	r.play()
-	r.hypershift.ProvideSecrets(true)
-	for n, passed := 1, false; !passed; n++ {
-		if testing.Short() && n > 8 {
-			break
-		}
-		passed = r.accessWithCrash(t, n)
-	}
-	r.start(nil)
-	r.onlyWorks("")
+	everyPoint(t, accessWithCrash, func(_ *testing.T, r *region) {
+		r.start(nil)
+		r.onlyWorks("")
+	})
 }
 
 // accessWithCrash lives through it all with a crash at the n-th point, and says whether the point was never reached.
-func (r *region) accessWithCrash(t *testing.T, n int) bool {
+func accessWithCrash(t *testing.T, r *region, n int) bool {
+	r.hypershift.ProvideSecrets(true)
 	steady := r.start(nil)
 	cluster, _ := steady.createReady(t, fmt.Sprintf("a%d", n))
 	steady.stop()
@@ -71,11 +65,5 @@ func (r *region) accessWithCrash(t *testing.T, n int) bool {
 		}
 		return err
 	})
-	select {
-	case <-d.died:
-		return false
-	default:
-		t.Logf("%d points", n-1)
-		return true
-	}
+	return d.unreached()
 }

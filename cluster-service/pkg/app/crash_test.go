@@ -3,7 +3,9 @@ package app_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,16 @@ func (d *death) fault(string) error {
 		return errCrash
 	}
 	return nil
+}
+
+// unreached says that it has lived through all of it: every point was tried.
+func (d *death) unreached() bool {
+	select {
+	case <-d.died:
+		return false
+	default:
+		return true
+	}
 }
 
 // untilDone calls do again and again, as the layers above do, until it succeeds; the service may die meanwhile.
@@ -90,73 +102,94 @@ func (w *survivor) end() {
 	w.now().stop()
 }
 
+// everyPoint has crash live through something with a crash at its first point, at its second, and so on, until one says
+// that the point was never reached. Several regions take their points from one row: it is mostly waiting.
+func everyPoint(t *testing.T, crash func(t *testing.T, r *region, n int) (passed bool), after func(t *testing.T, r *region)) {
+	t.Helper()
+	most := math.MaxInt
+	if testing.Short() {
+		most = 12
+	}
+	var next atomic.Int64
+	var passed atomic.Bool
+	for lane := range lanes {
+		t.Run(fmt.Sprintf("lane %d", lane+1), func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t)
+			r.play()
+			for !passed.Load() {
+				n := int(next.Add(1))
+				if n > most {
+					break
+				}
+				if crash(t, r, n) {
+					passed.Store(true)
+					t.Logf("%d points", n-1)
+				}
+			}
+			after(t, r)
+		})
+	}
+}
+
+// lanes is how many regions share the points.
+const lanes = 4
+
 // TestEveryCrashConverges ends the process at each point of a cluster's life at which it could end with a different state
 // of the world, starts another, and expects the same end every time.
 func TestEveryCrashConverges(t *testing.T) {
-	r := newRegion(t)
-	r.play()
-	passed := false
-	for n := 1; !passed; n++ {
-		if testing.Short() && n > 12 {
-			break
+	everyPoint(t, lifeWithCrash, func(t *testing.T, r *region) {
+		service := r.start(nil)
+		r.onlyWorks("")
+		shards, err := service.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		name := fmt.Sprintf("c%d", n)
-		d := dieAt(n)
-		w := r.survivor(d)
-		request := applyRequest(name, 1)
-		pool := poolRequest(request, "np", 2)
-		client := w.now
-		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
-		untilDone(t, func(ctx context.Context) error { _, err := client().ApplyNodePool(ctx, pool); return err })
-		untilDone(t, func(ctx context.Context) error {
-			p, err := client().GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: pool.Uid})
-			if err == nil && p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
-				err = fmt.Errorf("point %d: node pool is %v", n, p.GetStatus())
+		for _, shard := range shards.GetProvisionShards() {
+			if shard.GetClusters() != 0 {
+				t.Errorf("shard %s holds %d clusters", shard.GetName(), shard.GetClusters())
 			}
-			return err
-		})
-		untilDone(t, func(ctx context.Context) error {
-			c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
-			if err == nil && !clusterReady(1)(c) {
-				err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
-			}
-			return err
-		})
-		untilDone(t, func(ctx context.Context) error {
-			_, err := client().DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid})
-			return err
-		})
-		untilDone(t, func(ctx context.Context) error {
-			c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
-			if err == nil && !clusterDeleted(c) {
-				err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
-			}
-			return err
-		})
-		select {
-		case <-d.died:
-		default:
-			passed = true // lived through all of it: every point was tried
-			t.Logf("%d points", n-1)
 		}
-		w.end()
-	}
-	service := r.start(nil)
-	untilDone(t, func(context.Context) error {
-		if held := r.maestro.Resources(); len(held) > 0 {
-			return fmt.Errorf("Maestro still holds %d bundles", len(held))
-		}
-		return nil
 	})
-	shards, err := service.ListProvisionShards(t.Context(), &csv1.ListProvisionShardsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, shard := range shards.GetProvisionShards() {
-		if shard.GetClusters() != 0 {
-			t.Errorf("shard %s holds %d clusters", shard.GetName(), shard.GetClusters())
+}
+
+// lifeWithCrash is a cluster's life with a crash at the n-th point, and says whether the point was never reached.
+func lifeWithCrash(t *testing.T, r *region, n int) bool {
+	name := fmt.Sprintf("c%d", n)
+	d := dieAt(n)
+	w := r.survivor(d)
+	defer w.end()
+	request := applyRequest(name, 1)
+	pool := poolRequest(request, "np", 2)
+	client := w.now
+	untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
+	untilDone(t, func(ctx context.Context) error { _, err := client().ApplyNodePool(ctx, pool); return err })
+	untilDone(t, func(ctx context.Context) error {
+		p, err := client().GetNodePool(ctx, &csv1.GetNodePoolRequest{Uid: pool.Uid})
+		if err == nil && p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
+			err = fmt.Errorf("point %d: node pool is %v", n, p.GetStatus())
 		}
-	}
+		return err
+	})
+	untilDone(t, func(ctx context.Context) error {
+		c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+		if err == nil && !clusterReady(1)(c) {
+			err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
+		}
+		return err
+	})
+	untilDone(t, func(ctx context.Context) error {
+		_, err := client().DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid})
+		return err
+	})
+	untilDone(t, func(ctx context.Context) error {
+		c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+		if err == nil && !clusterDeleted(c) {
+			err = fmt.Errorf("point %d: cluster is %v", n, c.GetStatus())
+		}
+		return err
+	})
+	return d.unreached()
 }
 
 // TestMaestroMisbehaves has Maestro refuse, lose its answers and go away.

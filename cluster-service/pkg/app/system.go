@@ -32,7 +32,7 @@ type SystemOptions struct {
 	Renderer    *render.Renderer
 	Releases    *updategraph.Source
 	Keeper      *secret.Keeper
-	SigningKeys int
+	SigningKeys *secret.SigningKeys
 	Publishers  int
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
@@ -65,7 +65,7 @@ type System struct {
 // NewSystem connects the parts.
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
-	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: secret.NewSigningKeys(o.SigningKeys)}
+	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: o.SigningKeys}
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})

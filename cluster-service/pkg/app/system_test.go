@@ -36,6 +36,10 @@ var databases *postgrestest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
+// oneSigningKey is what all clusters of these tests sign with: making keys would take most of the processor's time, and
+// package secret's tests have seen that it is done well.
+var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
+
 const deadline = 60 * time.Second
 
 // region is a Maestro with its management clusters, and a database; Cluster Services come and go.
@@ -141,7 +145,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: 2, Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

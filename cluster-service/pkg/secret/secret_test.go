@@ -82,7 +82,7 @@ func TestKeyFileIsMadeOnce(t *testing.T) {
 }
 
 func TestSigningKeys(t *testing.T) {
-	keys := NewSigningKeys(1)
+	keys := NewSigningKeys(1, MakeSigningKey)
 	if keys.Ready() != nil {
 		t.Error("a key is ready before any was made")
 	}

@@ -15,17 +15,18 @@ const signingKeyBits = 2048
 // which a create would otherwise wait for.
 type SigningKeys struct {
 	ready chan []byte
+	next  func() ([]byte, error)
 }
 
-// NewSigningKeys keeps up to ahead keys ready while Run runs.
-func NewSigningKeys(ahead int) *SigningKeys {
-	return &SigningKeys{ready: make(chan []byte, ahead)}
+// NewSigningKeys keeps up to ahead keys ready while Run runs, each of which next has made, as MakeSigningKey does.
+func NewSigningKeys(ahead int, next func() ([]byte, error)) *SigningKeys {
+	return &SigningKeys{ready: make(chan []byte, ahead), next: next}
 }
 
 // Run fills the store of keys until ctx is over.
 func (s *SigningKeys) Run(ctx context.Context) error {
 	for {
-		key, err := makeSigningKey()
+		key, err := s.next()
 		if err != nil {
 			return err
 		}
@@ -52,10 +53,11 @@ func (s *SigningKeys) Take() ([]byte, error) {
 	if key := s.Ready(); key != nil {
 		return key, nil
 	}
-	return makeSigningKey()
+	return s.next()
 }
 
-func makeSigningKey() ([]byte, error) {
+// MakeSigningKey makes a service account signing key, as PEM of PKCS #1.
+func MakeSigningKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, signingKeyBits)
 	if err != nil {
 		return nil, err

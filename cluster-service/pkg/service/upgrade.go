@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -96,6 +95,8 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 		return found, true, nil
 	}
 	switch distance := wanted.Ordinal() - at.Ordinal(); {
+	case distance < 0 && c.Spec.GetVersion().GetId() == spec.GetVersion().GetId():
+		return nil, false, nil // an SRE has upgraded it since
 	case distance < 0:
 		return nil, false, lowered(c, catalog, wanted.MinorID())
 	case distance == 0 && channelGroup(c.Spec.GetVersion()) == group && wasExact == "":
@@ -360,12 +361,4 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		s.o.UpgradesChanged()
 	}
 	return upgrade.Proto(), nil
-}
-
-// timestampIf is nil for no time.
-func timestampIf(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
 }

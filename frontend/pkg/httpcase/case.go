@@ -17,9 +17,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -33,6 +35,13 @@ type Case struct {
 	// Reason is what the case shows, from its README.md.
 	Reason string
 	Steps  []Step
+}
+
+// Accepts says that one of the steps expects a change to be accepted.
+func (c Case) Accepts() bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool {
+		return s.Method != http.MethodGet && s.Method != http.MethodHead && strings.HasPrefix(s.Status, "2")
+	})
 }
 
 // Step is one request and what is expected of its response.

@@ -19,7 +19,7 @@ func (t Target) settled(ctx context.Context, variables map[string]string, mayFai
 		if time.Now().After(deadline) {
 			return fmt.Errorf("what was accepted came to no end: %s", moving)
 		}
-		timer := time.NewTimer(5 * pause)
+		timer := time.NewTimer(5 * t.pause())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -81,4 +81,11 @@ func (t Target) patience() time.Duration {
 		return t.Patience
 	}
 	return patience
+}
+
+func (t Target) pause() time.Duration {
+	if t.Pause > 0 {
+		return t.Pause
+	}
+	return pause
 }

@@ -29,6 +29,8 @@ type Target struct {
 	Settle func(ctx context.Context, subscription string) error
 	// Patience is how long an `eventually` step is repeated; the usual when 0.
 	Patience time.Duration
+	// Pause is how long such a step waits between two repetitions; the usual when 0.
+	Pause time.Duration
 	// Conclude waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
 	// and then sets the subscription to Deleted, so that what the case has made is deleted.
 	Conclude bool
@@ -36,7 +38,7 @@ type Target struct {
 	MayFail map[string]string
 }
 
-// patience is how long an `eventually` step is usually repeated, and pause how long between.
+// patience is how long an `eventually` step is usually repeated, and pause how long it usually waits in between.
 const (
 	patience = 20 * time.Second
 	pause    = 20 * time.Millisecond
@@ -104,7 +106,7 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 		if !step.Eventually || time.Now().After(deadline) {
 			return fmt.Errorf("%s %s: %s", step.Method, expand(step.Target, variables), difference)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(target.pause())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

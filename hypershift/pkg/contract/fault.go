@@ -24,6 +24,8 @@ const (
 	FaultConditionsUnknown Fault = "conditions-unknown"
 	// FaultDegraded reports the control plane as degraded.
 	FaultDegraded Fault = "degraded"
+	// FaultNotUpgradeable has the cluster say that it is not ready for another minor version.
+	FaultNotUpgradeable Fault = "not-upgradeable"
 	// FaultDeleteStuck keeps a deletion waiting for cloud resources.
 	FaultDeleteStuck Fault = "delete-stuck"
 
@@ -35,7 +37,7 @@ const (
 
 var knownFaults = []Fault{
 	FaultInfrastructureStuck, FaultEtcdQuorumLoss, FaultComponentsStuck, FaultKMSInvalid, FaultConditionsUnknown,
-	FaultDegraded, FaultDeleteStuck, FaultNeverIgnites, FaultDrainStuck,
+	FaultDegraded, FaultNotUpgradeable, FaultDeleteStuck, FaultNeverIgnites, FaultDrainStuck,
 }
 
 // Faults is a set of faults.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -331,6 +331,10 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 		o.Blocked = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
 	case o.Desired.Version.Ordinal() > current.Version.Ordinal()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
 		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: minor versions must not be skipped", current.Version, o.Desired.Version)
+	case !o.Desired.Version.SameMinor(current.Version) && meta.IsStatusConditionFalse(hcp.Status.Conditions, string(hyperv1.ClusterVersionUpgradeable)) &&
+		hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
+		upgradeable := meta.FindStatusCondition(hcp.Status.Conditions, string(hyperv1.ClusterVersionUpgradeable))
+		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: the cluster version is not upgradeable: %s", current.Version, o.Desired.Version, upgradeable.Message)
 	default:
 		o.Installing = o.Desired
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	configv1 "github.com/openshift/api/config/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -226,7 +226,11 @@ func decideClusterVersion(c conditions, status *hyperv1.HostedControlPlaneStatus
 	ever := slices.ContainsFunc(status.VersionStatus.History, func(h updateHistory) bool { return h.State == "Completed" })
 	c.yes(hyperv1.ClusterVersionReleaseAccepted, "PayloadLoaded", fmt.Sprintf("Payload loaded version=%q image=%q architecture=%q", current.Version, current.Image, o.Installing.Architecture))
 	c.yes(hyperv1.ClusterVersionRetrievedUpdates, hyperv1.FromClusterVersionReason, "")
-	c.yes(hyperv1.ClusterVersionUpgradeable, hyperv1.FromClusterVersionReason, "")
+	if o.Faults.Has(contract.FaultNotUpgradeable) {
+		c.no(hyperv1.ClusterVersionUpgradeable, "AdminAckRequired", "This cluster has APIs in use that the next minor version takes away; an administrator must acknowledge that.")
+	} else {
+		c.yes(hyperv1.ClusterVersionUpgradeable, hyperv1.FromClusterVersionReason, "")
+	}
 	c.yes("ConfigOperatorReconciliationSucceeded", hyperv1.AsExpectedReason, "")
 	if ever {
 		c.yes(hyperv1.ClusterVersionAvailable, hyperv1.FromClusterVersionReason, "Done applying "+lastCompleted(status.VersionStatus.History))

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -199,26 +199,32 @@ func TestBlockedUpgrades(t *testing.T) {
 		reason, to string
 		force      bool
 		blocked    string
+		fault      contract.Fault
 	}{
-		"Patch":       {reason: "a newer patch is always possible", to: "4.20.15"},
-		"Minor":       {reason: "the next minor is possible", to: "4.21.1"},
-		"SkipMinor":   {reason: "minors are not skipped", to: "4.22.0", blocked: "cannot upgrade from 4.20.8 to 4.22.0: minor versions must not be skipped"},
-		"ForcedSkip":  {reason: "the annotation forces", to: "4.22.0", force: true},
-		"Downgrade":   {reason: "there is no way back", to: "4.19.20", blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
-		"ForcedDown":  {reason: "not even by force", to: "4.19.20", force: true, blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
-		"Unavailable": {reason: "an unknown image is not installed", to: "", blocked: "ValidReleaseImage condition is false"},
+		"NotReady": {reason: "the cluster says so", to: "4.21.1", fault: contract.FaultNotUpgradeable,
+			blocked: "cannot upgrade from 4.20.8 to 4.21.1: the cluster version is not upgradeable: This cluster has APIs in use that the next minor version takes away; an administrator must acknowledge that."},
+		"NotReadyPatch": {reason: "that is about minor versions", to: "4.20.15", fault: contract.FaultNotUpgradeable},
+		"NotReadyForce": {reason: "the annotation forces", to: "4.21.1", force: true, fault: contract.FaultNotUpgradeable},
+		"Patch":         {reason: "a newer patch is always possible", to: "4.20.15"},
+		"Minor":         {reason: "the next minor is possible", to: "4.21.1"},
+		"SkipMinor":     {reason: "minors are not skipped", to: "4.22.0", blocked: "cannot upgrade from 4.20.8 to 4.22.0: minor versions must not be skipped"},
+		"ForcedSkip":    {reason: "the annotation forces", to: "4.22.0", force: true},
+		"Downgrade":     {reason: "there is no way back", to: "4.19.20", blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"ForcedDown":    {reason: "not even by force", to: "4.19.20", force: true, blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"Unavailable":   {reason: "an unknown image is not installed", to: "", blocked: "ValidReleaseImage condition is false"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLife(t, "4.20.8")
+				l.hc.Annotations = map[string]string{contract.FaultAnnotation: string(c.fault)}
 				l.run(t)
 				l.hc.Spec.Release.Image = "quay.io/nobody/nothing:latest"
 				if c.to != "" {
 					l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, c.to)
 				}
 				if c.force {
-					l.hc.Annotations = map[string]string{hyperv1.ForceUpgradeToAnnotation: l.hc.Spec.Release.Image}
+					l.hc.Annotations[hyperv1.ForceUpgradeToAnnotation] = l.hc.Spec.Release.Image
 				}
 				l.run(t)
 				progressing := find(l.hc.Status.Conditions, hyperv1.HostedClusterProgressing)

@@ -228,6 +228,7 @@ func TestExternalAuthentication(t *testing.T) {
 // TestExternalAuthenticationOfStatus reports without an API server; the content of the marked secret stands for what the
 // owner makes inside.
 func TestExternalAuthenticationOfStatus(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.start(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-oidc")

@@ -343,7 +343,7 @@ func (s *sample) awaitGone(t testing.TB) {
 	t.Helper()
 	gone := func(key client.ObjectKey, object client.Object) {
 		t.Helper()
-		eventually(t, time.Minute, func() error {
+		eventually(t, 2*time.Minute, func() error {
 			switch err := s.client.Get(t.Context(), key, object); {
 			case apierrors.IsNotFound(err):
 				return nil

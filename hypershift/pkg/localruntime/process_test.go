@@ -85,7 +85,7 @@ func (s *sample) servers(t testing.TB) []int {
 
 func (s *sample) expectNothingRuns(t testing.TB) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if pids := s.servers(t); len(pids) > 0 {
 			return fmt.Errorf("hosted API servers are left: %v", pids)
 		}
@@ -134,14 +134,14 @@ func TestProcessFidelity(t *testing.T) {
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
 		s.apply(t, s.pool)
-		eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, replicas); return err })
-		s.waitPool(t, 30*time.Second, poolReady(int32(replicas)))
+		eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, replicas); return err })
+		s.waitPool(t, time.Minute, poolReady(int32(replicas)))
 	}
 
 	stop()
 	s.expectNothingRuns(t)
 	m.start(t, m.options(stateDir, process))
-	eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, 1); return err })
+	eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
 		t.Errorf("the endpoint moved from %v to %v in a restart", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
 	}
@@ -153,7 +153,7 @@ func TestProcessFidelity(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
 		}
@@ -176,7 +176,9 @@ func TestRuntimeIsKilled(t *testing.T) {
 	options := m.options(t.TempDir(), process)
 	s := m.sample(t, "killed")
 	first := m.spawn(t, options)
-	eventually(t, time.Minute, func() error { return s.client.List(t.Context(), &hyperv1.HostedClusterList{}) })
+	eventually(t, time.Minute, func() error { // both kinds are known
+		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
+	})
 	s.create(t)
 	s.apply(t, s.pool)
 	for _, reached := range []func() error{
@@ -204,7 +206,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 	}
 	s.waitCluster(t, time.Minute, available)
 	s.waitPool(t, time.Minute, poolReady(3))
-	eventually(t, 30*time.Second, func() error { _, err := s.nodesReady(t, 3); return err })
+	eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, 3); return err })
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
 	}

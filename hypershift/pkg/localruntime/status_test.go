@@ -69,20 +69,21 @@ func poolCondition(pool *hyperv1.NodePool, kind, status string) bool {
 }
 
 func TestStatusFidelity(t *testing.T) {
+	t.Parallel()
 	m := newManagementCluster(t)
 	m.start(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "status")
 	s.createPrerequisites(t)
 	began := time.Now()
 	s.apply(t, s.cluster)
-	hc := s.waitCluster(t, 30*time.Second, available)
+	hc := s.waitCluster(t, time.Minute, available)
 	t.Logf("Available after %s", time.Since(began))
 	if hc.Status.Version.History[0].State != "Partial" {
 		t.Errorf("version history without nodes: %+v", hc.Status.Version.History)
 	}
 	s.apply(t, s.pool)
-	s.waitPool(t, 30*time.Second, poolReady(3))
-	s.waitCluster(t, 30*time.Second, func(hc *hyperv1.HostedCluster) error {
+	s.waitPool(t, time.Minute, poolReady(3))
+	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Version.History[0].State != "Completed" {
 			return fmt.Errorf("version history with nodes: %+v", hc.Status.Version.History)
 		}

@@ -10,8 +10,9 @@ import (
 // upgrades is what HyperShift remembers of releases: what runs, by the HostedCluster's or NodePool's name.
 type upgrades struct {
 	runs map[string]string // images
-	// met says that an upgrade was seen before: the second look at it finds it done.
-	met map[string]string
+	// met counts the looks at an upgrade, by name and image: that after slow of them finds it done.
+	met  map[string]int
+	slow int
 	// held keeps upgrades from being done, stubborn has clusters say that they are not ready for another minor version.
 	held, stubborn bool
 	// moving is how many control planes were seen in an upgrade that is not done, most the most of them at once.
@@ -21,7 +22,7 @@ type upgrades struct {
 }
 
 func newUpgrades() upgrades {
-	return upgrades{runs: map[string]string{}, met: map[string]string{}, moving: map[string]bool{}}
+	return upgrades{runs: map[string]string{}, met: map[string]int{}, slow: 1, moving: map[string]bool{}}
 }
 
 // HoldUpgrades keeps upgrades that begin from being done, until it is called with false and Server.Touch after that.
@@ -29,6 +30,13 @@ func (h *HyperShift) HoldUpgrades(held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = held
+}
+
+// SlowUpgrades has each upgrade take so many looks.
+func (h *HyperShift) SlowUpgrades(looks int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slow = looks
 }
 
 // Stubborn has clusters say that they are not ready for another minor version; Server.Touch has it reported.
@@ -94,12 +102,12 @@ func (h *HyperShift) upgradeCluster(object Object) (history []any, again bool) {
 	}
 	h.moving[name] = true
 	h.most = max(h.most, len(h.moving))
-	if h.met[name] == image && !h.held {
+	if h.met[name+image] >= h.slow && !h.held {
 		h.runs[name] = image
 		delete(h.moving, name)
 		return []any{entry(image, "Completed"), entry(runs, "Completed")}, false
 	}
-	h.met[name] = image
+	h.met[name+image]++
 	return []any{entry(image, "Partial"), entry(runs, "Completed")}, true
 }
 
@@ -113,12 +121,12 @@ func (h *HyperShift) upgradePool(object Object) (version string, again bool) {
 		h.complain = append(h.complain, fmt.Sprintf("%s is to run %s with a control plane of %s", name, h.versions[image], h.versions[controlPlane]))
 	}
 	switch {
-	case runs == "" || runs == image || h.met[name] == image && !h.held:
+	case runs == "" || runs == image || h.met[name+image] > 0 && !h.held:
 		h.runs[name] = image
 		return h.versions[image], false
 	case number(h.versions[image]) < number(h.versions[runs]):
 		h.complain = append(h.complain, fmt.Sprintf("%s is to go down from %s to %s", name, h.versions[runs], h.versions[image]))
 	}
-	h.met[name] = image
+	h.met[name+image]++
 	return h.versions[runs], true
 }

@@ -30,12 +30,17 @@ func (e *environment) deletion() *cobra.Command {
 		e.deletionList(&f), e.deletionShow(&f), e.deletionRetry(&f), e.deletionRelease(&f), e.deletionForce(&f), e.deletionLeftovers(&f))
 	c.Long = `See what deletions wait for, and help those that are stuck. CLUSTER is a name in --resource-group, an ARM resource id, or the
 uid of one that may be gone from ARM. The runbooks are in docs/operators/stuck-deletion.`
+	e.addFleetFlags(c, &f)
+	return c
+}
+
+// addFleetFlags adds the flags of commands that talk to Cluster Service about clusters.
+func (e *environment) addFleetFlags(c *cobra.Command, f *fleetFlags) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.address, "cluster-service-address", "", "`address` of Cluster Service's API (default the local region's)")
 	flags.StringVar(&f.identityDir, "identity-dir", "", "`folder` with hcpctl's certificate (default the local region's)")
 	flags.StringVar(&e.arm.Subscription, "subscription", DefaultSubscription, "subscription `id`")
 	flags.StringVarP(&e.arm.Group, "resource-group", "g", DefaultGroup, "resource group's `name`")
-	return c
 }
 
 func (e *environment) fleet(f *fleetFlags) (*fleetclient.Client, error) {

@@ -1,0 +1,201 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+// before is the catalogue of a region without some releases.
+func before(t *testing.T, missing ...string) *release.Catalog {
+	t.Helper()
+	text := "repository: quay.io/openshift-release-dev/ocp-release\nreleases:\n"
+	full, err := release.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range full.Releases() {
+		if !strings.Contains(strings.Join(missing, " "), r.Version.String()) {
+			text += fmt.Sprintf("- {version: %s, digest: '%s', channels: [%s]}\n", r.Version, r.Digest, strings.Join(r.Channels, ", "))
+		}
+	}
+	catalog, err := release.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return catalog
+}
+
+// TestPolicyUpgradesAFleet: a new patch release reaches every cluster of a region by policy, with two replicas at work, never
+// more at a time than the policy allows, and none is left behind.
+func TestPolicyUpgradesAFleet(t *testing.T) {
+	clusters, limit := 500, 50
+	if testing.Short() {
+		clusters, limit = 24, 3
+	}
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: int32(clusters)}, config.Shard{Name: "mgmt-2", Capacity: int32(clusters)})
+	r.play()
+	full := r.releases
+	r.releases = before(t, "4.21.4", "4.21.6")
+	old := r.start(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	uids := map[string]bool{}
+	for i := range clusters {
+		request := applyRequest(fmt.Sprintf("c%d", i), 1)
+		uids[request.Uid] = true
+		if _, err := old.ApplyCluster(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await := func(i *instance, what string, done func(*csv1.WatchResponse) bool) {
+		t.Helper()
+		stream, err := i.Watch(ctx, &csv1.WatchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if done(response) {
+				return
+			}
+		}
+	}
+	ready := map[string]bool{}
+	await(old, "installing", func(w *csv1.WatchResponse) bool {
+		if c := w.GetCluster(); clusterReady(1)(c) && runs("4.21.1")(c) {
+			ready[c.GetUid()] = true
+		}
+		return len(ready) == clusters
+	})
+	old.stop()
+
+	r.releases = full
+	r.hypershift.SlowUpgrades(6)
+	r.hypershift.HoldUpgrades(true)
+	first := r.start(nil)
+	r.start(nil)
+	begun := time.Now()
+	policy := &csv1.ApplyUpgradePolicyRequest{Name: "patches", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: int32(limit), ChannelGroups: []string{"stable"}}}
+	if _, err := first.ApplyUpgradePolicy(ctx, policy); err != nil {
+		t.Fatal(err)
+	}
+	running, done := map[string]bool{}, map[string]bool{}
+	await(first, "beginning", func(w *csv1.WatchResponse) bool {
+		if u := w.GetUpgrade(); u.GetStatus().GetState() == controlPlane {
+			running[u.GetUid()] = true
+		}
+		return len(running) == limit
+	})
+	held, err := first.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "patches"})
+	if err != nil || held.GetStatus().GetRunning() != int32(limit) || held.GetStatus().GetRemaining() != int32(clusters-limit) {
+		t.Errorf("while nothing comes to its end the policy stands at %v, %v", held.GetStatus(), err)
+	}
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	await(first, "upgrading", func(w *csv1.WatchResponse) bool {
+		if u := w.GetUpgrade(); u.GetStatus().GetState() == completed {
+			done[u.GetClusterUid()] = true
+		}
+		return len(done) == clusters
+	})
+	// The management clusters are the judges.
+	if at := r.hypershift.MostAtOnce(); at > limit || at < limit/2 {
+		t.Errorf("%d control planes were upgraded at once, at most %d are allowed", at, limit)
+	}
+	t.Logf("%d clusters after %v, at most %d at once", clusters, time.Since(begun), r.hypershift.MostAtOnce())
+	for uid := range uids {
+		if !done[uid] {
+			t.Errorf("cluster %s was left behind", uid)
+		}
+	}
+	status, err := first.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "patches"})
+	if err != nil || status.GetStatus().GetUpToDate() != int32(clusters) || status.GetStatus().GetRemaining() != 0 || status.GetStatus().GetRunning() != 0 {
+		t.Errorf("the policy stands at %v, %v", status.GetStatus(), err)
+	}
+	r.nothingWasWrong(t)
+}
+
+// TestPolicies: whom a policy leaves alone, and when.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.play()
+	full := r.releases
+	r.releases = before(t, "4.21.4", "4.21.6")
+	old := r.start(nil)
+	plain, _ := old.createReady(t, "plain")
+	own, _ := old.createReady(t, "own")
+	exact := old.installed(t, "exact", "4.21.1")
+	old.stop()
+	r.releases = full
+	service := r.start(nil)
+	ctx := t.Context()
+	apply := func(name string, spec *csv1.UpgradePolicySpec) {
+		t.Helper()
+		if _, err := service.ApplyUpgradePolicy(ctx, &csv1.ApplyUpgradePolicyRequest{Name: name, Spec: spec, Actor: ada}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A cluster with a policy of its own is not the region's, and a window that is closed begins nothing.
+	closed := time.Now().UTC().Add(12 * time.Hour)
+	apply("own", &csv1.UpgradePolicySpec{ClusterUid: own.Uid, Schedule: &csv1.UpgradeSchedule{Cron: fmt.Sprintf("%d %d * * *", closed.Minute(), closed.Hour()), CronMinutes: 15}})
+	apply("others", &csv1.UpgradePolicySpec{MinorVersions: []string{"4.22"}})
+	apply("region", &csv1.UpgradePolicySpec{MinorVersions: []string{"4.21"}})
+	service.awaitCluster(t, plain.Uid, runs("4.21.4"))
+
+	policy, err := service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "own"})
+	if err != nil || policy.GetStatus().GetOpen() || policy.GetStatus().GetRemaining() != 1 || policy.GetStatus().GetUntil() == nil {
+		t.Errorf("the closed one: %v, %v", policy, err)
+	}
+	untilDone(t, func(ctx context.Context) error {
+		policy, err = service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "region"})
+		if err == nil && (policy.GetStatus().GetUpToDate() != 1 || policy.GetStatus().GetRunning() != 0) {
+			err = fmt.Errorf("the region's: %v", policy.GetStatus())
+		}
+		return err
+	})
+	if left := policy.GetStatus().GetLeftOut(); len(left) != 1 || left[0].GetClusterUid() != exact.Uid || !strings.Contains(left[0].GetReason(), "exactly 4.21.1") {
+		t.Errorf("left out: %v", left)
+	}
+	// Opened, it does its work; a pause stops it, and its end leaves what was done.
+	apply("own", &csv1.UpgradePolicySpec{ClusterUid: own.Uid})
+	service.awaitCluster(t, own.Uid, runs("4.21.4"))
+	list, err := service.ListUpgradePolicies(ctx, &csv1.ListUpgradePoliciesRequest{})
+	if err != nil || len(list.GetPolicies()) != 3 || list.GetPolicies()[0].GetActor().GetTicket() != "INC-7" {
+		t.Errorf("policies: %v, %v", list, err)
+	}
+	for _, name := range []string{"own", "others", "region"} {
+		if _, err := service.DeleteUpgradePolicy(ctx, &csv1.DeleteUpgradePolicyRequest{Name: name, Actor: ada}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := service.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: "own"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a policy that is gone: %v", err)
+	}
+	for reason, request := range map[string]*csv1.ApplyUpgradePolicyRequest{
+		"a name":          {Name: "A b", Actor: ada, Spec: &csv1.UpgradePolicySpec{}},
+		"an actor":        {Name: "a", Spec: &csv1.UpgradePolicySpec{}},
+		"a spec":          {Name: "a", Actor: ada},
+		"a limit":         {Name: "a", Actor: ada, Spec: &csv1.UpgradePolicySpec{MaxConcurrent: 1001}},
+		"a schedule":      {Name: "a", Actor: ada, Spec: &csv1.UpgradePolicySpec{Schedule: &csv1.UpgradeSchedule{Cron: "x"}}},
+		"one cluster":     {Name: "a", Actor: ada, Spec: &csv1.UpgradePolicySpec{ClusterUid: own.Uid, ChannelGroups: []string{"fast"}}},
+		"a channel group": {Name: "a", Actor: ada, Spec: &csv1.UpgradePolicySpec{ChannelGroups: []string{"slow"}}},
+	} {
+		if _, err := service.ApplyUpgradePolicy(ctx, request); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("without %s: %v", reason, err)
+		}
+	}
+}
