@@ -77,8 +77,11 @@ func (s *subject) deletion() Finding {
 		of.suspicion = fmt.Sprintf("What takes %s off is neither HyperShift nor Kubernetes; if it is gone, nothing ever will.", and(foreign))
 		of.stuck = "find out whose finalizer that is; if its controller is gone for good, have the finalizer taken off"
 	}
-	w := wait{who: Service, usual: when(at.GetStuckTime()).Sub(finding.Since), suspicion: of.suspicion, stuck: of.stuck, command: watch,
-		stuckCommand: "hcpctl must-gather {cluster}"}
+	w := wait{who: Service, usual: when(at.GetStuckTime()).Sub(finding.Since), suspicion: of.suspicion, stuck: of.stuck, command: "hcpctl deletion show {uid}",
+		stuckCommand: mustGather}
+	if len(foreign) > 0 {
+		w.stuckCommand = "hcpctl deletion release {uid} " + at.GetName() + " " + strings.Join(foreign, " ") + " --reason …"
+	}
 	if at.GetStuckTime() == nil {
 		w.usual = 25 * time.Minute
 	}

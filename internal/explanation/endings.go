@@ -72,12 +72,12 @@ func (s *subject) behind() Finding {
 func (s *subject) orphan() Finding {
 	return Finding{Subject: s.String(), Who: SRE, Layer: layerCosmos, State: "Orphan",
 		Says: upper(s.String()) + " has no resource in ARM any more, and stands on " + s.fill("{shard}") + " all the same.",
-		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill("hcpctl must-gather {cluster}")}
+		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill(mustGather)}
 }
 
 // failure: Cluster Service gave up, until the customer asks for something else.
 func (s *subject) failure() Finding {
-	finding := Finding{Subject: s.String(), Who: SRE, Command: s.fill("hcpctl must-gather {cluster}")}
+	finding := Finding{Subject: s.String(), Who: SRE, Command: s.fill(mustGather)}
 	for _, p := range s.progress {
 		if !done(p) {
 			finding.Layer, finding.State, finding.Since = p.GetLayer(), p.GetState(), when(p.GetSince())

@@ -219,7 +219,7 @@ func (s *subject) act(finding *Finding, w wait) {
 	finding.Who, finding.Command = w.who, s.fill(w.command)
 	switch {
 	case late:
-		finding.Who, finding.Command = SRE, s.fill(first(w.stuckCommand, "hcpctl must-gather {cluster}"))
+		finding.Who, finding.Command = SRE, s.fill(first(w.stuckCommand, mustGather))
 		finding.Because = append(finding.Because, upper(usual)+".")
 		if w.suspicion != "" {
 			finding.Because = append(finding.Because, s.fill(w.suspicion))
@@ -257,8 +257,18 @@ func (s *subject) outcome(w wait) []string {
 // fill puts names into a text of the table.
 func (s *subject) fill(text string) string {
 	shard := s.Cluster.GetStatus().GetProvisionShard()
-	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()),
+	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
+		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.Cluster.GetUid(), "{gate}", s.gate(),
 		"{subject}", s.String(), "{noun}", s.noun, "{name}", nameOf(s.resourceID)).Replace(text)
+}
+
+// scope are the flags with which a customer's command finds the cluster.
+func (f *Facts) scope() string {
+	parts := strings.Split(f.clusterID(), "/")
+	if len(parts) < 5 {
+		return ""
+	}
+	return " -g " + parts[4] + " --subscription " + parts[2]
 }
 
 func first(values ...string) string {

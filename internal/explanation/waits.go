@@ -22,7 +22,8 @@ const (
 	layerClusterService = "cluster-service"
 )
 
-// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {name}, {noun} and {subject}.
+// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun} and
+// {subject}.
 type wait struct {
 	// awaits completes `has been waiting for`.
 	awaits string
@@ -44,8 +45,9 @@ type wait struct {
 }
 
 const (
-	watch    = "hcpctl cluster watch {cluster}"
-	platform = "HyperShift on {shard}"
+	watch      = "hcpctl cluster watch {cluster}{scope}"
+	mustGather = "hcpctl must-gather {asked}"
+	platform   = "HyperShift on {shard}"
 )
 
 // waits are the states that are known; inGeneral explains the others.
@@ -96,7 +98,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerControlPlane, "RollingOut"}: {
 		awaits: "its control plane to roll out its release", evidence: versions, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: watch,
+		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 	},
 	{layerControlPlane, "AwaitingSecret"}: {
 		awaits: "a secret that only the customer has", evidence: awaitedSecrets, who: Customer,
@@ -153,7 +155,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerNodePool, "InvalidReleaseImage"}: {
 		awaits: "a release that HyperShift can use", speaker: platform, who: SRE,
-		what: "see why {shard} cannot look up the release: the image, the pull secret, or the registry", command: "hcpctl must-gather {cluster}",
+		what: "see why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
 	},
 	{layerNodePool, "ReplacingNodes"}: {
 		awaits: "its nodes to be replaced", evidence: itself, who: Service, usual: 2 * time.Hour,
@@ -171,20 +173,20 @@ var waits = map[[2]string]wait{
 	},
 	{layerUpgrade, "AwaitingAcknowledgement"}: {
 		awaits: "somebody to agree to its upgrade", evidence: gates, who: SRE,
-		what: "acknowledge the gate if the customer agrees, or abort the upgrade",
+		what: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason …",
 		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
 	},
 	{layerUpgrade, "Waiting"}: {
-		awaits: "a gate of its upgrade", evidence: gates, who: Service,
+		awaits: "a gate of its upgrade", evidence: gates, who: Service, command: "hcpctl upgrade status {uid}",
 		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
 	},
 	{layerUpgrade, "Paused"}: {
 		awaits: "its upgrade to be resumed", evidence: gates, who: SRE,
-		what: "resume the upgrade, or abort it", next: "Nothing new of it is begun until then; what has begun goes on",
+		what: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason …", next: "Nothing new of it is begun until then; what has begun goes on",
 	},
 	{layerUpgrade, "NodePools"}: {
 		awaits: "its node pools to follow its control plane's upgrade", evidence: itself, who: Service, usual: 6 * time.Hour,
-		stuck: "see which node pool does not get on", command: watch,
+		stuck: "see which node pool does not get on", command: "hcpctl upgrade status {uid}",
 	},
 	{layerNodePool, "UpdatingVersion"}: {
 		awaits: "its nodes to be replaced by ones of the new version", speaker: platform, evidence: nodes, who: Service, usual: 2 * time.Hour,
@@ -217,7 +219,7 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 		return wait{
 			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,
 			what: "the customer's API server may not answer; look at the control plane's pods and etcd on {shard}",
-			next: "The phase stays Ready, and when the control plane is available again nothing else has to be done", command: "hcpctl must-gather {cluster}",
+			next: "The phase stays Ready, and when the control plane is available again nothing else has to be done", command: mustGather,
 		}
 	case entry.GetLayer() == layerControlPlane && strings.HasPrefix(entry.GetState(), "Awaiting"):
 		return wait{
@@ -239,30 +241,47 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 // itself is the entry's own message.
 func itself(s *subject) []string { return []string{s.awaited().GetMessage()} }
 
-// gates says which gates of the upgrade under way are not passed.
-func gates(s *subject) []string {
-	for _, u := range s.Upgrades {
+// moving is the upgrade under way; nil when there is none.
+func (f *Facts) moving() *csv1.Upgrade {
+	for _, u := range f.Upgrades {
 		switch u.GetStatus().GetState() {
 		case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
-		default:
-			continue
+			return u
 		}
-		text := fmt.Sprintf("The upgrade %s goes from %s to %s", u.GetUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion())
-		if by := u.GetSpec().GetActor().GetName(); by != "" {
-			text += fmt.Sprintf(", asked for by %s (%s)", by, u.GetSpec().GetActor().GetReason())
-		}
-		list := []string{text + "."}
-		if by := u.GetStatus().GetPausedBy(); u.GetStatus().GetPaused() && by != nil {
-			list = append(list, fmt.Sprintf("%s paused it (%s).", by.GetName(), by.GetReason()))
-		}
-		for _, gate := range u.GetStatus().GetGates() {
-			if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING {
-				list = append(list, fmt.Sprintf("Gate %s: %s", gate.GetName(), gate.GetMessage()))
-			}
-		}
-		return list
 	}
-	return itself(s)
+	return nil
+}
+
+// gate is the first of the upgrade's that waits for somebody.
+func (f *Facts) gate() string {
+	for _, gate := range f.moving().GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && gate.GetCanBeAcknowledged() {
+			return gate.GetName()
+		}
+	}
+	return ""
+}
+
+// gates says which gates of the upgrade under way are not passed.
+func gates(s *subject) []string {
+	u := s.moving()
+	if u == nil {
+		return itself(s)
+	}
+	text := fmt.Sprintf("The upgrade %s goes from %s to %s", u.GetUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion())
+	if by := u.GetSpec().GetActor().GetName(); by != "" {
+		text += fmt.Sprintf(", asked for by %s (%s)", by, u.GetSpec().GetActor().GetReason())
+	}
+	list := []string{text + "."}
+	if by := u.GetStatus().GetPausedBy(); u.GetStatus().GetPaused() && by != nil {
+		list = append(list, fmt.Sprintf("%s paused it (%s).", by.GetName(), by.GetReason()))
+	}
+	for _, gate := range u.GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING {
+			list = append(list, fmt.Sprintf("Gate %s: %s", gate.GetName(), gate.GetMessage()))
+		}
+	}
+	return list
 }
 
 // room says how full every shard is.
