@@ -14,6 +14,7 @@ import (
 var mains = map[string]string{
 	"admin":              "admin/cmd/admin",
 	"arm-frontdoor":      "tooling/arm-frontdoor/cmd/arm-frontdoor",
+	"azure-emulator":     "tooling/azure-emulator/cmd/azure-emulator",
 	"backend":            "backend/cmd/backend",
 	"cluster-service":    "cluster-service/cmd/cluster-service",
 	"cosmos-emulator":    "tooling/cosmos-emulator/cmd/cosmos-emulator",

@@ -176,7 +176,7 @@ func (c *Config) managementClusters() []string {
 // processNames are the names of all processes that a region may have.
 func (c *Config) processNames() []string {
 	names := []string{
-		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin",
+		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin",
 	}
 	for _, cluster := range c.managementClusters() {
 		names = append(names, cluster+"-kube-apiserver", cluster+"-kube-controller-manager", cluster+"-hypershift-runtime", cluster+"-maestro-agent")

@@ -42,7 +42,9 @@ type Endpoints struct {
 	MQTT               string `json:"mqtt"`
 	// MQTTFaults and Cosmos take injected faults if the region was configured so.
 	MQTTFaults string `json:"mqttFaults"`
-	Etcd       string `json:"etcd"`
+	// Azure is where the emulator of Azure is.
+	Azure string `json:"azure"`
+	Etcd  string `json:"etcd"`
 	// DatabaseURLFiles hold the URLs of the databases, by their names.
 	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
 	// Identities are the folders of the SPIFFE identities, by workload.
@@ -74,6 +76,7 @@ func (r *Region) Endpoints() Endpoints {
 		ProviderAudience:   providerAudience,
 		MQTT:               r.address(mqttPort),
 		MQTTFaults:         "http://" + r.address(mqttFaults),
+		Azure:              "https://" + r.address(azurePort),
 		Etcd:               "http://" + r.address(etcdPort),
 		DatabaseURLFiles: map[string]string{
 			ClusterServiceDatabase: r.databaseURLFile(ClusterServiceDatabase),
@@ -87,6 +90,7 @@ func (r *Region) Endpoints() Endpoints {
 			"admin":              r.address(adminOps),
 			"cluster-service":    r.address(clusterServiceOps),
 			"maestro-server":     r.address(maestroServerOps),
+			"azure-emulator":     r.address(azureOps),
 			"cosmos-emulator":    r.address(cosmosOps),
 			"eventgrid-emulator": r.address(mqttOps),
 			"update-graph":       r.address(updateGraphOps),

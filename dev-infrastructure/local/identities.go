@@ -33,6 +33,7 @@ func (r *Region) identities() []identity {
 		{"maestro-server", mesh.MaestroServer, append([]string{"maestro-server"}, loopback...)},
 		{"cosmos-emulator", mesh.CosmosEmulator, loopback},
 		{"eventgrid-emulator", mesh.EventGridEmulator, loopback},
+		{"azure-emulator", mesh.AzureEmulator, loopback},
 		{"update-graph", mesh.UpdateGraph, loopback},
 		{"hcpctl", mesh.Hcpctl, nil},
 	}
@@ -127,7 +128,12 @@ const (
 	providerAudience = "https://redhatopenshift.hcpmesh.local"
 )
 
-// makeCredentials makes the region's one customer, and ARM's own client, unless they are there.
+// serviceCredentialsFile holds the one client that Cluster Service is in Azure.
+func (r *Region) serviceCredentialsFile() string {
+	return r.state.path("front-door", "cluster-service.json")
+}
+
+// makeCredentials makes the region's one customer, ARM's own client and Cluster Service's, unless they are there.
 func (r *Region) makeCredentials() error {
 	for path, client := range map[string]Credentials{
 		r.credentialsFile(): {
@@ -143,6 +149,13 @@ func (r *Region) makeCredentials() error {
 			ClientSecret: rand.Text(),
 			ObjectID:     "c1f9b1e0-3c0e-4d68-8d3c-9d4b6c0a7c02",
 			Name:         "Azure Resource Manager",
+		},
+		r.serviceCredentialsFile(): {
+			TenantID:     providerTenantID,
+			ClientID:     "6c1a3f52-2a4e-4d0b-9f57-58c0a1d9e7b3",
+			ClientSecret: rand.Text(),
+			ObjectID:     "d7c0b9a1-6f3e-4f7a-8b21-0c9e5d4a3b12",
+			Name:         "Cluster Service",
 		},
 	} {
 		if _, err := os.Stat(path); err == nil {

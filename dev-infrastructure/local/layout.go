@@ -36,6 +36,8 @@ const (
 	// Management clusters leave the upper half of their ports alone.
 	adminPort            service = 28
 	adminOps             service = 29
+	azurePort            service = 38
+	azureOps             service = 39
 	firstManagement      service = 20
 	portsPerManagement           = 10
 	managementAPI        service = 0

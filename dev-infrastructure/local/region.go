@@ -165,7 +165,7 @@ func (r *Region) takePorts(ctx context.Context) error {
 }
 
 func (r *Region) makeFolders() error {
-	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "etcd", "hosted", "front-door"} {
+	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "azure", "etcd", "hosted", "front-door"} {
 		if err := os.MkdirAll(r.state.path(dir), 0o700); err != nil {
 			return fmt.Errorf("making the region's folders: %w", err)
 		}

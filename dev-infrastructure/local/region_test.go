@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // ours are the processes that need our own programs built; test/ runs the whole region.
 func ours() []string {
-	names := []string{"cosmos-emulator", "eventgrid-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin"}
+	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
 		names = append(names, cluster+"-hypershift-runtime", cluster+"-maestro-agent")
 	}

@@ -23,7 +23,7 @@ func (c *Config) without(name string) bool { return slices.Contains(c.Without, n
 
 // specs are all processes of the region, in the order in which they are shown.
 func (r *Region) specs() ([]supervisor.Spec, error) {
-	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.updateGraph()}
+	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
 		api, err := r.kubeAPIServer(m)
 		if err != nil {
@@ -179,11 +179,15 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--maestro-grpc-address="+r.address(maestroGRPCPort),
 		"--shards-file="+r.shardsFile(),
 		"--region="+r.config.Location,
+		"--oidc-issuer-base="+r.issuerBase(),
 		// Hosted API servers are on loopback, where no DNS name leads.
 		"--api-url-source=endpoint",
 	)
 	spec.Args = slices.Concat(spec.Args, r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
-	spec.Prepare = r.writeShards
+	if r.hasAzure() {
+		spec.Args = append(spec.Args, "--config="+r.clusterServiceConfigFile())
+	}
+	spec.Prepare = r.prepareClusterService
 	spec.Needs = []string{"postgres", "maestro-server"}
 	spec.Ports["grpc"] = r.port(clusterServicePort)
 	return spec
@@ -240,6 +244,7 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 		"--frontend-address="+r.address(frontendPort),
 		"--state-dir="+r.state.path("front-door"),
 		"--clients-file="+r.credentialsFile(),
+		"--service-clients-file="+r.serviceCredentialsFile(),
 		"--own-client-file="+r.armCredentialsFile(),
 		"--provider-audience="+providerAudience,
 		"--engineers-file="+r.engineersFile(),
@@ -292,6 +297,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	}
 	add("update-graph", "the update graph", updateGraphPort)
 	add("update-graph", "the update graph's metrics", updateGraphOps)
+	add("azure-emulator", "the Azure emulator", azurePort)
+	add("azure-emulator", "the Azure emulator's metrics", azureOps)
 	add("postgres", "PostgreSQL", postgresPort)
 	add("etcd", "etcd's clients", etcdPort)
 	add("etcd", "etcd's peers", etcdPeerPort)

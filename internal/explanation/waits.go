@@ -15,6 +15,7 @@ const (
 	layerManagementCluster = "management-cluster"
 	layerControlPlane      = "control-plane"
 	layerNodePool          = "node-pool"
+	layerAzure             = "azure"
 	layerUpgrade           = "upgrade"
 	layerPaused            = "paused"
 	// layerCosmos is the name of Cosmos DB among the silent.
@@ -70,6 +71,11 @@ var waits = map[[2]string]wait{
 		who: Service, usual: 2 * time.Minute,
 		stuck: "bring Maestro back, or let it take what it refuses",
 		next:  "Cluster Service tries again every 30 seconds, and goes on by itself when Maestro takes it",
+	},
+	{layerAzure, "RetryingOperatorRoles"}: {
+		awaits: "the identities of its operators to have the roles that they need", speaker: "Cluster Service", who: Customer,
+		what: "grant the roles that are named, on what is named",
+		next: "Cluster Service looks every minute, and goes on by itself when they are there",
 	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
@@ -200,6 +206,8 @@ func done(p *csv1.LayerProgress) bool {
 	switch p.GetLayer() {
 	case layerPlacement:
 		return p.GetState() == "Placed"
+	case layerAzure:
+		return p.GetState() == "Ready" || p.GetState() == "Deleted"
 	case layerMaestro:
 		return p.GetState() == "Published"
 	case layerManagementCluster:
@@ -215,6 +223,14 @@ func done(p *csv1.LayerProgress) bool {
 // inGeneral explains a state that is not in the table: that of another system, or of a newer Cluster Service.
 func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	switch {
+	case entry.GetLayer() == layerAzure && strings.HasPrefix(entry.GetState(), "Retrying"):
+		return wait{
+			awaits: "Azure to make or remove one of its resources", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
+			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every minute, and goes on by itself when Azure takes it",
+		}
+	case entry.GetLayer() == layerAzure:
+		return wait{awaits: "its resources in Azure", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
+			stuck: "see what Cluster Service's log says of its steps in Azure"}
 	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady && s.condition("Available").GetStatus() != "True":
 		return wait{
 			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,

@@ -29,6 +29,7 @@ const (
 	CosmosEmulator    Peer = "cosmos-emulator"
 	EventGridEmulator Peer = "eventgrid-emulator"
 	UpdateGraph       Peer = "update-graph"
+	AzureEmulator     Peer = "azure-emulator"
 	Hcpctl            Peer = "hcpctl"
 )
 

@@ -48,6 +48,7 @@ func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Custome
 		"cluster service":    inClusterService,
 		"hosted processes":   inProcesses,
 		"etcd":               inEtcd,
+		"azure":              inAzure,
 		"cosmos": func(ctx context.Context) ([]string, error) {
 			var found []string
 			for _, c := range customers {
@@ -268,4 +269,28 @@ func inEtcd(ctx context.Context) ([]string, error) {
 		found = append(found, string(pair.Key))
 	}
 	return found, nil
+}
+
+// inAzure finds what is in the emulator of Azure beside what a region has from the start and what customers bring: resources,
+// certificates, published documents, and associations of customers' subnets.
+func inAzure(ctx context.Context) ([]string, error) {
+	client, err := customer.Trusting(region.Endpoints().CAFile)
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, region.Endpoints().Azure+"/_emulator/leftovers", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the emulator of Azure answered %s", response.Status)
+	}
+	var found []string
+	return found, json.NewDecoder(response.Body).Decode(&found)
 }

@@ -1304,7 +1304,7 @@ func (x *ClusterStatus) GetDeletion() *Deletion {
 // LayerProgress says how far one layer has come with a resource.
 type LayerProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of placement, maestro, management-cluster, control-plane, node-pool, upgrade.
+	// One of placement, azure, maestro, management-cluster, control-plane, node-pool, upgrade.
 	Layer string `protobuf:"bytes,1,opt,name=layer,proto3" json:"layer,omitempty"`
 	// A short word in CamelCase, as in `Applied`.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`

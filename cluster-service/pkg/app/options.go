@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -151,6 +152,8 @@ type inputs struct {
 	releases    *release.Catalog
 	graphs      *http.Client
 	renderer    *render.Renderer
+	// azure is nil where clusters have no Azure resources.
+	azure *azure.Steps
 }
 
 func (o *Options) read() (*inputs, error) {
@@ -183,5 +186,23 @@ func (o *Options) read() (*inputs, error) {
 			StuckAfter: settings.Config.Deletion.Durations()},
 		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
 	}
+	if settings.Config.AzureResources != nil {
+		return in, in.connectAzure(*settings.Config.AzureResources)
+	}
 	return in, nil
+}
+
+// connectAzure has clusters get what they need in Azure.
+func (in *inputs) connectAzure(settings config.AzureResources) error {
+	clients, err := azure.Connect(settings)
+	if err != nil {
+		return err
+	}
+	for _, kind := range fleet.AzureKinds() {
+		if kind != fleet.AzureCertificate || settings.Vault != "" {
+			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
+		}
+	}
+	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -22,6 +23,8 @@ const (
 	// tombstoneLife is how long a late request of the layers above can still reach us: ARM operations live 7 days.
 	tombstoneLife = 7 * 24 * time.Hour
 	purgeInterval = time.Hour
+	// azureWorkers is how many clusters' Azure resources are worked on at once: few, for creates come first.
+	azureWorkers = 4
 )
 
 // SystemOptions are what a Cluster Service is made of, its database being prepared.
@@ -37,6 +40,8 @@ type SystemOptions struct {
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
 	Metrics  prometheus.Registerer
+	// Azure tries the steps of clusters' Azure resources; nil where there is no Azure.
+	Azure *azure.Steps
 	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
 	UpgradeLimit int
 	// Sweep is how often orphans are looked for; 0 means the default.
@@ -57,9 +62,11 @@ type System struct {
 	expirer   *delivery.Expirer
 	renewer   *delivery.Renewer
 	overseer  *delivery.Overseer
-	keys      *secret.SigningKeys
-	releases  *updategraph.Source
-	upgrader  *delivery.Upgrader
+	// azure is nil where there is no Azure.
+	azure    *azure.Worker
+	keys     *secret.SigningKeys
+	releases *updategraph.Source
+	upgrader *delivery.Upgrader
 }
 
 // NewSystem connects the parts.
@@ -77,6 +84,10 @@ func NewSystem(o SystemOptions) *System {
 	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: metrics, AtOnce: o.Renewals})
 	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Metrics: metrics, Interval: o.Oversee})
+	if o.Azure != nil {
+		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Publish: s.publisher.Publish, Metrics: o.Metrics})
+		o.Store.NotifyAzure(s.azure.Due)
+	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
 		Publish: s.publisher.Publish, Freed: s.placer.Freed, UpgradesChanged: s.upgrader.Look, Forced: s.overseer.Look})
 	return s
@@ -93,6 +104,9 @@ func (s *System) Run(ctx context.Context) error {
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
 		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run} {
 		group.Go(func() { part(ctx) })
+	}
+	if s.azure != nil {
+		group.Go(func() { s.azure.Run(ctx) })
 	}
 	group.Go(func() {
 		if err := s.keys.Run(ctx); err != nil {

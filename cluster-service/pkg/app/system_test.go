@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -30,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 
 var databases *postgrestest.Server
@@ -56,6 +58,9 @@ type region struct {
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
 	registry   *prometheus.Registry
+	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
+	azure     *emulatortest.Azure
+	azureWire policy.Transporter
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -112,7 +117,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,9 +148,10 @@ func (r *region) start(fault func(point string) error) *instance {
 			renderer.Region.StuckAfter[kind] = r.stuckAfter
 		}
 	}
+	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

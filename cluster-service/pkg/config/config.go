@@ -34,6 +34,8 @@ type Config struct {
 	// ServingCertificates has the API server's serving certificate come from Key Vault.
 	ServingCertificates *ServingCertificates `json:"servingCertificates"`
 	Deletion            Deletion             `json:"deletion"`
+	// AzureResources has each cluster get resources in Azure; without, clusters have none.
+	AzureResources *AzureResources `json:"azureResources"`
 }
 
 // Deletion is what is expected of deletions.
@@ -119,6 +121,10 @@ func Load(path string) (*Config, error) {
 		}
 	}
 	missing = append(missing, c.Deletion.stuckAfter(path)...)
+	if c.AzureResources != nil {
+		c.AzureResources.complete()
+		missing = append(missing, c.AzureResources.validate(path)...)
+	}
 	return c, errors.Join(missing...)
 }
 

@@ -61,7 +61,8 @@ func (p *Publisher) storeSigningKey(ctx context.Context, uid string) error {
 		if c := tx.Tenancies[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
 			c.SigningKey = sealed
 		}
-		return nil
+		// The issuer's documents waited for it.
+		return p.Renderer.Region.Settle(p.Store.Now(), tx.Tenancies[uid], nil)
 	})
 	if err != nil {
 		return fmt.Errorf("storing a signing key: %w", err)

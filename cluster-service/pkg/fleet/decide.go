@@ -17,6 +17,8 @@ type Region struct {
 	IssuerBase string
 	// EndpointURLs has API URLs made of the endpoint that the HostedCluster reports, instead of its DNS name.
 	EndpointURLs bool
+	// AzureKinds are what each cluster has in Azure; none where there is no Azure.
+	AzureKinds []AzureKind
 	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
 	StuckAfter map[string]time.Duration
 }
@@ -29,6 +31,14 @@ func (r Region) ClusterDomain(prefix string) string { return "aro." + prefix + "
 
 // IssuerURL is the issuer of a cluster's service account tokens.
 func (r Region) IssuerURL(clusterID string) string { return r.IssuerBase + "/" + clusterID }
+
+// Issuer is a cluster's issuer. It stays what it was when the cluster got it, as a HostedCluster's cannot change.
+func (r Region) Issuer(c *Cluster) string {
+	if issuer := c.Status.GetIssuerUrl(); issuer != "" {
+		return issuer
+	}
+	return r.IssuerURL(c.ID())
+}
 
 // Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
 // brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
@@ -83,6 +93,7 @@ func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed boo
 			return err
 		}
 	}
+	r.planAzure(now, t)
 	for _, p := range t.Pools {
 		decidePool(now, t, p)
 	}
@@ -142,7 +153,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	s.ProvisionShard = c.Shard
 	s.BaseDomain = r.ClusterDomain(s.BaseDomainPrefix)
 	s.ConsoleUrl = "https://console-openshift-console.apps." + s.BaseDomain
-	s.IssuerUrl = r.IssuerURL(s.ClusterId)
+	s.IssuerUrl = r.Issuer(c)
 	if seen.EndpointHost != "" && seen.EndpointPort != 0 {
 		host := r.APIHost(s.BaseDomainPrefix)
 		if r.EndpointURLs {
@@ -159,7 +170,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	wasReady := s.ObservedGeneration > 0
 	owed := t.owedToCustomer()
 	switch {
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (available || wasReady):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && t.azureDone()):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.
@@ -182,10 +193,10 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 		observedCondition(feedback.Available, seen),
 		observedCondition(feedback.Progressing, seen),
 		observedCondition(feedback.Degraded, seen))
-	s.Progress = setProgress(s.Progress, now, append([]layer{
-		{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
-		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut)}, upgradeLayer(t)...)...)
+	layers := append([]layer{{LayerPlacement, "Placed", "Placed on provision shard " + c.Shard + "."}}, t.azureLayers()...)
+	layers = append(layers, maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work),
+		controlPlaneLayer(seen, carried, awaited, s.Phase == csv1.ClusterPhase_CLUSTER_PHASE_READY, rolledOut))
+	s.Progress = setProgress(s.Progress, now, append(layers, upgradeLayer(t)...)...)
 }
 
 // rolledOut says whether the control plane runs the release. A version that does not report it is taken at Available's word.
@@ -307,13 +318,22 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
 	case len(namespaces) > 0:
 		at = layer{LayerManagementCluster, "DeletingNamespaces", "Waiting for the deletion of work " + names(namespaces) + deletionTrouble(namespaces) + "."}
+	case t.Azure != nil && len(t.Azure.Steps) > 0:
+		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	default:
 		c.GoneTime = now
 		c.SigningKey = nil
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETED
 		at = layer{LayerManagementCluster, "Deleted", "Nothing is left on the management cluster."}
 	}
-	s.Progress = setProgress(s.Progress, now, at)
+	layers := []layer{at}
+	if t.Azure != nil && t.Azure.Deleting {
+		inAzure := t.azureLayers()
+		if layers = append(inAzure, at); at.state == "Deleted" && !c.Gone() {
+			at = inAzure[0]
+		}
+	}
+	s.Progress = setProgress(s.Progress, now, layers...)
 	s.Conditions = setConditions(s.Conditions, now, c.Generation, condition{"Deleting", "True", at.state, at.message})
 }
 

@@ -21,6 +21,8 @@ const (
 	StepHostedCluster = "hosted-cluster"
 	StepNamespaces    = "namespaces"
 	StepExternalAuth  = "external-auth"
+	// StepAzure removes one of the cluster's Azure resources.
+	StepAzure = "azure-resource"
 	// publishing is behind the kind of a removal the kind of the step in which Maestro takes it.
 	publishing = "-publish"
 	// publishStep is the same for names of steps.
@@ -36,6 +38,7 @@ var stuckAfter = map[string]time.Duration{
 	StepHostedCluster: 25 * time.Minute,
 	StepNamespaces:    10 * time.Minute,
 	StepExternalAuth:  10 * time.Minute,
+	StepAzure:         15 * time.Minute,
 
 	StepNodePool + publishing:      2 * time.Minute,
 	StepCredential + publishing:    2 * time.Minute,
@@ -91,7 +94,7 @@ func (t *Tenancy) stepOf(w *Work) (kind, name string) {
 // describeDeletions brings the graphs of all deletions of a tenancy up to date, and the conditions that follow from them.
 func (r Region) describeDeletions(now time.Time, t *Tenancy) {
 	if c := t.Cluster; c != nil && c.Deleting() {
-		c.Status.Deletion = r.graph(now, c.Status.Deletion, t.removals(t.Works))
+		c.Status.Deletion = r.graph(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...))
 		c.Status.Conditions = withStuck(c.Status.Conditions, now, c.Generation, c.Status.Deletion)
 	}
 	for _, p := range t.Pools {

@@ -186,6 +186,8 @@ type Tenancy struct {
 	// Upgrades are without those that came to an end long ago.
 	Upgrades []*Upgrade
 	Works    []*Work
+	// Azure is what the cluster has in Azure; nil when nothing.
+	Azure *Azure
 	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the tenancy.
 	Leftovers []*Leftover
 }
@@ -219,7 +221,7 @@ func (t *Tenancy) WorkByID(id string) *Work {
 
 // Clone is a deep copy, to compare with later.
 func (t *Tenancy) Clone() *Tenancy {
-	c := &Tenancy{}
+	c := &Tenancy{Azure: t.Azure.Clone()}
 	if t.Cluster != nil {
 		cluster := *t.Cluster
 		cluster.Spec, cluster.Status = proto.CloneOf(t.Cluster.Spec), proto.CloneOf(t.Cluster.Status)

@@ -113,13 +113,16 @@ func (r Region) Force(now time.Time, t *Tenancy, name string, actor *csv1.Actor)
 		return nil, refuse("Step %s cannot be forced: the control plane would go on to trust the issuer. The agent applies the HostedCluster again every few minutes; deleting the cluster ends it, too.", name)
 	case kind == StepNodePool && (t.Cluster == nil || !t.Cluster.Deleting()):
 		return nil, refuse("Step %s cannot be forced while its cluster is wanted: a new pool of the name would meet what is left of the old one. Finalizers of controllers that are gone may be released; deleting the cluster deletes the pool's remains with it.", name)
-	case work == nil:
+	case work == nil && t.azureStep(step) == nil:
 		return nil, refuse("Step %s has nothing to force.", name)
 	case !step.GetStuck():
 		return nil, refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
 			step.GetSince().AsTime().Format(time.RFC3339), step.GetStuckTime().AsTime().Format(time.RFC3339))
 	case kind == StepHostedCluster && slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind == NodePoolWork }):
 		return nil, refuse("Step %s cannot be forced before those of the node pools: the agent would make a NodePool again. Force these first.", name)
+	}
+	if a := t.azureStep(step); a != nil {
+		return t.forceAzure(now, step, a, graphs, actor), nil
 	}
 	force := &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now), LeftBehind: r.leftBehind(t, step, work)}
 	forced := &csv1.DeletionStep{Name: name, Kind: step.Kind, Layer: step.Layer, After: step.After, Work: step.Work, Finalizers: step.Finalizers,
@@ -207,6 +210,7 @@ func (r Region) Retry(now time.Time, t *Tenancy, actor *csv1.Actor) []string {
 			}
 		}
 	}
+	names = append(names, t.retryAzure(now, actor)...)
 	for _, a := range t.ExternalAuths {
 		work := t.Work(HostedCluster, "")
 		if !a.Deleting() || a.Gone() || work == nil || work.Deleting() || work.Published >= work.Desired {

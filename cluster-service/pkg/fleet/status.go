@@ -14,6 +14,7 @@ import (
 const (
 	LayerPlacement         = "placement"
 	LayerMaestro           = "maestro"
+	LayerAzure             = "azure"
 	LayerManagementCluster = "management-cluster"
 	LayerControlPlane      = "control-plane"
 	LayerNodePool          = "node-pool"

@@ -47,7 +47,7 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (ob
 		"infraID":                          prefix,
 		"channel":                          release.Channel(spec.GetVersion().GetChannelGroup(), version.MinorID()),
 		"release":                          object{"image": c.Release.Image},
-		"issuerURL":                        r.Region.IssuerURL(c.ID()),
+		"issuerURL":                        r.Region.Issuer(c),
 		"serviceAccountSigningKey":         object{"name": signingKeyName},
 		"kubeAPIServerDNSName":             apiHost,
 		"controllerAvailabilityPolicy":     availability,

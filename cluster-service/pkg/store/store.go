@@ -44,6 +44,9 @@ type Store struct {
 	lease time.Duration
 	// wake is called after a commit of this process that gave revisions, with the last of them.
 	wake func(revision int64)
+	// azureLease is how long a taken cluster's steps in Azure are another's, azureDue whoever takes those that become due.
+	azureLease time.Duration
+	azureDue   func(clusterUIDs []string)
 	// fault is called with the name of each point at which a process may die; tests make it fail.
 	fault func(point string) error
 }
@@ -58,6 +61,8 @@ type Options struct {
 	Lease time.Duration
 	// Wake is called after each commit that gave revisions, with the last of them; it must not block.
 	Wake func(revision int64)
+	// AzureLease is how long whoever takes a cluster's due steps in Azure has to try them; 0 means DefaultAzureLease.
+	AzureLease time.Duration
 	// Fault is for crash tests: an error of it stands for the process's death at that point.
 	Fault func(point string) error
 }
@@ -82,6 +87,11 @@ func Open(options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault}
+	s.azureDue = func([]string) {}
+	s.azureLease = options.AzureLease
+	if s.azureLease == 0 {
+		s.azureLease = DefaultAzureLease
+	}
 	s.lease = options.Lease
 	if s.lease == 0 {
 		s.lease = DefaultLease

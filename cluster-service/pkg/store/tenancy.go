@@ -55,6 +55,8 @@ type Result struct {
 	Due []string
 	// Revision is the last one given; 0 when nothing that has one changed.
 	Revision int64
+	// azureDue are the clusters with steps in Azure to try now.
+	azureDue []string
 	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
 	UpgradesEnded bool
 }
@@ -117,7 +119,9 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if result.Revision > 0 {
 		s.wake(result.Revision)
 	}
-
+	if len(result.azureDue) > 0 {
+		s.azureDue(result.azureDue)
+	}
 	return result, s.fault("after-commit")
 }
 
@@ -165,6 +169,13 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 	})
 	batch.Queue(selectRevocations, uid, since).Query(func(rows pgx.Rows) (err error) {
 		tenancy.Revocations, err = pgx.CollectRows(rows, scanRevocation)
+		return err
+	})
+	batch.Queue(selectAzure, uid).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanAzure)
+		if len(found) == 1 {
+			tenancy.Azure = found[0]
+		}
 		return err
 	})
 	batch.Queue(selectUpgrades, uid, since).Query(func(rows pgx.Rows) (err error) {
@@ -215,6 +226,9 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 		changed = append(changed, upgradeChanges(old, tenancy)...)
 		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
 		queueDeletion(rows, now, uid, old, tenancy)
+		if t.queueAzure(rows, uid, now, old, tenancy) {
+			result.azureDue = append(result.azureDue, uid)
+		}
 		if t.queueWorks(rows, now, old, tenancy) {
 			result.Due = append(result.Due, uid)
 		}

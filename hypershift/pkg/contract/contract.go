@@ -45,7 +45,11 @@ const (
 	// FaultAnnotation is a comma-separated list of faults to inject.
 	FaultAnnotation = "runtime.hcpmesh.io/faults"
 	// AutoscaleAnnotation is the number of nodes that a node pool's load asks for, clamped to its autoscaling range.
+	// Without it the pods of the hosted cluster say so, where there is a real one.
 	AutoscaleAnnotation = "runtime.hcpmesh.io/autoscale-to"
+	// UnhealthyAnnotation is a comma-separated list of a node pool's nodes whose kubelets stop reporting. It counts for as
+	// long as it names them; a node that replaced another has a name of its own.
+	UnhealthyAnnotation = "runtime.hcpmesh.io/unhealthy-nodes"
 )
 
 // Labels on what the runtime makes in a control-plane namespace.

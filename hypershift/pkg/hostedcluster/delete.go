@@ -136,7 +136,7 @@ func (r *Reconciler) reportDestroyed(ctx context.Context, hcp *hyperv1.HostedCon
 	if equality.Semantic.DeepEqual(base.Status, hcp.Status) {
 		return nil
 	}
-	return r.updateStatus(ctx, hcp, controlPlaneManager)
+	return r.updateStatus(ctx, hcp, "HostedControlPlane", nil, controlPlaneManager)
 }
 
 func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone bool, err error) {
@@ -216,7 +216,7 @@ func (r *Reconciler) gracePeriod(ctx context.Context, hc *hyperv1.HostedCluster)
 	status := *hc.Status.DeepCopy()
 	conditions{list: &status.Conditions, now: metav1.NewTime(since), generation: hc.Generation}.yes(hyperv1.HostedClusterDestroyed,
 		hyperv1.WaitingForGracePeriodReason, "HostedCluster is destroyed and awaits its grace period of "+period.String())
-	if err := r.writeStatus(ctx, hc, status); err != nil {
+	if err := r.writeStatus(ctx, hc, &Observed{}, status); err != nil {
 		return 0, err
 	}
 	return max(0, period-time.Since(since)), nil

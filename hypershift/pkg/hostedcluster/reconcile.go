@@ -79,8 +79,12 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if err := r.ensureMetadata(ctx, hc); err != nil {
 		return 0, err
 	}
+	key := contract.ControlPlaneNamespace(hc.Namespace, hc.Name)
+	if o.Encryption, err = r.readEncryption(ctx, key); err != nil {
+		return 0, err
+	}
 	if o.Pause.Active {
-		return o.Pause.Left, r.writeStatus(ctx, hc, decide(hc, nil, o))
+		return o.Pause.Left, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
 	}
 	o.Desired, err = r.Releases.Lookup(hc.Spec.Release.Image)
 	if err != nil && !errors.Is(err, release.ErrUnknownImage) {
@@ -93,28 +97,27 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, o.Problem
 	}
 
-	key := contract.ControlPlaneNamespace(hc.Namespace, hc.Name)
 	hcp, err := r.controlPlane(ctx, hc, key)
 	if err != nil {
 		return 0, err
 	}
 	if len(hc.Status.Conditions) == 0 {
 		// The first sight is reported before anything is made, as consumers show it.
-		if err := r.writeStatus(ctx, hc, decide(hc, nil, o)); err != nil {
+		if err := r.writeStatus(ctx, hc, o, decide(hc, nil, o)); err != nil {
 			return 0, err
 		}
 	}
 	phase, wait := r.Scale.Elapsed(o.Now.Sub(hc.CreationTimestamp.Time))
 	if hcp == nil {
 		if o.Problem != nil || o.Desired == nil || phase < schedule.Infrastructure {
-			return wait, r.writeStatus(ctx, hc, decide(hc, nil, o))
+			return wait, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
 		}
 		if hcp, err = r.createControlPlane(ctx, hc, key); err != nil {
 			return 0, err
 		}
 	}
 	if o.Problem != nil {
-		return 0, r.writeStatus(ctx, hc, decideProblem(hc, o))
+		return 0, r.writeStatus(ctx, hc, o, decideProblem(hc, o))
 	}
 	if o.Faults.Has(contract.FaultInfrastructureStuck) && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.InfrastructureReady)) {
 		phase, wait = min(phase, schedule.Infrastructure), 0
@@ -168,21 +171,32 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		return 0, err
 	}
 	wait := r.decideRollout(hc, hcp, fidelity, o)
+	rotating, err := r.rotateEncryption(ctx, hc, hcp, o)
+	if err != nil {
+		return 0, err
+	}
+	unreported := o.Encryption != nil && !o.Encryption.Reported
 	if o.Phase > schedule.Kubeconfig {
 		if err := r.ensureComponents(ctx, hcp, o.Rollout, metav1.NewTime(o.Now)); err != nil {
 			return 0, err
 		}
 	}
-	if status := decideControlPlane(hc, hcp, o); !equality.Semantic.DeepEqual(hcp.Status, status) {
+	if status := decideControlPlane(hc, hcp, o); unreported || !equality.Semantic.DeepEqual(hcp.Status, status) {
 		hcp.Status = status
-		if err := r.updateStatus(ctx, hcp, controlPlaneManager); err != nil {
+		if err := r.updateStatus(ctx, hcp, "HostedControlPlane", o.Encryption, controlPlaneManager); err != nil {
 			return 0, fmt.Errorf("writing the status of the HostedControlPlane: %w", err)
 		}
 	}
-	if err := r.writeStatus(ctx, hc, decide(hc, hcp, o)); err != nil {
+	if err := r.writeStatus(ctx, hc, o, decide(hc, hcp, o)); err != nil {
 		return 0, err
 	}
-	return wait, r.ensureHasBeenAvailable(ctx, hc)
+	if unreported {
+		o.Encryption.Reported = true
+		if err := r.writeEncryption(ctx, hcp, o.Encryption); err != nil {
+			return 0, err
+		}
+	}
+	return schedule.Sooner(wait, rotating), r.ensureHasBeenAvailable(ctx, hc)
 }
 
 // ensureMetadata adds what the operator adds to a HostedCluster: finalizer, identifiers, size label.
@@ -231,13 +245,14 @@ func (r *Reconciler) patchIfChanged(ctx context.Context, hc, base *hyperv1.Hoste
 	return nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster, status hyperv1.HostedClusterStatus) error {
-	if equality.Semantic.DeepEqual(hc.Status, status) {
+func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster, o *Observed, status hyperv1.HostedClusterStatus) error {
+	unreported := o.Encryption != nil && !o.Encryption.Reported
+	if !unreported && equality.Semantic.DeepEqual(hc.Status, status) {
 		return nil
 	}
 	before := availability(hc.Status.Conditions)
 	hc.Status = status
-	if err := r.updateStatus(ctx, hc, operatorManager); err != nil {
+	if err := r.updateStatus(ctx, hc, "HostedCluster", o.Encryption, operatorManager); err != nil {
 		return fmt.Errorf("writing the status of the HostedCluster: %w", err)
 	}
 	if after := availability(hc.Status.Conditions); after != before {
@@ -250,8 +265,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster,
 // updateStatus replaces the status of an object, if nothing was written since it was read. A patch would not do: the
 // version history has fields that must be present and null, which a merge patch cannot say. The status has no other
 // writer, and the server takes nothing but the status from such an update.
-func (r *Reconciler) updateStatus(ctx context.Context, object client.Object, manager client.FieldOwner) error {
-	return r.Management.Status().Update(ctx, object, manager)
+func (r *Reconciler) updateStatus(ctx context.Context, object client.Object, kind string, e *encryption, manager client.FieldOwner) error {
+	if e == nil {
+		return r.Management.Status().Update(ctx, object, manager)
+	}
+	full, err := withEncryption(object, kind, e)
+	if err != nil {
+		return err
+	}
+	if err := r.Management.Status().Update(ctx, full, manager); err != nil {
+		return err
+	}
+	object.SetResourceVersion(full.GetResourceVersion())
+	return nil
 }
 
 func availability(list []metav1.Condition) string {

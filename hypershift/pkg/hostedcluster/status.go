@@ -48,7 +48,9 @@ type Observed struct {
 	ConfigurationProblem error
 	// OIDCClients are the components that sign users in with an external issuer.
 	OIDCClients []configv1.OIDCClientStatus
-	Faults      contract.Faults
+	// Encryption is how the encryption of etcd's data stands; nil while nothing is known of it.
+	Encryption *encryption
+	Faults     contract.Faults
 }
 
 // conditions collects conditions with the rules of the API: a transition time moves only when a status does.
@@ -114,6 +116,7 @@ func decideControlPlane(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPla
 		c.no(hyperv1.ExternalDNSReachable, hyperv1.ExternalDNSHostNotReachableReason, "The external host name does not resolve yet")
 	}
 	decideKMS(c, hc, o)
+	o.Encryption.set(c)
 	etcdReady := decideEtcd(c, o)
 	apiReady := decideAPIServer(c, o)
 
@@ -301,6 +304,7 @@ func decide(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Obser
 	} else {
 		c.yes(hyperv1.PlatformCredentialsFound, hyperv1.AsExpectedReason, "Required platform credentials are found")
 		bubble(c, hcp, o)
+		o.Encryption.set(c)
 		if o.Rollout.wave >= schedule.WaveControllers || o.Rollout.previous != "" {
 			c.yes(hyperv1.IgnitionEndpointAvailable, hyperv1.AsExpectedReason, "Ignition server deployment is available")
 			status.IgnitionEndpoint = serviceHost(hc, hyperv1.Ignition)

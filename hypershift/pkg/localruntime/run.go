@@ -12,6 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/guest"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
@@ -154,10 +155,18 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer guests.Close()
 
+	pods := demand.NewFollower(demand.Connect(connect), func(controlPlane string) {
+		select {
+		case poolChanges <- changed(controlPlane):
+		case <-ctx.Done():
+		}
+	}, r.log)
+	defer pods.Close()
+
 	clusters := &hostedcluster.Reconciler{
 		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
-		Removed: func(controlPlane string) { keeper.Forget(controlPlane); guests.Forget(controlPlane) },
+		Removed: func(controlPlane string) { keeper.Forget(controlPlane); guests.Forget(controlPlane); pods.Forget(controlPlane) },
 	}
 	if r.options.canRunProcesses() {
 		dir, err := filepath.Abs(r.options.StateDir)
@@ -185,7 +194,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	pools := &nodepool.Reconciler{
 		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Nodes: keeper, Log: r.log,
+		Nodes: keeper, Pods: pods, Log: r.log,
 	}
 	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
 		return fmt.Errorf("setting up the hosted cluster controller: %w", err)

@@ -198,6 +198,12 @@ func (c *cluster) ensure(ctx context.Context, pool string, n *Node, object *core
 			return err
 		}
 	}
+	if n.Lost {
+		c.mu.Lock()
+		delete(c.leases, n.Name) // nobody renews it any more
+		c.mu.Unlock()
+		return nil
+	}
 	return c.ensureLease(ctx, n.Name)
 }
 
@@ -237,6 +243,16 @@ func (c *cluster) remove(ctx context.Context, name string) error {
 	c.mu.Unlock()
 	if err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the lease of node %s: %w", name, err)
+	}
+	// Whatever is left on it ends with it.
+	pods, err := c.pods(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		if err := c.end(ctx, &pods[i]); err != nil {
+			return err
+		}
 	}
 	if err := c.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting node %s: %w", name, err)

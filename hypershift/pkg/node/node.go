@@ -23,6 +23,8 @@ type Node struct {
 	Name string
 	// Ready is whether it reports Ready; one that does not is registered but still starting.
 	Ready bool
+	// Lost is whether its kubelet stopped reporting; Leaving is whether it is cordoned because it is to go.
+	Lost, Leaving bool
 	// Version is the OpenShift release, Kubelet the kubelet's version.
 	Version, Kubelet string
 	Arch             string
@@ -58,9 +60,45 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 	names, _ := json.Marshal(slices.Sorted(maps.Keys(n.Labels))) // strings always encode
 	object.Annotations[managedLabels] = string(names)
 	maps.Copy(object.Labels, n.Labels)
-	maps.Copy(object.Labels, map[string]string{
+	maps.Copy(object.Labels, n.WellKnownLabels(pool))
+	object.Labels["kubernetes.io/hostname"] = n.Name
+	if object.Spec.ProviderID == "" {
+		object.Spec.ProviderID = fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s", n.SubscriptionID, n.ResourceGroup, n.Name)
+	}
+	object.Spec.Taints = n.taints()
+	// Who cordoned a node that stays has it stay cordoned.
+	object.Spec.Unschedulable = object.Spec.Unschedulable || n.Leaving
+	specChanged = !equality.Semantic.DeepEqual(before.ObjectMeta, object.ObjectMeta) || !equality.Semantic.DeepEqual(before.Spec, object.Spec)
+
+	n.applyStatus(object, now)
+	return specChanged, !equality.Semantic.DeepEqual(before.Status, object.Status)
+}
+
+// taints are the pool's and those that Kubernetes' controllers give a node of this kind.
+func (n *Node) taints() []corev1.Taint {
+	taints := slices.Clone(n.Taints)
+	if n.Leaving {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	if n.Lost {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
+			corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+	}
+	return taints
+}
+
+// Allocatable is what pods can have of a node. All nodes are alike.
+func Allocatable() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("64Gi"),
+	}
+}
+
+// WellKnownLabels are those by which pods choose nodes, beside the pool's own.
+func (n *Node) WellKnownLabels(pool string) map[string]string {
+	return map[string]string{
 		hyperv1.NodePoolLabel:              pool,
-		"kubernetes.io/hostname":           n.Name,
 		"kubernetes.io/os":                 "linux",
 		"kubernetes.io/arch":               n.Arch,
 		"node-role.kubernetes.io/worker":   "",
@@ -68,15 +106,7 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 		"node.openshift.io/os_id":          "rhel",
 		"topology.kubernetes.io/region":    n.Location,
 		"topology.kubernetes.io/zone":      n.zone(),
-	})
-	if object.Spec.ProviderID == "" {
-		object.Spec.ProviderID = fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s", n.SubscriptionID, n.ResourceGroup, n.Name)
 	}
-	object.Spec.Taints = slices.Clone(n.Taints)
-	specChanged = !equality.Semantic.DeepEqual(before.ObjectMeta, object.ObjectMeta) || !equality.Semantic.DeepEqual(before.Spec, object.Spec)
-
-	n.applyStatus(object, now)
-	return specChanged, !equality.Semantic.DeepEqual(before.Status, object.Status)
 }
 
 func (n *Node) zone() string {
@@ -88,10 +118,7 @@ func (n *Node) zone() string {
 
 func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 	status := &object.Status
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("64Gi"),
-	}
+	capacity := Allocatable()
 	status.Capacity, status.Allocatable = capacity, capacity
 	status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.Name}, {Type: corev1.NodeInternalIP, Address: n.address()}}
 	status.NodeInfo.KubeletVersion = n.Kubelet
@@ -117,6 +144,12 @@ func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 			return
 		}
 		status.Conditions = append(status.Conditions, condition)
+	}
+	if n.Lost {
+		for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+			set(kind, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+		}
+		return
 	}
 	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
 	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")

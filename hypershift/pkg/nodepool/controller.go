@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
@@ -30,6 +31,13 @@ import (
 // Nodes keeps the nodes of hosted clusters that are real. node.Keeper does.
 type Nodes interface {
 	Sync(ctx context.Context, controlPlane, pool string, wanted []node.Node) (ready map[string]bool, err error)
+	Drain(ctx context.Context, controlPlane string, nodes []string) (left map[string]int, err error)
+}
+
+// Pods tells which pods there are in hosted clusters that are real. demand.Follower does.
+type Pods interface {
+	Pods(ctx context.Context, controlPlane string) (pods []demand.Pod, known bool)
+	Forget(controlPlane string)
 }
 
 // Reconciler reconciles NodePools.
@@ -40,6 +48,7 @@ type Reconciler struct {
 	Releases   *release.Catalog
 	Scale      schedule.Scale
 	Nodes      Nodes
+	Pods       Pods
 	Log        *slog.Logger
 }
 

@@ -23,12 +23,17 @@ type Machine struct {
 	Created time.Time `json:"created"`
 	// Ready is when its node was first allowed to be Ready; zero before.
 	Ready time.Time `json:"ready,omitzero"`
+	// Unhealthy is since when its kubelet does not report; zero while it does.
+	Unhealthy time.Time `json:"unhealthy,omitzero"`
 	// Deleted is when it was told to go; it is drained until it is gone.
 	Deleted time.Time `json:"deleted,omitzero"`
+	// VMSize and Zone are what it was made with; what the pool asks for may have changed since.
+	VMSize string `json:"vmSize,omitempty"`
+	Zone   string `json:"zone,omitempty"`
 }
 
 func (m *Machine) alive() bool { return m.Deleted.IsZero() }
-func (m *Machine) ready() bool { return m.alive() && !m.Ready.IsZero() }
+func (m *Machine) ready() bool { return m.alive() && !m.Ready.IsZero() && m.Unhealthy.IsZero() }
 
 // target is what the machines of a pool shall become.
 type target struct {
@@ -40,7 +45,16 @@ type target struct {
 	drainTimeout             time.Duration
 	neverIgnites, drainStuck bool
 	controlPlaneReady        bool
+	vmSize, zone             string
+	// autoRepair has unhealthy machines replaced; unhealthy names those whose kubelets do not report.
+	autoRepair bool
+	unhealthy  map[string]bool
+	// undrained counts the pods that keep a leaving machine from being gone; pods those that run on any machine.
+	undrained, pods map[string]int
 }
+
+// maxUnhealthy is how many unhealthy machines are replaced; when there are more, something else is wrong.
+const maxUnhealthy = 2
 
 func (t *target) matches(m *Machine) bool {
 	return m.Version == t.version && m.Config == t.config && m.Template == t.template
@@ -51,19 +65,22 @@ func (t *target) matches(m *Machine) bool {
 // again, after the node has really become so.
 func step(machines []Machine, t target, scale schedule.Scale, now time.Time, newName func() string) ([]Machine, time.Duration) {
 	next := slices.Clone(machines)
+	var wait time.Duration
+	if t.controlPlaneReady {
+		wait = repair(next, t, scale, now)
+	}
 	relied := map[string]bool{} // machines whose nodes were Ready before this step
 	for i := range next {
 		if next[i].ready() {
 			relied[next[i].Name] = true
 		}
 	}
-	var wait time.Duration
 	next = slices.DeleteFunc(next, func(m Machine) bool {
 		if m.alive() {
 			return false
 		}
 		left := scale.Of(schedule.NodeDrain) - now.Sub(m.Deleted)
-		if t.drainStuck {
+		if t.drainStuck || t.undrained[m.Name] > 0 {
 			// A drain that cannot end is given up after the timeout; without one it is waited for for ever.
 			if t.drainTimeout == 0 {
 				return false
@@ -102,6 +119,47 @@ func step(machines []Machine, t target, scale schedule.Scale, now time.Time, new
 	return next, wait
 }
 
+// repair notes which machines are unhealthy, and tells those to go that have been so for long enough, unless they are too
+// many. Drained they are as far as their pods can be; nobody waits for their kubelets.
+func repair(machines []Machine, t target, scale schedule.Scale, now time.Time) (wait time.Duration) {
+	var unhealthy []*Machine
+	for i := range machines {
+		m := &machines[i]
+		switch {
+		case !m.alive() || m.Ready.IsZero():
+			continue
+		case !t.unhealthy[m.Name]:
+			m.Unhealthy = time.Time{}
+			continue
+		case m.Unhealthy.IsZero():
+			m.Unhealthy = now
+		}
+		unhealthy = append(unhealthy, m)
+	}
+	if !t.autoRepair || len(unhealthy) > maxUnhealthy {
+		return 0
+	}
+	for _, m := range unhealthy {
+		if left := scale.Of(schedule.NodeUnhealthy) - now.Sub(m.Unhealthy); left > 0 {
+			wait = schedule.Sooner(wait, left)
+			continue
+		}
+		m.Deleted = now
+	}
+	return wait
+}
+
+// tooManyUnhealthy says whether repair has given up.
+func tooManyUnhealthy(machines []Machine, t target) bool {
+	count := 0
+	for i := range machines {
+		if machines[i].alive() && !machines[i].Unhealthy.IsZero() {
+			count++
+		}
+	}
+	return t.autoRepair && count > maxUnhealthy
+}
+
 // grow adds machines: as many of the target as are missing, within the surge.
 func grow(machines []Machine, t target, now time.Time, newName func() string) []Machine {
 	alive, current := 0, 0
@@ -119,7 +177,8 @@ func grow(machines []Machine, t target, now time.Time, newName func() string) []
 		limit += t.maxSurge
 	}
 	for current < t.replicas && alive < limit {
-		machines = append(machines, Machine{Name: newName(), Version: t.version, Kubelet: t.kubelet, Config: t.config, Template: t.template, Created: now})
+		machines = append(machines, Machine{Name: newName(), Version: t.version, Kubelet: t.kubelet, Config: t.config, Template: t.template, Created: now,
+			VMSize: t.vmSize, Zone: t.zone})
 		current++
 		alive++
 	}
@@ -142,9 +201,9 @@ func shrink(machines []Machine, t target, relied map[string]bool, now time.Time)
 		m.Deleted = now
 		delete(relied, m.Name)
 	}
-	// Outdated machines go first, then those that are not Ready, then the youngest.
+	// Outdated machines go first, then those that are not Ready, then those with the fewest pods, then the youngest.
 	slices.SortStableFunc(alive, func(a, b *Machine) int {
-		return cmp.Or(boolean(t.matches(a), t.matches(b)), boolean(a.ready(), b.ready()), b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(boolean(t.matches(a), t.matches(b)), boolean(a.ready(), b.ready()), cmp.Compare(t.pods[a.Name], t.pods[b.Name]), b.Created.Compare(a.Created), cmp.Compare(a.Name, b.Name))
 	})
 	surplus := len(alive) - t.replicas
 	if len(outdated) > 0 && !t.onDelete {

@@ -2,14 +2,10 @@ package nodepool
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -45,6 +40,8 @@ const (
 	again = time.Millisecond
 	// unreachablePause is for a hosted API server that does not answer; its coming back is an event as well.
 	unreachablePause = 2 * time.Second
+	// drainPause is for pods that may not be evicted yet: nothing tells when a disruption budget allows it.
+	drainPause = time.Second
 )
 
 // unreachable reports whether a hosted API server could not be talked to at all.
@@ -149,16 +146,30 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 		return 0, err
 	}
 	var before []Machine
+	scaling := autoscale{}
 	if record != nil {
 		if before, err = decodeMachines(record.Data); err != nil {
 			return 0, err
 		}
+		if scaling, err = decodeAutoscale(record.Data); err != nil {
+			return 0, err
+		}
+	}
+	next, later, err := r.autoscale(ctx, pool, o, before, scaling)
+	if err != nil {
+		return 0, err
+	}
+	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
+		return unreachablePause, nil
+	} else if err != nil {
+		return 0, err
 	}
 	var wait time.Duration
 	o.machines, wait = step(before, o.target, r.Scale, o.now, func() string { return pool.Name + "-" + utilrand.String(5) })
+	wait = schedule.Sooner(wait, later)
 	changed := !slices.Equal(before, o.machines)
-	if changed {
-		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+	if changed || !next.equal(scaling) {
+		if err := r.writeRecord(ctx, pool, record, o.machines, next); err != nil {
 			return 0, err
 		}
 	}
@@ -176,6 +187,9 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if changed && !done {
 		return again, nil
 	}
+	if len(o.target.undrained) > 0 {
+		wait = schedule.Sooner(wait, drainPause)
+	}
 	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
 		base := pool.DeepCopy()
 		annotate(pool, o.target.config)
@@ -186,15 +200,39 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	return wait, nil
 }
 
-// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
-func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
-	namespace := contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
+// hosted reports whether there is a real hosted cluster, and its control plane's namespace.
+func (r *Reconciler) hosted(ctx context.Context, pool *hyperv1.NodePool) (namespace string, real bool, err error) {
+	namespace = contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
 	var hcp hyperv1.HostedControlPlane
 	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool.Spec.ClusterName}, &hcp); err != nil {
-		return nil, fmt.Errorf("getting the HostedControlPlane: %w", err)
+		return namespace, false, fmt.Errorf("getting the HostedControlPlane: %w", err)
 	}
-	if hcp.Annotations[contract.FidelityAnnotation] != "process" || r.Nodes == nil {
+	return namespace, hcp.Annotations[contract.FidelityAnnotation] == "process" && r.Nodes != nil, nil
+}
+
+// drainNodes moves pods away from nodes that were told to go and are cordoned by now, and counts those that stay.
+func (r *Reconciler) drainNodes(ctx context.Context, pool *hyperv1.NodePool, machines []Machine) (map[string]int, error) {
+	var names []string
+	for i := range machines {
+		if !machines[i].alive() {
+			names = append(names, machines[i].Name)
+		}
+	}
+	if len(names) == 0 {
 		return nil, nil
+	}
+	namespace, real, err := r.hosted(ctx, pool)
+	if err != nil || !real {
+		return nil, err
+	}
+	return r.Nodes.Drain(ctx, namespace, names)
+}
+
+// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
+func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
+	namespace, real, err := r.hosted(ctx, pool)
+	if err != nil || !real {
+		return nil, err
 	}
 	var wanted []node.Node
 	for i := range o.machines {
@@ -208,7 +246,19 @@ func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *o
 }
 
 func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
-	n := node.Node{Name: m.Name, Ready: m.ready(), Version: m.Version, Kubelet: m.Kubelet, Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
+	n := template(pool, o)
+	// A node that is drained still runs.
+	n.Name, n.Version, n.Kubelet, n.Leaving, n.Lost = m.Name, m.Version, m.Kubelet, !m.alive(), !m.Unhealthy.IsZero()
+	n.Ready = !n.Lost && (!m.Ready.IsZero() || n.Leaving)
+	if m.VMSize != "" {
+		n.VMSize, n.Zone = m.VMSize, m.Zone
+	}
+	return n
+}
+
+// template is a node as the pool would make it now.
+func template(pool *hyperv1.NodePool, o *observed) node.Node {
+	n := node.Node{Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
 	if n.Arch == "" {
 		n.Arch = "amd64"
 	}
@@ -220,10 +270,6 @@ func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
 	}
 	if azure := o.cluster.Spec.Platform.Azure; azure != nil {
 		n.Location, n.SubscriptionID, n.ResourceGroup = azure.Location, azure.SubscriptionID, azure.ResourceGroupName
-	}
-	if !m.alive() {
-		n.Ready = true // a node that is drained still runs
-		n.Taints = append(n.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return n
 }
@@ -257,106 +303,6 @@ func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release 
 		return nil
 	}
 	return known
-}
-
-// skew says why nodes of a release do not fit a control plane: they may not be newer, nor more than three minor
-// versions older.
-func skew(pool, cluster *release.Release) string {
-	switch {
-	case cluster == nil:
-		return ""
-	case cluster.LessThan(pool):
-		return fmt.Sprintf("NodePool version %s cannot be higher than the HostedCluster version %s", pool.Version, cluster.Version)
-	case cluster.Version.Ordinal()-pool.Version.Ordinal() > 3:
-		return fmt.Sprintf("NodePool minor version %s is more than 3 minor versions older than the HostedCluster version %s", pool.Version, cluster.Version)
-	}
-	return ""
-}
-
-// target derives what the machines shall become from the spec.
-func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
-	faults, err := contract.ParseFaults(pool.Annotations)
-	if err != nil {
-		r.Log.Warn("NodePool asks for faults that do not exist", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
-	}
-	t := target{
-		replicas: replicas(pool), config: configHash(pool, o.cluster), template: templateHash(pool),
-		maxSurge: 1, neverIgnites: faults.Has(contract.FaultNeverIgnites), drainStuck: faults.Has(contract.FaultDrainStuck),
-	}
-	if o.release != nil {
-		t.version, t.kubelet = o.release.Version.String(), o.release.Kubelet
-	}
-	if pool.Spec.NodeDrainTimeout != nil {
-		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
-	}
-	management := pool.Spec.Management
-	if management.UpgradeType == hyperv1.UpgradeTypeInPlace {
-		t.inPlace, t.maxUnavailable = true, 1
-		if management.InPlace != nil {
-			t.maxUnavailable = max(1, scaled(management.InPlace.MaxUnavailable, t.replicas, 1, false))
-		}
-		return t
-	}
-	if management.Replace != nil {
-		t.onDelete = management.Replace.Strategy == hyperv1.UpgradeStrategyOnDelete
-		if rolling := management.Replace.RollingUpdate; rolling != nil {
-			t.maxSurge = scaled(rolling.MaxSurge, t.replicas, 1, true)
-			t.maxUnavailable = scaled(rolling.MaxUnavailable, t.replicas, 0, false)
-		}
-	}
-	if t.maxSurge == 0 && t.maxUnavailable == 0 {
-		t.maxUnavailable = 1 // as a MachineDeployment does: a rollout that may do neither would never end
-	}
-	return t
-}
-
-func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
-	if value == nil {
-		return unset
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, roundUp)
-	if err != nil {
-		return unset
-	}
-	return max(0, n)
-}
-
-// replicas is the number of nodes that is asked for. An autoscaled pool has its minimum, or what the annotation says
-// its load asks for, within its range.
-func replicas(pool *hyperv1.NodePool) int {
-	autoscaling := pool.Spec.AutoScaling
-	if autoscaling == nil {
-		if pool.Spec.Replicas == nil {
-			return 0
-		}
-		return int(*pool.Spec.Replicas)
-	}
-	lowest := 1
-	if autoscaling.Min != nil {
-		lowest = int(*autoscaling.Min)
-	}
-	load, err := strconv.Atoi(pool.Annotations[contract.AutoscaleAnnotation])
-	if err != nil {
-		load = lowest
-	}
-	return min(max(load, lowest), int(autoscaling.Max))
-}
-
-// configHash identifies what a change of which replaces machines, besides release and template.
-func configHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
-	var proxy, image any
-	if hc.Spec.Configuration != nil {
-		proxy, image = hc.Spec.Configuration.Proxy, hc.Spec.Configuration.Image
-	}
-	return hash(pool.Spec.Config, pool.Spec.TuningConfig, hc.Spec.PullSecret.Name, hc.Spec.AdditionalTrustBundle, hc.Spec.ImageContentSources, proxy, image)
-}
-
-func templateHash(pool *hyperv1.NodePool) string { return hash(pool.Spec.Platform, pool.Spec.Arch) }
-
-func hash(parts ...any) string {
-	digest := sha256.New()
-	_ = json.NewEncoder(digest).Encode(parts) // API types always encode, and a digest takes everything
-	return hex.EncodeToString(digest.Sum(nil))[:8]
 }
 
 // marketplaceImage is what the operator fills in for the Azure marketplace image of a release.
@@ -458,11 +404,16 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 	}
 	o.target = r.target(pool, o)
 	o.target.replicas, o.target.controlPlaneReady, o.target.onDelete, o.target.inPlace = 0, true, false, false
-	o.target.maxSurge = 0
+	o.target.maxSurge, o.target.autoRepair = 0, false
+	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
+		return false, unreachablePause, nil
+	} else if err != nil {
+		return false, 0, err
+	}
 	o.machines, wait = step(before, o.target, r.Scale, o.now, nil)
 	changed := !slices.Equal(before, o.machines)
 	if changed {
-		if err := r.writeRecord(ctx, pool, record, o.machines); err != nil {
+		if err := r.writeRecord(ctx, pool, record, o.machines, autoscale{}); err != nil {
 			return false, 0, err
 		}
 	}
@@ -472,7 +423,10 @@ func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hype
 		return false, 0, err
 	}
 	if changed && len(o.machines) > 0 {
-		wait = again
+		return false, again, nil
+	}
+	if len(o.target.undrained) > 0 {
+		wait = schedule.Sooner(wait, drainPause)
 	}
 	return len(o.machines) == 0, wait, nil
 }

@@ -29,10 +29,13 @@ func (r *Reconciler) record(ctx context.Context, pool *hyperv1.NodePool) (*corev
 	return &record, nil
 }
 
-// writeRecord stores the machines, if nobody has since they were read.
-func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, record *corev1.ConfigMap, machines []Machine) error {
+// writeRecord stores the machines, and what the autoscaler decided, if nobody has since they were read.
+func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, record *corev1.ConfigMap, machines []Machine, scaling autoscale) error {
 	data, err := encodeMachines(machines)
 	if err != nil {
+		return err
+	}
+	if err := scaling.encode(data); err != nil {
 		return err
 	}
 	if record == nil {

@@ -168,10 +168,22 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observed) {
 		machines := provisioned == alive && alive >= t.replicas
 		c.truth(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(alive, t.replicas)-provisioned, max(alive, t.replicas))))
 		healthy := ready == alive && alive >= t.replicas
-		c.truth(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, "NodeProvisioning"), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(alive, t.replicas)-ready, max(alive, t.replicas))))
+		c.truth(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, nodeTrouble(o.machines)), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(alive, t.replicas)-ready, max(alive, t.replicas))))
+	}
+	if tooManyUnhealthy(o.machines, t) {
+		c.truth(hyperv1.NodePoolReadyConditionType, false, "TooManyUnhealthy", fmt.Sprintf("Remediation is not allowed, more than %d machines are unhealthy", maxUnhealthy))
+		return
 	}
 	available := ready >= t.replicas
 	c.truth(hyperv1.NodePoolReadyConditionType, available, reasonIf(available, "ScalingUp"), textIf(available, "", fmt.Sprintf("Minimum availability requires %d replicas, current %d available", t.replicas, ready)))
+}
+
+// nodeTrouble is the reason why nodes are not healthy: they have stopped reporting, or have not begun.
+func nodeTrouble(machines []Machine) string {
+	if slices.ContainsFunc(machines, func(m Machine) bool { return m.alive() && !m.Unhealthy.IsZero() }) {
+		return "NodeConditionsFailed"
+	}
+	return "NodeProvisioning"
 }
 
 func reasonIf(yes bool, otherwise string) string {

@@ -85,6 +85,15 @@ const (
 	NodeReady    = 340 * time.Second
 	// NodeDrain: a node is drained and its machine is gone.
 	NodeDrain = 20 * time.Second
+	// NodeUnhealthy: a node that stopped reporting is taken for unhealthy, and replaced where that is asked for.
+	NodeUnhealthy = 8 * time.Minute
+	// ScaleDown: fewer nodes would do for so long before the autoscaler takes one away.
+	ScaleDown = 10 * time.Minute
+	// KeyDeploy, KeyPromote and KeyMigrate: the API servers read with a new encryption key, write with it, and have written all
+	// data anew.
+	KeyDeploy  = 270 * time.Second
+	KeyPromote = 270 * time.Second
+	KeyMigrate = 60 * time.Second
 	// CloudCleanup: the control plane has destroyed its cloud resources.
 	CloudCleanup = 30 * time.Second
 )

@@ -34,6 +34,7 @@ type options struct {
 	frontend    string
 	stateDir    string
 	clientsFile string
+	services    string
 	ownFile     string
 	audience    string
 	engineers   string
@@ -53,6 +54,7 @@ func main() {
 	flags.StringVar(&o.frontend, "frontend-address", "", "`address` of the frontend, as host:port")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`folder` for the subscriptions and the key that signs tokens")
 	flags.StringVar(&o.clientsFile, "clients-file", "", "JSON `file` with the clients that may have tokens")
+	flags.StringVar(&o.services, "service-clients-file", "", "JSON `file` with further clients that may have tokens: the region's own services")
 	flags.StringVar(&o.ownFile, "own-client-file", "", "JSON `file` with the one client that the door itself is at the resource provider; empty sends the provider no token")
 	flags.StringVar(&o.audience, "provider-audience", "", "`audience` of the resource provider's tokens; required with --own-client-file")
 	flags.StringVar(&o.engineers, "engineers-file", "", "JSON `file` with the clients that the SREs are, who may have tokens for --admin-audience only")
@@ -80,6 +82,13 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	clients, err := token.ReadClients(o.clientsFile)
 	if err != nil {
 		return err
+	}
+	if o.services != "" {
+		services, err := token.ReadClients(o.services)
+		if err != nil {
+			return err
+		}
+		clients = append(clients, services...)
 	}
 	own, err := o.own()
 	if err != nil {

@@ -52,6 +52,18 @@ func TestClientsFindTheirWay(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q in it", path, response.StatusCode, text, want)
 		}
 	}
+	// Microsoft's client libraries ask for OpenID Connect's scopes with every other.
+	for _, scope := range []string{"https://management.azure.com/.default openid offline_access profile", "https://vault.azure.net/.default", "https://storage.azure.com/.default openid"} {
+		form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {scope}}
+		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("scope %q is answered %s", scope, response.Status)
+		}
+	}
 	for name, form := range map[string]url.Values{
 		"invalid_client":         {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"wrong"}, "scope": {"https://management.azure.com/.default"}},
 		"invalid_scope":          {"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {"https://graph.microsoft.com/.default"}},

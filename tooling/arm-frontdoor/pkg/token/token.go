@@ -37,6 +37,11 @@ func forARM(audience string) bool {
 	return audience == "https://management.azure.com" || audience == "https://management.core.windows.net"
 }
 
+// forServices reports whether a token's audience is one of Azure's own services that the region has beside ARM.
+func forServices(audience string) bool {
+	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com"
+}
+
 // Client is who may have tokens.
 type Client struct {
 	TenantID     string `json:"tenantId"`
@@ -169,8 +174,8 @@ var ErrAudience = errors.New("tokens are not issued for this audience, or not to
 
 // Issue gives a client a token for a scope such as https://management.azure.com/.default.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
-	audience := strings.TrimSuffix(scope, "/.default")
-	if !forARM(audience) && !slices.Contains(i.audiences, audience) {
+	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
+	if !forARM(audience) && !forServices(audience) && !slices.Contains(i.audiences, audience) {
 		return "", ErrAudience
 	}
 	client := i.client(tenant, clientID, secret)
@@ -181,6 +186,17 @@ func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 		return "", ErrAudience
 	}
 	return i.IssueTo(client, audience)
+}
+
+// resourceScope is the scope that names a resource, of those that a client asks for: Microsoft's client libraries add OpenID
+// Connect's own to every request, which mean nothing without a user.
+func resourceScope(scopes string) string {
+	for scope := range strings.FieldsSeq(scopes) {
+		if !slices.Contains([]string{"openid", "profile", "offline_access"}, scope) {
+			return scope
+		}
+	}
+	return ""
 }
 
 // IssueTo gives a client a token without asking for its secret: for a client that is this process itself.

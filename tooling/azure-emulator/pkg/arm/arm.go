@@ -8,7 +8,6 @@ package arm
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -346,15 +345,9 @@ func (c *call) list(k *kind) (*answer, error) {
 // put makes or replaces a resource.
 func (c *call) put(k *kind) (*answer, error) {
 	if err := c.checkGroup(); err != nil {
-		var absent *Error
-		if !errors.As(err, &absent) || absent.Code != codeNoGroup || !c.AssumeCustomers || !k.assumable {
-			return nil, err
-		}
+		return nil, err
 	}
 	old, err := c.find(c.path.id)
-	if err == nil && old == nil && c.AssumeCustomers && k.assumable {
-		old, err = c.assume(k)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -374,6 +367,9 @@ func (c *call) put(k *kind) (*answer, error) {
 		return nil, badRequest("LocationRequired", "The location property is required for this definition.")
 	}
 	wanted.ID, wanted.Name, wanted.Type = c.path.id, c.path.name, c.path.typ
+	if k.name == groupType {
+		wanted.ID = c.path.groupID() // in one spelling, however it was asked for
+	}
 	wanted.Operation, wanted.Deleting, wanted.Assumed = "", false, false
 	if old != nil {
 		wanted.ID, wanted.Name, wanted.Location = old.ID, old.Name, old.Location

@@ -35,6 +35,8 @@ type Options struct {
 	DataDir string
 	// Tokens verifies bearer tokens.
 	Tokens *token.Verifier
+	// Tenant is the one that callers without a token are sent to; empty is common to all.
+	Tenant string
 	// OperationDelay is how long the operations take that are long in Azure; 0 has them done at once.
 	OperationDelay time.Duration
 	// AssumeCustomers has customers' networks and identities be there when they are first asked for.
@@ -190,7 +192,11 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 		arm.WriteError(w, &arm.Error{Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable", RetryAfter: time.Second, Message: "Tokens cannot be verified: " + err.Error()})
 		return false
 	}
-	authority := strings.TrimSuffix(e.options.Tokens.Authority, "/") + "/common"
+	tenant := e.options.Tenant
+	if tenant == "" {
+		tenant = "common"
+	}
+	authority := strings.TrimSuffix(e.options.Tokens.Authority, "/") + "/" + tenant
 	switch service {
 	case ServiceVault:
 		w.Header().Set("WWW-Authenticate", `Bearer authorization="`+authority+`", resource="`+audiences[0]+`"`)

@@ -57,7 +57,7 @@ func Start(options emulator.Options) (*Azure, error) {
 		return nil, err
 	}
 	options.Tokens = &token.Verifier{Authority: tokens.Authority(), Client: http.DefaultClient}
-	options.EnableFaults = true
+	options.EnableFaults, options.Tenant = true, tokentest.Tenant
 	opened, err := emulator.Open(options)
 	if err != nil {
 		tokens.Close()

@@ -35,6 +35,7 @@ type Options struct {
 	TLSKey          string
 	Authority       string
 	AuthorityCA     string
+	Tenant          string
 	SeedFile        string
 	Location        string
 	OperationDelay  time.Duration
@@ -52,6 +53,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.TLSKey, "tls-key", "", "`file` with the certificate's key in PEM")
 	flags.StringVar(&o.Authority, "authority", "", "`URL` of the authority that issues the callers' tokens, below which its tenants are")
 	flags.StringVar(&o.AuthorityCA, "authority-ca-file", "", "`file` with the certificates that the authority's is verified with; the system's when empty")
+	flags.StringVar(&o.Tenant, "tenant", "", "`id` of the tenant that the vault is in, which callers without a token are sent to")
 	flags.StringVar(&o.SeedFile, "seed-file", "", "JSON `file` of what is there from the start")
 	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of what is assumed")
 	flags.DurationVar(&o.OperationDelay, "operation-delay", 0, "how long operations take that are long in Azure; 0 has them done at once")
@@ -100,7 +102,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	opened, err := emulator.Open(emulator.Options{
-		DataDir: o.DataDir, Tokens: &token.Verifier{Authority: o.Authority, Client: client}, OperationDelay: o.OperationDelay,
+		DataDir: o.DataDir, Tokens: &token.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
 		AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed,
 	})
 	if err != nil {

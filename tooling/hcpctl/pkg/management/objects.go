@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -42,6 +43,7 @@ func Objects(ctx context.Context, kubeconfig, namespace, clusterID string, each 
 		return err
 	}
 	config.UserAgent, config.QPS, config.Burst = "hcpctl", 50, 100
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated: all kinds are asked for
 	mgmtClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err

@@ -1,0 +1,481 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
+)
+
+const customerSubscription = "11111111-1111-1111-1111-111111111111"
+
+// withAzure has the region's clusters get Azure resources.
+func (r *region) withAzure(options emulator.Options) *region {
+	r.t.Helper()
+	options.DataDir, options.AssumeCustomers = r.t.TempDir(), true
+	options.Seed = emulatortest.Seed("0ulz.westus3.aroapp-hcp.io")
+	started, err := emulatortest.Start(options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := started.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.azure, r.azureWire = started, started.HTTP()
+	return r
+}
+
+// azureSteps connects a Cluster Service to the region's Azure, and has the renderer's region expect it.
+func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
+	if r.azure == nil {
+		return nil
+	}
+	renderer.Region.AzureKinds = fleet.AzureKinds()
+	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
+		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
+		Documents: config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"}}
+	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open}
+}
+
+// azureRequest is a cluster with all that an operator may have.
+func azureRequest(name string) *csv1.ApplyClusterRequest {
+	request := applyRequest(name, 1)
+	identity := func(role string) string {
+		return "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + role
+	}
+	p := request.Spec.Platform
+	p.ControlPlaneOperators, p.DataPlaneOperators = map[string]string{}, map[string]string{}
+	for _, operator := range []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config"} {
+		p.ControlPlaneOperators[operator] = identity("cp-" + operator)
+	}
+	for _, operator := range []string{"disk-csi-driver", "file-csi-driver", "image-registry"} {
+		p.DataPlaneOperators[operator] = identity("dp-" + operator)
+	}
+	p.ServiceManagedIdentity = identity("service")
+	return request
+}
+
+// inAzure lists what is in Azure, with a cluster's names made the same for all clusters.
+func (r *region) inAzure(c *csv1.Cluster) []string {
+	r.t.Helper()
+	left, err := r.azure.Leftovers()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if c != nil {
+		names := strings.NewReplacer(c.GetStatus().GetClusterId(), "CID", c.GetStatus().GetBaseDomainPrefix(), "PREFIX", c.GetSpec().GetPlatform().GetManagedResourceGroup(), "MANAGED")
+		for i := range left {
+			left[i] = names.Replace(left[i])
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// everything is what a cluster has in Azure.
+func everything() []string {
+	const (
+		customer = "/subscriptions/" + customerSubscription + "/resourceGroups/"
+		network  = customer + "cust-rg/providers/Microsoft.Network/"
+		zone     = customer + "MANAGED/providers/Microsoft.Network/dnsZones/aro.PREFIX.0ulz.westus3.aroapp-hcp.io"
+		identity = customer + "cust-rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/dp-"
+		records  = emulatortest.Group + "/providers/Microsoft.Network/dnsZones/0ulz.westus3.aroapp-hcp.io"
+	)
+	all := []string{customer + "MANAGED", zone, zone + "/NS/@", zone + "/SOA/@", records + "/NS/aro.PREFIX", records + "/A/api.PREFIX",
+		network + "virtualNetworks/vnet/subnets/sub with " + network + "networkSecurityGroups/nsg",
+		"certificates/kas-CID", "blobs/oidc/issuers/CID/.well-known/openid-configuration", "blobs/oidc/issuers/CID/openid/v1/jwks"}
+	for operator, accounts := range map[string][]string{"disk-csi-driver": {"disk-operator", "disk-controller", "disk-node"},
+		"file-csi-driver": {"file-operator", "file-controller", "file-node"}, "image-registry": {"registry", "registry-operator"}} {
+		for _, account := range accounts {
+			all = append(all, identity+operator+"/federatedIdentityCredentials/CID-"+account)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// writes counts the requests that change something, by method and path.
+type writes struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	made map[string]int
+}
+
+func (w *writes) Do(request *http.Request) (*http.Response, error) {
+	// A client of Key Vault first asks without a token whom to get one from.
+	if request.Method != http.MethodGet && request.Method != http.MethodHead && request.Header.Get("Authorization") != "" {
+		w.mu.Lock()
+		w.made[request.Method+" "+request.URL.Path]++
+		w.mu.Unlock()
+	}
+	return w.next.RoundTrip(request)
+}
+
+// TestAzureResources follows a cluster that has everything, with operations that are done at once and with long ones.
+func TestAzureResources(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 40 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t).withAzure(emulator.Options{OperationDelay: delay})
+			wire := &writes{next: r.azure.HTTP().Transport, made: map[string]int{}}
+			r.azureWire = wire
+			r.play()
+			service := r.start(nil)
+			request := azureRequest("c")
+			if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
+				t.Errorf("a cluster that is ready has in Azure (-want +got):\n%s", diff)
+			}
+			if got := progressOf(ready, "azure"); got != "Ready: All 9 Azure resources of the cluster are there." {
+				t.Errorf("progress in Azure is %q", got)
+			}
+			checkDocuments(t, r, ready)
+			if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+				t.Fatal(err)
+			}
+			deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
+			if left := r.inAzure(deleted); len(left) > 0 {
+				t.Errorf("left in Azure: %v", left)
+			}
+			steps := map[string]bool{}
+			for _, s := range deleted.GetStatus().GetDeletion().GetSteps() {
+				steps[s.GetName()] = s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_DONE
+			}
+			for _, kind := range fleet.AzureKinds() {
+				if !steps["azure/"+string(kind)] {
+					t.Errorf("the deletion's graph does not say that azure/%s is done: %v", kind, steps)
+				}
+			}
+			for what, times := range wire.made {
+				once := times == 1
+				if delay > 0 && strings.HasPrefix(what, "DELETE") {
+					once = true // asked again, as it takes a while
+				}
+				if strings.HasSuffix(what, "/subnets/sub") {
+					once = times == 2 // associated, dissociated
+				}
+				if !once {
+					t.Errorf("%s was done %d times", what, times)
+				}
+			}
+		})
+	}
+}
+
+func progressOf(c *csv1.Cluster, layer string) string {
+	for _, p := range c.GetStatus().GetProgress() {
+		if p.GetLayer() == layer {
+			return p.GetState() + ": " + p.GetMessage()
+		}
+	}
+	return ""
+}
+
+// checkDocuments reads the issuer's documents as anybody does.
+func checkDocuments(t *testing.T, r *region, c *csv1.Cluster) {
+	t.Helper()
+	for name, want := range map[string]string{"/.well-known/openid-configuration": `"issuer":"` + c.GetStatus().GetIssuerUrl() + `"`, "/openid/v1/jwks": `"alg":"RS256"`} {
+		response, err := r.azure.HTTP().Get(r.azure.URL + "/oidc/issuers/" + c.GetStatus().GetClusterId() + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s is answered %d, %s, %v, want it with %s", name, response.StatusCode, text, err, want)
+		}
+	}
+}
+
+// lifeInAzure creates and deletes a cluster, and expects the same in Azure whatever happened meanwhile.
+func lifeInAzure(t *testing.T, r *region, client func() *instance, name string) {
+	t.Helper()
+	request := azureRequest(name)
+	untilDone(t, func(ctx context.Context) error { _, err := client().ApplyCluster(ctx, request); return err })
+	var last *csv1.Cluster
+	until := func(wanted func(*csv1.Cluster) bool) {
+		untilDone(t, func(ctx context.Context) error {
+			c, err := client().GetCluster(ctx, &csv1.GetClusterRequest{Uid: request.Uid})
+			if err == nil && !wanted(c) {
+				err = fmt.Errorf("%s is %v", name, c.GetStatus())
+			}
+			last = c
+			return err
+		})
+	}
+	until(clusterReady(1))
+	if diff := cmp.Diff(everything(), r.inAzure(last)); diff != "" {
+		t.Errorf("%s has in Azure (-want +got):\n%s", name, diff)
+	}
+	untilDone(t, func(ctx context.Context) error {
+		_, err := client().DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid})
+		return err
+	})
+	until(clusterDeleted)
+	if left := r.inAzure(last); len(left) > 0 {
+		t.Errorf("left of %s in Azure: %v", name, left)
+	}
+}
+
+// TestAzureMisbehaves has Azure throttle, fail, be slow and lose what was said.
+func TestAzureMisbehaves(t *testing.T) {
+	half := 0.5
+	changing := []string{"PUT", "POST", "DELETE"}
+	tests := map[string]struct {
+		reason string
+		rules  []faults.Rule
+	}{
+		"Throttled":    {"Azure's patience is honoured", []faults.Rule{{Status: 429, RetryAfterMS: 100, Probability: &half, Count: 12}}},
+		"Failing":      {"what failed is tried again", []faults.Rule{{Status: 500, Probability: &half, Count: 10}}},
+		"Conflicting":  {"somebody else is at it for a moment", []faults.Rule{{Methods: changing, Services: []string{"arm"}, Status: 409, Code: "AnotherOperationInProgress", RetryAfterMS: 50, Count: 8}}},
+		"LostAnswers":  {"what was done although its answer was lost is found", []faults.Rule{{Methods: changing, DropResponse: true, Probability: &half, Count: 8}}},
+		"LostRequests": {"what was never done is done", []faults.Rule{{DropRequest: true, Probability: &half, Count: 8}}},
+		"Slow":         {"an answer takes its time", []faults.Rule{{LatencyMS: 20, Probability: &half}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t).withAzure(emulator.Options{OperationDelay: 10 * time.Millisecond, FaultSeed: 7})
+			for _, rule := range tc.rules {
+				if _, err := r.azure.Faults().Add(rule); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.play()
+			service := r.start(nil)
+			lifeInAzure(t, r, func() *instance { return service }, "c")
+		})
+	}
+}
+
+// dyingWire passes a death's points before and after each request that changes something in Azure.
+type dyingWire struct {
+	next http.RoundTripper
+	die  func() func(string) error
+}
+
+func (w *dyingWire) Do(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet || request.Method == http.MethodHead {
+		return w.next.RoundTrip(request)
+	}
+	fault := w.die()
+	if err := fault("before " + request.Method); err != nil {
+		return nil, err
+	}
+	response, err := w.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := fault("after " + request.Method); err != nil {
+		response.Body.Close()
+		return nil, err
+	}
+	return response, nil
+}
+
+// TestEveryCrashInAzureConverges ends the process before and after each request by which it changes something in Azure, over
+// the creation and deletion of a cluster, starts another, and expects what an undisturbed cluster has, and nothing in the end.
+func TestEveryCrashInAzureConverges(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	var mu sync.Mutex
+	var current *death
+	r.azureWire = &dyingWire{next: r.azure.HTTP().Transport, die: func() func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return current.fault
+	}}
+	r.play()
+	stride := 1
+	if testing.Short() {
+		stride = 9
+	}
+	passed := false
+	for n := 1; !passed; n += stride {
+		d := dieAt(n)
+		mu.Lock()
+		current = d
+		mu.Unlock()
+		w := r.dyingSurvivor(d, func() {
+			mu.Lock()
+			current = dieAt(1 << 30) // the next one lives
+			mu.Unlock()
+		})
+		lifeInAzure(t, r, w.now, fmt.Sprintf("c%d", n))
+		select {
+		case <-d.died:
+		default:
+			passed = true
+			t.Logf("%d points", n-1)
+		}
+		w.end()
+		if t.Failed() {
+			t.Fatalf("killed at point %d", n)
+		}
+	}
+}
+
+// dyingSurvivor is a Cluster Service that is replaced by another when it dies at one of its requests to Azure. What it does
+// to the database after its death does not count either.
+func (r *region) dyingSurvivor(d *death, reborn func()) *survivor {
+	w := &survivor{finished: make(chan struct{}), current: r.start(func(string) error {
+		select {
+		case <-d.died:
+			return errCrash
+		default:
+			return nil
+		}
+	})}
+	w.group.Go(func() {
+		select {
+		case <-d.died:
+			w.now().stop()
+			reborn()
+			next := r.start(nil)
+			w.mu.Lock()
+			w.current = next
+			w.mu.Unlock()
+		case <-w.finished:
+		}
+	})
+	return w
+}
+
+// TestAzureResourcesThatAreGone removes things behind the service's back before the cluster is deleted.
+func TestAzureResourcesThatAreGone(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	service := r.start(nil)
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+	remove := func(id, version, audience string) {
+		t.Helper()
+		token, err := r.azure.Tokens.Token(audience, time.Now().Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call, err := http.NewRequest(http.MethodDelete, r.azure.URL+id+"?api-version="+version, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Header.Set("Authorization", "Bearer "+token)
+		response, err := r.azure.HTTP().Do(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode >= http.StatusBadRequest {
+			t.Fatalf("DELETE %s: %s", id, response.Status)
+		}
+	}
+	const manage = "https://management.azure.com"
+	// The whole managed resource group, the zone in it included; an identity; the customer's network; the certificate.
+	remove("/subscriptions/"+customerSubscription+"/resourceGroups/managed-c", "2021-04-01", manage)
+	remove("/subscriptions/"+customerSubscription+"/resourceGroups/cust-rg", "2021-04-01", manage)
+	remove("/certificates/kas-"+ready.GetStatus().GetClusterId(), "7.6", "https://vault.azure.net")
+	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
+	if left := r.inAzure(deleted); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
+// TestWhatIsNotOursInAzureStays gives the managed resource group to somebody else.
+func TestWhatIsNotOursInAzureStays(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := groups.CreateOrUpdate(t.Context(), "managed-c", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	service := r.start(nil)
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.Contains(progressOf(c, "azure"), "RetryingResourceGroup: ") && strings.Contains(progressOf(c, "azure"), "exists and is not this cluster's")
+	})
+	if _, err := service.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterDeleted)
+	if _, err := groups.Get(t.Context(), "managed-c", nil); err != nil {
+		t.Errorf("somebody else's resource group is gone: %v", err)
+	}
+}
+
+// TestMissingRolesAreSaid has an operator without its role, until the customer grants it.
+func TestMissingRolesAreSaid(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	ctx := t.Context()
+	groups, err1 := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	identities, err2 := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	roles, err3 := armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := groups.CreateOrUpdate(ctx, "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	identity, err := identities.CreateOrUpdate(ctx, "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := r.start(nil)
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ")
+	})
+	said := progressOf(waiting, "azure")
+	for _, want := range []string{"the customer must act", "operator ingress", "0336e1d3-7a87-462b-b6db-342b63f7802c", "subnets/sub"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q does not name %q", said, want)
+		}
+	}
+	if waiting.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING {
+		t.Errorf("the cluster is %v meanwhile", waiting.GetStatus().GetPhase())
+	}
+	scope := "/subscriptions/" + customerSubscription + "/resourceGroups/cust-rg"
+	if _, err := roles.Create(ctx, scope, uuid.NewString(), armauthorization.RoleAssignmentCreateParameters{Properties: &armauthorization.RoleAssignmentProperties{
+		PrincipalID: identity.Properties.PrincipalID, RoleDefinitionID: to.Ptr("/providers/Microsoft.Authorization/roleDefinitions/4d97b98b-1d4f-4787-a291-c67834d212e7")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+}

@@ -1,0 +1,96 @@
+// Package azure makes, checks and removes what a cluster has in Azure, through the Azure SDK's clients: a managed resource
+// group, DNS, the association of the customer's subnet, federated credentials, a certificate in Key Vault and the OpenID
+// documents of the cluster's issuer. Steps tries one step at a time and holds nothing: every step looks first, does what is
+// missing, and can be tried again at any point; what it may remove is only what it can tell is the cluster's own. Worker
+// tries the steps that are due, which the database says, and stores what came of them. The state machine is package fleet's.
+package azure
+
+import (
+	"context"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+)
+
+// Clients gives the clients of a subscription, or of the service's own vault and storage account.
+type Clients interface {
+	ResourceGroups(subscription string) (ResourceGroups, error)
+	Zones(subscription string) (Zones, error)
+	RecordSets(subscription string) (RecordSets, error)
+	Subnets(subscription string) (Subnets, error)
+	Identities(subscription string) (Identities, error)
+	FederatedCredentials(subscription string) (FederatedCredentials, error)
+	RoleAssignments(subscription string) (RoleAssignments, error)
+	RoleDefinitions() (RoleDefinitions, error)
+	Certificates() (Certificates, error)
+	Documents() (Documents, error)
+}
+
+// ResourceGroups is what is used of armresources.ResourceGroupsClient.
+type ResourceGroups interface {
+	Get(ctx context.Context, group string, o *armresources.ResourceGroupsClientGetOptions) (armresources.ResourceGroupsClientGetResponse, error)
+	CreateOrUpdate(ctx context.Context, group string, wanted armresources.ResourceGroup, o *armresources.ResourceGroupsClientCreateOrUpdateOptions) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error)
+	BeginDelete(ctx context.Context, group string, o *armresources.ResourceGroupsClientBeginDeleteOptions) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error)
+}
+
+// Zones is what is used of armdns.ZonesClient.
+type Zones interface {
+	Get(ctx context.Context, group, zone string, o *armdns.ZonesClientGetOptions) (armdns.ZonesClientGetResponse, error)
+	CreateOrUpdate(ctx context.Context, group, zone string, wanted armdns.Zone, o *armdns.ZonesClientCreateOrUpdateOptions) (armdns.ZonesClientCreateOrUpdateResponse, error)
+	BeginDelete(ctx context.Context, group, zone string, o *armdns.ZonesClientBeginDeleteOptions) (*runtime.Poller[armdns.ZonesClientDeleteResponse], error)
+}
+
+// RecordSets is what is used of armdns.RecordSetsClient.
+type RecordSets interface {
+	Get(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientGetOptions) (armdns.RecordSetsClientGetResponse, error)
+	CreateOrUpdate(ctx context.Context, group, zone, name string, kind armdns.RecordType, wanted armdns.RecordSet, o *armdns.RecordSetsClientCreateOrUpdateOptions) (armdns.RecordSetsClientCreateOrUpdateResponse, error)
+	Delete(ctx context.Context, group, zone, name string, kind armdns.RecordType, o *armdns.RecordSetsClientDeleteOptions) (armdns.RecordSetsClientDeleteResponse, error)
+}
+
+// Subnets is what is used of armnetwork.SubnetsClient.
+type Subnets interface {
+	Get(ctx context.Context, group, network, subnet string, o *armnetwork.SubnetsClientGetOptions) (armnetwork.SubnetsClientGetResponse, error)
+	BeginCreateOrUpdate(ctx context.Context, group, network, subnet string, wanted armnetwork.Subnet, o *armnetwork.SubnetsClientBeginCreateOrUpdateOptions) (*runtime.Poller[armnetwork.SubnetsClientCreateOrUpdateResponse], error)
+}
+
+// Identities is what is used of armmsi.UserAssignedIdentitiesClient.
+type Identities interface {
+	Get(ctx context.Context, group, name string, o *armmsi.UserAssignedIdentitiesClientGetOptions) (armmsi.UserAssignedIdentitiesClientGetResponse, error)
+}
+
+// FederatedCredentials is what is used of armmsi.FederatedIdentityCredentialsClient.
+type FederatedCredentials interface {
+	Get(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientGetOptions) (armmsi.FederatedIdentityCredentialsClientGetResponse, error)
+	CreateOrUpdate(ctx context.Context, group, identity, name string, wanted armmsi.FederatedIdentityCredential, o *armmsi.FederatedIdentityCredentialsClientCreateOrUpdateOptions) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error)
+	Delete(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientDeleteOptions) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error)
+}
+
+// RoleAssignments is what is used of armauthorization.RoleAssignmentsClient.
+type RoleAssignments interface {
+	NewListForScopePager(scope string, o *armauthorization.RoleAssignmentsClientListForScopeOptions) *runtime.Pager[armauthorization.RoleAssignmentsClientListForScopeResponse]
+}
+
+// RoleDefinitions is what is used of armauthorization.RoleDefinitionsClient.
+type RoleDefinitions interface {
+	GetByID(ctx context.Context, id string, o *armauthorization.RoleDefinitionsClientGetByIDOptions) (armauthorization.RoleDefinitionsClientGetByIDResponse, error)
+}
+
+// Certificates is what is used of azcertificates.Client.
+type Certificates interface {
+	CreateCertificate(ctx context.Context, name string, wanted azcertificates.CreateCertificateParameters, o *azcertificates.CreateCertificateOptions) (azcertificates.CreateCertificateResponse, error)
+	GetCertificateOperation(ctx context.Context, name string, o *azcertificates.GetCertificateOperationOptions) (azcertificates.GetCertificateOperationResponse, error)
+	DeleteCertificate(ctx context.Context, name string, o *azcertificates.DeleteCertificateOptions) (azcertificates.DeleteCertificateResponse, error)
+	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
+}
+
+// Documents is what is used of azblob.Client.
+type Documents interface {
+	UploadBuffer(ctx context.Context, container, name string, content []byte, o *azblob.UploadBufferOptions) (azblob.UploadBufferResponse, error)
+	DeleteBlob(ctx context.Context, container, name string, o *azblob.DeleteBlobOptions) (azblob.DeleteBlobResponse, error)
+}

@@ -1,0 +1,88 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+)
+
+func (a *attempt) managedGroup() (ResourceGroups, string, error) {
+	platform := a.cluster.Spec.GetPlatform()
+	groups, err := a.Clients.ResourceGroups(platform.GetSubscriptionId())
+	return groups, platform.GetManagedResourceGroup(), err
+}
+
+// ours says whether a resource group is this cluster's.
+func (a *attempt) ours(g *armresources.ResourceGroup) bool {
+	owner := g.Tags[ownerTag]
+	return owner != nil && *owner == a.cluster.UID && g.ManagedBy != nil && strings.EqualFold(*g.ManagedBy, a.cluster.ResourceID)
+}
+
+// makeGroup makes the managed resource group, which only this service may change.
+func (a *attempt) makeGroup(ctx context.Context) error {
+	groups, name, err := a.managedGroup()
+	if err != nil {
+		return err
+	}
+	found, err := groups.Get(ctx, name, nil)
+	switch {
+	case err == nil && !a.ours(&found.ResourceGroup):
+		return fmt.Errorf("the managed resource group %s exists and is not this cluster's: it must be deleted, or the cluster be given another", name)
+	case err == nil && provisioning(found.Properties) == "Succeeded":
+		a.done()
+		return nil
+	case err == nil:
+		a.await("the managed resource group, which is "+provisioning(found.Properties), nil)
+		return nil
+	case !gone(err):
+		return err
+	}
+	_, err = groups.CreateOrUpdate(ctx, name, armresources.ResourceGroup{Location: to.Ptr(a.cluster.Spec.GetLocation()), ManagedBy: to.Ptr(a.cluster.ResourceID),
+		Tags: map[string]*string{ownerTag: to.Ptr(a.cluster.UID)}}, nil)
+	if err == nil {
+		a.done()
+	}
+	return err
+}
+
+func provisioning(p *armresources.ResourceGroupProperties) string {
+	if p == nil || p.ProvisioningState == nil {
+		return ""
+	}
+	return *p.ProvisioningState
+}
+
+// removeGroup deletes the managed resource group with everything that is still in it.
+func (a *attempt) removeGroup(ctx context.Context) error {
+	groups, name, err := a.managedGroup()
+	if err != nil {
+		return err
+	}
+	found, err := groups.Get(ctx, name, nil)
+	if gone(err) || err == nil && !a.ours(&found.ResourceGroup) {
+		a.done()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	response, err := captured(ctx, func(ctx context.Context) (*runtime.Poller[armresources.ResourceGroupsClientDeleteResponse], error) {
+		return groups.BeginDelete(ctx, name, nil)
+	})
+	switch {
+	case gone(err):
+		a.done()
+		return nil
+	case err != nil:
+		return err
+	case underWay(response):
+		a.await("Azure to delete the managed resource group "+name, response)
+		return nil
+	}
+	a.done()
+	return nil
+}

@@ -1,0 +1,167 @@
+package azure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/dns/armdns"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+)
+
+// requestTimeout bounds one request.
+const requestTimeout = 20 * time.Second
+
+// SDK gives the SDK's clients.
+type SDK struct {
+	config     config.AzureResources
+	credential azcore.TokenCredential
+	options    policy.ClientOptions
+}
+
+var _ Clients = (*SDK)(nil)
+
+// NewSDK makes clients that use a credential over a transport; nil is the SDK's own.
+func NewSDK(c config.AzureResources, credential azcore.TokenCredential, transport policy.Transporter) *SDK {
+	return &SDK{config: c, credential: credential, options: policy.ClientOptions{
+		Cloud:     cloudOf(c),
+		Transport: transport,
+		// The steps are tried again by whoever tries them, who honours what Azure asks to wait and says so meanwhile.
+		Retry: policy.RetryOptions{MaxRetries: -1, TryTimeout: requestTimeout},
+	}}
+}
+
+func cloudOf(c config.AzureResources) cloud.Configuration {
+	return cloud.Configuration{ActiveDirectoryAuthorityHost: c.Authority, Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+		cloud.ResourceManager: {Endpoint: c.ResourceManager, Audience: c.Audience},
+	}}
+}
+
+// Connect makes clients as the configuration says: with the identity of the workload, or where there is none, with the
+// secret in a file.
+func Connect(c config.AzureResources) (*SDK, error) {
+	transport, err := transportOf(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	options := policy.ClientOptions{Cloud: cloudOf(c), Transport: transport}
+	var credential azcore.TokenCredential
+	if c.CredentialFile == "" {
+		credential, err = azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options})
+	} else {
+		credential, err = secretCredential(c.CredentialFile, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("azureResources: %w", err)
+	}
+	return NewSDK(c, credential, transport), nil
+}
+
+// secretCredential reads a JSON list of one client with its secret.
+func secretCredential(path string, options policy.ClientOptions) (azcore.TokenCredential, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credential: %w", err)
+	}
+	var clients []struct {
+		TenantID     string `json:"tenantId"`
+		ClientID     string `json:"clientId"`
+		ClientSecret string `json:"clientSecret"`
+	}
+	// The parser's error would quote the secret.
+	if json.Unmarshal(text, &clients) != nil || len(clients) != 1 {
+		return nil, fmt.Errorf("the credential %s is not a list of one client", path)
+	}
+	// Another authority than Microsoft's is not known to Microsoft.
+	return azidentity.NewClientSecretCredential(clients[0].TenantID, clients[0].ClientID, clients[0].ClientSecret,
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: true})
+}
+
+func transportOf(caFile string) (policy.Transporter, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32
+	if caFile != "" {
+		text, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("azureResources.caFile: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("azureResources.caFile: %s holds no certificate", caFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+func (s *SDK) arm() *arm.ClientOptions {
+	return &arm.ClientOptions{ClientOptions: s.options, DisableRPRegistration: true}
+}
+
+// ResourceGroups of a subscription.
+func (s *SDK) ResourceGroups(subscription string) (ResourceGroups, error) {
+	return armresources.NewResourceGroupsClient(subscription, s.credential, s.arm())
+}
+
+// Zones of a subscription.
+func (s *SDK) Zones(subscription string) (Zones, error) {
+	return armdns.NewZonesClient(subscription, s.credential, s.arm())
+}
+
+// RecordSets of a subscription's zones.
+func (s *SDK) RecordSets(subscription string) (RecordSets, error) {
+	return armdns.NewRecordSetsClient(subscription, s.credential, s.arm())
+}
+
+// Subnets of a subscription.
+func (s *SDK) Subnets(subscription string) (Subnets, error) {
+	return armnetwork.NewSubnetsClient(subscription, s.credential, s.arm())
+}
+
+// Identities of a subscription.
+func (s *SDK) Identities(subscription string) (Identities, error) {
+	return armmsi.NewUserAssignedIdentitiesClient(subscription, s.credential, s.arm())
+}
+
+// FederatedCredentials of a subscription's identities.
+func (s *SDK) FederatedCredentials(subscription string) (FederatedCredentials, error) {
+	return armmsi.NewFederatedIdentityCredentialsClient(subscription, s.credential, s.arm())
+}
+
+// RoleAssignments on scopes of a subscription.
+func (s *SDK) RoleAssignments(subscription string) (RoleAssignments, error) {
+	return armauthorization.NewRoleAssignmentsClient(subscription, s.credential, s.arm())
+}
+
+// RoleDefinitions wherever they are.
+func (s *SDK) RoleDefinitions() (RoleDefinitions, error) {
+	return armauthorization.NewRoleDefinitionsClient(s.credential, s.arm())
+}
+
+// Certificates of the service's vault.
+func (s *SDK) Certificates() (Certificates, error) {
+	// A vault that is not Microsoft's is not in a domain of Microsoft's.
+	return azcertificates.NewClient(s.config.Vault, s.credential, &azcertificates.ClientOptions{ClientOptions: s.options,
+		DisableChallengeResourceVerification: s.config.CAFile != ""})
+}
+
+// Documents of the service's storage account.
+func (s *SDK) Documents() (Documents, error) {
+	return azblob.NewClient(s.config.Documents.Account, s.credential, &azblob.ClientOptions{ClientOptions: s.options})
+}

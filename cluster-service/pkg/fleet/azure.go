@@ -1,0 +1,401 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// AzureKind is one of the things that a cluster has in Azure, and the step that makes or removes it.
+type AzureKind string
+
+// The things that a cluster has in Azure, in the order in which they are made.
+const (
+	// AzureResourceGroup is the managed resource group in the customer's subscription.
+	AzureResourceGroup AzureKind = "resource-group"
+	// AzureDNSZone is the zone of what runs in the cluster, in the managed resource group.
+	AzureDNSZone AzureKind = "dns-zone"
+	// AzureDNSDelegation is the record set in the region's zone that delegates the cluster's.
+	AzureDNSDelegation AzureKind = "dns-delegation"
+	// AzureDocuments are the OpenID documents of the issuer of the cluster's service account tokens.
+	AzureDocuments AzureKind = "oidc-documents"
+	// AzureSecurityGroup is the association of the customer's subnet with the network security group.
+	AzureSecurityGroup AzureKind = "network-security-group"
+	// AzureRoles are what the identities of the operators may do in the customer's network: checked, never made.
+	AzureRoles AzureKind = "operator-roles"
+	// AzureFederation are the federated credentials by which service accounts are identities.
+	AzureFederation AzureKind = "federated-credentials"
+	// AzureCertificate is the serving certificate of the API server in Key Vault.
+	AzureCertificate AzureKind = "serving-certificate"
+	// AzureAPIRecord is the record set of the API's host name in the region's zone.
+	AzureAPIRecord AzureKind = "api-record"
+)
+
+// AzureKinds are all of them, in the order in which they are made; they are removed in the opposite order.
+func AzureKinds() []AzureKind {
+	return []AzureKind{AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles, AzureFederation,
+		AzureCertificate, AzureAPIRecord}
+}
+
+// azureNeeds says what must be there before, and is removed only after. Nothing else waits for anything.
+var azureNeeds = map[AzureKind]AzureKind{AzureDNSZone: AzureResourceGroup, AzureDNSDelegation: AzureDNSZone}
+
+// Retries of a step that failed: the first comes soon, none later than azureLastRetry.
+const (
+	azureFirstRetry = 500 * time.Millisecond
+	azureLastRetry  = time.Minute
+	// azurePatience is how long a step waits that Azure gave no time to.
+	azurePatience = 200 * time.Millisecond
+	// azureLongest bounds what Azure may ask to wait.
+	azureLongest = 10 * time.Minute
+)
+
+// Azure is what a cluster has in Azure and the job that makes or removes it: it is due while a step is.
+type Azure struct {
+	Steps []*AzureStep `json:"steps"`
+	// Deleting says that the steps are to be undone. A step that is undone is no longer among them.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// AzureStep is one of the things that a cluster has in Azure, and how far it is.
+type AzureStep struct {
+	Kind AzureKind `json:"kind"`
+	// Done says that it is there, for Input: what it was made of that may change.
+	Done  bool   `json:"done,omitempty"`
+	Input string `json:"input,omitempty"`
+	// Due says that there is something to do which waits for nothing but RetryTime.
+	Due bool `json:"due,omitempty"`
+	// Facts are what was decided or learnt when it was made, and is needed to remove it or by another step.
+	Facts map[string]string `json:"facts,omitempty"`
+	// Awaited is what it waits for, when it is not us; Error why it failed when it was last tried.
+	Awaited  string `json:"awaited,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Attempts int32  `json:"attempts,omitempty"`
+	// RetryTime is when it is next due; zero is at once. Since is when it was begun, done, or begun to be undone.
+	RetryTime time.Time `json:"retryTime,omitzero"`
+	Since     time.Time `json:"since"`
+}
+
+// AzureOutcome is what came of trying a step.
+type AzureOutcome struct {
+	Kind AzureKind
+	// Undo says that it was to be removed.
+	Undo bool
+	// Done says that it is there, or gone.
+	Done  bool
+	Input string
+	// Facts are added to the step's, also when it is not done: a decision is stored before it is acted upon.
+	Facts map[string]string
+	// Awaited says what a step that is under way waits for. RetryAfter is what Azure asks to wait; 0 when it does not.
+	Awaited    string
+	RetryAfter time.Duration
+	Error      string
+}
+
+// Step finds a step; nil when there is none.
+func (a *Azure) Step(kind AzureKind) *AzureStep {
+	if a == nil {
+		return nil
+	}
+	i := slices.IndexFunc(a.Steps, func(s *AzureStep) bool { return s.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return a.Steps[i]
+}
+
+// Next is the step that is to be tried at a time, of those that are not in tried; nil when there is none.
+func (a *Azure) Next(now time.Time, tried map[AzureKind]bool) *AzureStep {
+	if a == nil {
+		return nil
+	}
+	for _, s := range a.Steps {
+		if s.Due && !s.RetryTime.After(now) && !tried[s.Kind] {
+			return s
+		}
+	}
+	return nil
+}
+
+// DueTime is when the next step is due; false when none is.
+func (a *Azure) DueTime() (time.Time, bool) {
+	var at time.Time
+	found := false
+	for _, s := range a.Steps {
+		if s.Due && (!found || s.RetryTime.Before(at)) {
+			at, found = s.RetryTime, true
+		}
+	}
+	return at, found
+}
+
+// Clone is a deep copy.
+func (a *Azure) Clone() *Azure {
+	if a == nil {
+		return nil
+	}
+	c := &Azure{Deleting: a.Deleting}
+	for _, s := range a.Steps {
+		step := *s
+		step.Facts = maps.Clone(s.Facts)
+		c.Steps = append(c.Steps, &step)
+	}
+	return c
+}
+
+// Record takes what came of trying a step. What was begun before the direction changed leaves only its facts.
+func (a *Azure) Record(now time.Time, o AzureOutcome) {
+	s := a.Step(o.Kind)
+	if s == nil {
+		return
+	}
+	if len(o.Facts) > 0 {
+		if s.Facts == nil {
+			s.Facts = map[string]string{}
+		}
+		maps.Copy(s.Facts, o.Facts)
+	}
+	if o.Undo != a.Deleting {
+		return
+	}
+	s.Awaited, s.Error = o.Awaited, o.Error
+	wait := min(o.RetryAfter, azureLongest)
+	switch {
+	case o.Done && o.Undo:
+		a.Steps = slices.DeleteFunc(a.Steps, func(other *AzureStep) bool { return other == s })
+		return
+	case o.Done:
+		s.Done, s.Input, s.Attempts, s.RetryTime, s.Since = true, o.Input, 0, time.Time{}, now
+		return
+	case o.Error != "":
+		s.Attempts++
+		wait = max(wait, min(azureFirstRetry<<min(s.Attempts-1, 10), azureLastRetry))
+	case o.Awaited != "":
+		s.Attempts = 0
+		wait = max(wait, azurePatience)
+	}
+	s.RetryTime = time.Time{}
+	if wait > 0 {
+		s.RetryTime = now.Add(wait)
+	}
+}
+
+// planAzure says which steps are wanted and due. What a cluster has in Azure is made beside its control plane, not before
+// it, and removed when its control plane is gone, which needs it until then.
+func (r Region) planAzure(now time.Time, t *Tenancy) {
+	c := t.Cluster
+	switch {
+	case c == nil || c.Gone() || c.Shard == "":
+		return
+	case !c.Deleting():
+		if t.Azure == nil && len(r.AzureKinds) == 0 {
+			return
+		}
+		if t.Azure == nil {
+			t.Azure = &Azure{}
+		}
+		for _, kind := range r.AzureKinds {
+			if t.Azure.Step(kind) == nil {
+				t.Azure.Steps = append(t.Azure.Steps, &AzureStep{Kind: kind, Since: now})
+			}
+		}
+	case t.Azure != nil && !t.Azure.Deleting && !t.controlPlaneRemains():
+		t.Azure.Deleting = true
+		slices.Reverse(t.Azure.Steps)
+		for _, s := range t.Azure.Steps {
+			s.Done, s.Attempts, s.RetryTime, s.Awaited, s.Error, s.Since = false, 0, time.Time{}, "", "", now
+		}
+	}
+	r.dueAzure(now, t)
+}
+
+// dueAzure says of each step whether it is due, and what it waits for when it is not.
+func (r Region) dueAzure(now time.Time, t *Tenancy) {
+	a := t.Azure
+	if a == nil {
+		return
+	}
+	for _, s := range a.Steps {
+		if a.Deleting {
+			s.Due = !slices.ContainsFunc(a.Steps, func(other *AzureStep) bool { return azureNeeds[other.Kind] == s.Kind })
+			continue
+		}
+		input, awaited := r.AzureInput(t, s.Kind)
+		if s.Done && awaited == "" && s.Input != input {
+			s.Done, s.Since = false, now
+		}
+		needed := a.Step(azureNeeds[s.Kind])
+		s.Due = !s.Done && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
+		if awaited != "" && !s.Done {
+			s.Awaited = awaited
+		}
+	}
+}
+
+// RefreshAzure is planAzure's last part, for who tries one step after the other.
+func (r Region) RefreshAzure(now time.Time, t *Tenancy) { r.dueAzure(now, t) }
+
+// AzureInput is what a step is made of that may change or is not known from the start; awaited says what is missing.
+func (r Region) AzureInput(t *Tenancy, kind AzureKind) (input, awaited string) {
+	switch kind {
+	case AzureDocuments:
+		if len(t.Cluster.SigningKey) == 0 {
+			return "", "the cluster's signing key"
+		}
+		return r.Issuer(t.Cluster), ""
+	case AzureAPIRecord:
+		if w := t.Work(HostedCluster, ""); w != nil && w.Observed.EndpointHost != "" {
+			return w.Observed.EndpointHost, ""
+		}
+		return "", "the HostedCluster's endpoint"
+	}
+	return "", ""
+}
+
+// controlPlaneRemains says that a management cluster may still run something that needs the cluster's Azure resources.
+func (t *Tenancy) controlPlaneRemains() bool {
+	return slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind != Namespaces })
+}
+
+// azureDone says that everything is there that a cluster needs in Azure.
+func (t *Tenancy) azureDone() bool {
+	return t.Azure == nil || !slices.ContainsFunc(t.Azure.Steps, func(s *AzureStep) bool { return !s.Done })
+}
+
+// azureLayers are the progress in Azure: each step in trouble, else the first that is not done.
+func (t *Tenancy) azureLayers() []layer {
+	if t.Azure == nil {
+		return nil
+	}
+	verb, open := "Making", []*AzureStep{}
+	if t.Azure.Deleting {
+		verb = "Removing"
+	}
+	var layers []layer
+	for _, s := range t.Azure.Steps {
+		if s.Done {
+			continue
+		}
+		open = append(open, s)
+		if s.Error != "" {
+			layers = append(layers, layer{LayerAzure, "Retrying" + camelCase(string(s.Kind)), fmt.Sprintf("Attempt %d failed: %s", s.Attempts, s.Error)})
+		}
+	}
+	switch {
+	case len(open) == 0 && t.Azure.Deleting:
+		return []layer{{LayerAzure, "Deleted", "Nothing is left in Azure."}}
+	case len(open) == 0:
+		return []layer{{LayerAzure, "Ready", fmt.Sprintf("All %d Azure resources of the cluster are there.", len(t.Azure.Steps))}}
+	case len(layers) == 0:
+		first := open[0]
+		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
+			first = open[i]
+		}
+		message := fmt.Sprintf("%s %s, %d of %d are left.", verb, describeAzure[first.Kind], len(open), len(t.Azure.Steps))
+		if first.Awaited != "" {
+			message = fmt.Sprintf("%s %s: waiting for %s.", verb, describeAzure[first.Kind], first.Awaited)
+		}
+		layers = append(layers, layer{LayerAzure, verb + camelCase(string(first.Kind)), message})
+	}
+	return layers
+}
+
+// describeAzure names the steps for sentences.
+var describeAzure = map[AzureKind]string{
+	AzureResourceGroup: "the managed resource group",
+	AzureDNSZone:       "the cluster's DNS zone",
+	AzureDNSDelegation: "the delegation of the cluster's DNS zone",
+	AzureDocuments:     "the OpenID documents of the issuer",
+	AzureSecurityGroup: "the association of the subnet with its network security group",
+	AzureRoles:         "the check of the operators' roles",
+	AzureFederation:    "the federated credentials of the data plane's identities",
+	AzureCertificate:   "the API server's certificate",
+	AzureAPIRecord:     "the DNS record of the API",
+}
+
+// azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.
+func azureName(kind AzureKind) string { return "azure/" + string(kind) }
+
+// azureRemovals are the steps of a cluster's deletion in Azure, as they stand.
+func (t *Tenancy) azureRemovals() []*csv1.DeletionStep {
+	if t.Azure == nil {
+		return nil
+	}
+	var steps []*csv1.DeletionStep
+	for _, s := range t.Azure.Steps {
+		step := &csv1.DeletionStep{Name: azureName(s.Kind), Kind: StepAzure, Layer: LayerAzure, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
+		for _, w := range t.Works {
+			if w.Kind != Namespaces {
+				_, name := t.stepOf(w)
+				step.After = append(step.After, name)
+			}
+		}
+		for _, other := range t.Azure.Steps {
+			if azureNeeds[other.Kind] == s.Kind {
+				step.After = append(step.After, azureName(other.Kind))
+			}
+		}
+		if t.Azure.Deleting && s.Due {
+			step.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
+			step.Attempts, step.LastError = s.Attempts, s.Error
+			step.WaitsFor = "Waiting for Cluster Service to remove " + describeAzure[s.Kind] + "."
+			if s.Awaited != "" {
+				step.WaitsFor = "Waiting for " + s.Awaited + "."
+			}
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
+func (t *Tenancy) azureStep(step *csv1.DeletionStep) *AzureStep {
+	if step.GetKind() != StepAzure || t.Azure == nil {
+		return nil
+	}
+	i := slices.IndexFunc(t.Azure.Steps, func(s *AzureStep) bool { return azureName(s.Kind) == step.GetName() })
+	if i < 0 {
+		return nil
+	}
+	return t.Azure.Steps[i]
+}
+
+// forceAzure has nobody remove one of the cluster's Azure resources any more.
+func (t *Tenancy) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
+	forced := proto.CloneOf(step)
+	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
+	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
+		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Nobody asks for its removal any more."}
+	for _, g := range graphs {
+		for i, s := range g.GetSteps() {
+			if s.GetName() == step.GetName() {
+				g.Steps[i] = proto.CloneOf(forced)
+			}
+		}
+	}
+	t.Azure.Steps = slices.DeleteFunc(t.Azure.Steps, func(s *AzureStep) bool { return s == a })
+	return forced
+}
+
+// retryAzure has the steps that remove the cluster's Azure resources tried at once, and names them.
+func (t *Tenancy) retryAzure(now time.Time, actor *csv1.Actor) []string {
+	if t.Azure == nil || !t.Azure.Deleting {
+		return nil
+	}
+	var retried []string
+	for _, s := range t.Azure.Steps {
+		step, graphs := t.step(azureName(s.Kind))
+		if !s.Due || step.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+			continue
+		}
+		s.Attempts, s.Error, s.RetryTime = 0, "", time.Time{}
+		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		retried = append(retried, azureName(s.Kind))
+	}
+	return retried
+}

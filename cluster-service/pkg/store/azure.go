@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+)
+
+const selectAzure = "SELECT state FROM azure_resources WHERE cluster_uid = $1"
+
+// DefaultAzureLease is many times what a step takes.
+const DefaultAzureLease = 30 * time.Second
+
+func scanAzure(row pgx.CollectableRow) (*fleet.Azure, error) {
+	var text []byte
+	if err := row.Scan(&text); err != nil {
+		return nil, err
+	}
+	a := &fleet.Azure{}
+	if err := json.Unmarshal(text, a); err != nil {
+		return nil, fmt.Errorf("decoding a cluster's Azure resources: %w", err)
+	}
+	return a, nil
+}
+
+// queueAzure queues the write of what a cluster has in Azure, and says whether steps are due now: they are the caller's
+// for as long as a lease.
+func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenancy *fleet.Tenancy) bool {
+	before, _ := json.Marshal(old.Azure) // strings, numbers and times
+	after, _ := json.Marshal(tenancy.Azure)
+	if string(before) == string(after) {
+		return false
+	}
+	if tenancy.Azure == nil || len(tenancy.Azure.Steps) == 0 {
+		tenancy.Azure = nil
+		batch.Queue("DELETE FROM azure_resources WHERE cluster_uid = $1", uid)
+		return false
+	}
+	at, due := tenancy.Azure.DueTime()
+	isNow := due && !at.After(now)
+	switch {
+	case isNow:
+		at = now.Add(t.store.azureLease)
+	case !due:
+		at = time.Time{}
+	}
+	batch.Queue(`INSERT INTO azure_resources (cluster_uid, state, due_time) VALUES ($1, $2, $3)
+		ON CONFLICT (cluster_uid) DO UPDATE SET state = $2, due_time = $3`, uid, after, nullTime(at))
+	return isNow
+}
+
+// TakeAzureDue takes the clusters whose steps in Azure are due for a lease.
+func (s *Store) TakeAzureDue(ctx context.Context, limit int) ([]string, error) {
+	now := s.Now()
+	rows, err := s.pool.Query(ctx, `UPDATE azure_resources SET due_time = $2 WHERE cluster_uid IN
+		(SELECT cluster_uid FROM azure_resources WHERE due_time <= $1 ORDER BY due_time LIMIT $3 FOR UPDATE SKIP LOCKED)
+		RETURNING cluster_uid::text`, now, now.Add(s.azureLease), limit)
+	if err != nil {
+		return nil, fmt.Errorf("taking due Azure resources: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// NotifyAzure has due called, after each commit of this process that made steps in Azure due, with their clusters, whose
+// lease it holds then. It must not block. It is to be set before the store is used.
+func (s *Store) NotifyAzure(due func(clusterUIDs []string)) { s.azureDue = due }

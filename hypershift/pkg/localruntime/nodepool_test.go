@@ -1,0 +1,274 @@
+package localruntime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// nodeWatch is what a client of the hosted API server sees of its nodes.
+type nodeWatch struct {
+	mu sync.Mutex
+	// events are `<node> joined|ready|lost|cordoned|left`, each as it first became so.
+	events []string
+	nodes  map[string]*corev1.Node
+	fewest int
+}
+
+func watchNodes(t *testing.T, hosted kubernetes.Interface) *nodeWatch {
+	t.Helper()
+	w := &nodeWatch{nodes: map[string]*corev1.Node{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	watcher, err := hosted.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for event := range watcher.ResultChan() {
+			if node, ok := event.Object.(*corev1.Node); ok {
+				w.see(event.Type, node)
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); watcher.Stop(); group.Wait() })
+	return w
+}
+
+func (w *nodeWatch) see(kind watch.EventType, node *corev1.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	note := func(what string) {
+		if event := node.Name + " " + what; !slices.Contains(w.events, event) {
+			w.events = append(w.events, event)
+		}
+	}
+	if kind == watch.Deleted {
+		note("left")
+		delete(w.nodes, node.Name)
+	} else {
+		note("joined")
+		w.nodes[node.Name] = node
+		switch readiness(node) {
+		case corev1.ConditionTrue:
+			note("ready")
+		case corev1.ConditionUnknown:
+			note("lost")
+		}
+		if node.Spec.Unschedulable && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }) {
+			note("cordoned")
+		}
+	}
+	usable := 0
+	for _, n := range w.nodes {
+		if readiness(n) == corev1.ConditionTrue && !n.Spec.Unschedulable {
+			usable++
+		}
+	}
+	w.fewest = min(w.fewest, usable)
+}
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// happened is nil when the node went through all of it, in this order.
+func (w *nodeWatch) happened(node string, what ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := -1
+	for _, each := range what {
+		i := slices.Index(w.events, node+" "+each)
+		if i <= at {
+			return fmt.Errorf("%s was not %v in this order: %v", node, what, w.events)
+		}
+		at = i
+	}
+	return nil
+}
+
+// countFrom begins to count the fewest nodes that pods could use.
+func (w *nodeWatch) countFrom(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fewest = n
+}
+
+// usable are the nodes that pods can use; an error unless there are so many and no others.
+func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var nodes []*corev1.Node
+	for _, n := range w.nodes {
+		if readiness(n) == corev1.ConditionTrue && !n.Spec.Unschedulable {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(nodes) != want || len(w.nodes) != want {
+		return nil, fmt.Errorf("%d nodes can be used, of %d, want %d", len(nodes), len(w.nodes), want)
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return nodes, nil
+}
+
+func (w *nodeWatch) await(t *testing.T, want int) (nodes []*corev1.Node) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() (err error) { nodes, err = w.usable(want); return err })
+	return nodes
+}
+
+func hostedPod(name, node, cpu string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, Containers: []corev1.Container{{
+			Name: "web", Image: "example.test/web", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}},
+	}
+}
+
+// TestNodePoolLife follows the nodes of a pool with a client of the hosted API server: scaled down with a drain that a
+// disruption budget holds up, relabelled in place, replaced for another machine size, repaired, autoscaled by pods.
+func TestNodePoolLife(t *testing.T) {
+	t.Parallel()
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.001 }))
+	s := m.sample(t, "life")
+	s.setPool(t, int64(2), "spec", "replicas")
+	s.setPool(t, "0s", "spec", "nodeDrainTimeout")
+	s.create(t)
+	s.apply(t, s.pool)
+	s.waitCluster(t, time.Minute, available)
+	s.waitPool(t, time.Minute, poolReady(2))
+	hosted := s.hosted(t)
+	seen := watchNodes(t, hosted)
+	nodes := seen.await(t, 2)
+
+	// A drain waits for a disruption budget, with the node cordoned; then the pod is evicted and the node leaves.
+	for i, node := range nodes {
+		if _, err := hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("web-%d", i), node.Name, "1"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &intstr.IntOrString{}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
+	if _, err := hosted.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.setPool(t, int64(1), "spec", "replicas")
+	s.apply(t, s.pool)
+	var leaving string
+	eventually(t, 30*time.Second, func() error {
+		for _, node := range nodes {
+			if seen.happened(node.Name, "ready", "cordoned") == nil {
+				leaving = node.Name
+				return nil
+			}
+		}
+		return fmt.Errorf("no node is cordoned")
+	})
+	s.waitPool(t, 30*time.Second, poolReady(1))
+	if err := seen.happened(leaving, "left"); err == nil {
+		t.Error("the node left though a disruption budget holds its pod")
+	}
+	if err := hosted.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kept := seen.await(t, 1)[0]
+	if err := seen.happened(leaving, "ready", "cordoned", "left"); err != nil {
+		t.Error(err)
+	}
+	pods, err := hosted.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 || pods.Items[0].Spec.NodeName != kept.Name {
+		t.Errorf("the pods are %v, %v", pods.Items, err)
+	}
+
+	// Labels and taints change in place.
+	s.setPool(t, map[string]any{"team": "b"}, "spec", "nodeLabels")
+	unstructured.RemoveNestedField(s.pool.Object, "spec", "taints")
+	s.apply(t, s.pool)
+	eventually(t, 30*time.Second, func() error {
+		nodes, err := seen.usable(1)
+		if err != nil {
+			return err
+		}
+		if n := nodes[0]; n.Name != kept.Name || n.Labels["team"] != "b" || len(n.Spec.Taints) != 0 {
+			return fmt.Errorf("node %s has labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
+		}
+		return nil
+	})
+
+	// Another machine size replaces the node, with one more meanwhile.
+	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	seen.countFrom(1)
+	s.setPool(t, "Standard_D16s_v3", "spec", "platform", "azure", "vmSize")
+	s.apply(t, s.pool)
+	eventually(t, 30*time.Second, func() error { return seen.happened(kept.Name, "ready", "cordoned", "left") })
+	larger := seen.await(t, 1)[0]
+	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || seen.fewest < 1 {
+		t.Errorf("the new node is a %s, and there were %d nodes to use at the least", size, seen.fewest)
+	}
+
+	// A node whose kubelet falls silent is replaced.
+	s.annotatePool(t, contract.UnhealthyAnnotation, larger.Name)
+	eventually(t, 30*time.Second, func() error { return seen.happened(larger.Name, "ready", "lost", "left") })
+	repaired := seen.await(t, 1)[0]
+	if repaired.Name == larger.Name {
+		t.Error("the node came back under its name")
+	}
+
+	// Pods without a place have the pool grow within its range, and their end has it shrink.
+	unstructured.RemoveNestedField(s.pool.Object, "spec", "replicas")
+	s.setPool(t, map[string]any{"min": int64(1), "max": int64(3)}, "spec", "autoScaling")
+	s.apply(t, s.pool)
+	for i := range 5 {
+		if _, err := hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("batch-%d", i), "", "5"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen.await(t, 3)
+	s.waitPool(t, 30*time.Second, func(pool *hyperv1.NodePool) error {
+		for _, c := range pool.Status.Conditions {
+			if c.Type == hyperv1.NodePoolAutoscalingEnabledConditionType && c.Status == corev1.ConditionTrue && pool.Status.Replicas == 3 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d replicas, %v", pool.Status.Replicas, pool.Status.Conditions)
+	})
+	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	seen.await(t, 1)
+	s.delete(t)
+}
+
+// annotatePool sets an annotation on the NodePool as an operator's hand does.
+func (s *sample) annotatePool(t *testing.T, key, value string) {
+	t.Helper()
+	annotations := s.pool.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	s.pool.SetAnnotations(annotations)
+	s.apply(t, s.pool)
+}

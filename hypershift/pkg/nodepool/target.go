@@ -1,0 +1,130 @@
+package nodepool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// skew says why nodes of a release do not fit a control plane: they may not be newer, nor more than three minor
+// versions older.
+func skew(pool, cluster *release.Release) string {
+	switch {
+	case cluster == nil:
+		return ""
+	case cluster.LessThan(pool):
+		return fmt.Sprintf("NodePool version %s cannot be higher than the HostedCluster version %s", pool.Version, cluster.Version)
+	case cluster.Version.Ordinal()-pool.Version.Ordinal() > 3:
+		return fmt.Sprintf("NodePool minor version %s is more than 3 minor versions older than the HostedCluster version %s", pool.Version, cluster.Version)
+	}
+	return ""
+}
+
+// target derives what the machines shall become from the spec.
+func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
+	faults, err := contract.ParseFaults(pool.Annotations)
+	if err != nil {
+		r.Log.Warn("NodePool asks for faults that do not exist", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
+	}
+	t := target{
+		replicas: replicas(pool), config: configHash(pool, o.cluster), template: templateHash(pool),
+		maxSurge: 1, neverIgnites: faults.Has(contract.FaultNeverIgnites), drainStuck: faults.Has(contract.FaultDrainStuck),
+	}
+	if o.release != nil {
+		t.version, t.kubelet = o.release.Version.String(), o.release.Kubelet
+	}
+	t.autoRepair, t.unhealthy = pool.Spec.Management.AutoRepair, unhealthyNodes(pool)
+	if azure := pool.Spec.Platform.Azure; azure != nil {
+		t.vmSize, t.zone = azure.VMSize, azure.AvailabilityZone
+	}
+	if pool.Spec.NodeDrainTimeout != nil {
+		t.drainTimeout = pool.Spec.NodeDrainTimeout.Duration
+	}
+	management := pool.Spec.Management
+	if management.UpgradeType == hyperv1.UpgradeTypeInPlace {
+		t.inPlace, t.maxUnavailable = true, 1
+		if management.InPlace != nil {
+			t.maxUnavailable = max(1, scaled(management.InPlace.MaxUnavailable, t.replicas, 1, false))
+		}
+		return t
+	}
+	if management.Replace != nil {
+		t.onDelete = management.Replace.Strategy == hyperv1.UpgradeStrategyOnDelete
+		if rolling := management.Replace.RollingUpdate; rolling != nil {
+			t.maxSurge = scaled(rolling.MaxSurge, t.replicas, 1, true)
+			t.maxUnavailable = scaled(rolling.MaxUnavailable, t.replicas, 0, false)
+		}
+	}
+	if t.maxSurge == 0 && t.maxUnavailable == 0 {
+		t.maxUnavailable = 1 // as a MachineDeployment does: a rollout that may do neither would never end
+	}
+	return t
+}
+
+// unhealthyNodes are those that the annotation names.
+func unhealthyNodes(pool *hyperv1.NodePool) map[string]bool {
+	names := map[string]bool{}
+	for name := range strings.SplitSeq(pool.Annotations[contract.UnhealthyAnnotation], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
+	if value == nil {
+		return unset
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, roundUp)
+	if err != nil {
+		return unset
+	}
+	return max(0, n)
+}
+
+// replicas is the number of nodes that is asked for. An autoscaled pool has its minimum, or what the annotation says
+// its load asks for, within its range.
+func replicas(pool *hyperv1.NodePool) int {
+	autoscaling := pool.Spec.AutoScaling
+	if autoscaling == nil {
+		if pool.Spec.Replicas == nil {
+			return 0
+		}
+		return int(*pool.Spec.Replicas)
+	}
+	lowest := 1
+	if autoscaling.Min != nil {
+		lowest = int(*autoscaling.Min)
+	}
+	load, err := strconv.Atoi(pool.Annotations[contract.AutoscaleAnnotation])
+	if err != nil {
+		load = lowest
+	}
+	return min(max(load, lowest), int(autoscaling.Max))
+}
+
+// configHash identifies what a change of which replaces machines, besides release and template.
+func configHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
+	var proxy, image any
+	if hc.Spec.Configuration != nil {
+		proxy, image = hc.Spec.Configuration.Proxy, hc.Spec.Configuration.Image
+	}
+	return hash(pool.Spec.Config, pool.Spec.TuningConfig, hc.Spec.PullSecret.Name, hc.Spec.AdditionalTrustBundle, hc.Spec.ImageContentSources, proxy, image)
+}
+
+func templateHash(pool *hyperv1.NodePool) string { return hash(pool.Spec.Platform, pool.Spec.Arch) }
+
+func hash(parts ...any) string {
+	digest := sha256.New()
+	_ = json.NewEncoder(digest).Encode(parts) // API types always encode, and a digest takes everything
+	return hex.EncodeToString(digest.Sum(nil))[:8]
+}
