@@ -31,3 +31,14 @@ func (db *DB) OperationsBeneath(ctx context.Context, key Key, each func(*Item[Op
 		return each(item)
 	})
 }
+
+// FindOperation is the operation with an id, of any subscription; nil when there is none. It reads all partitions.
+func (db *DB) FindOperation(ctx context.Context, id string) (*Item[OperationDocument], error) {
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.id = @id AND NOT IS_DEFINED(c.deletionTimestamp)"
+	var found *Item[OperationDocument]
+	err := everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
+		found = item
+		return nil
+	}, azcosmos.QueryParameter{Name: "@id", Value: strings.ToLower(id)})
+	return found, err
+}

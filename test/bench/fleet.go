@@ -16,7 +16,8 @@ import (
 // idleTime is how long the region is watched doing nothing.
 const idleTime = 30 * time.Second
 
-// measureFleet creates many clusters at once, then watches what they cost when nothing happens, then deletes them.
+// measureFleet creates many clusters at once, then watches what they cost when nothing happens, then has a
+// policy upgrade them, then deletes them.
 func measureFleet(ctx context.Context, region *local.Region, o options, report *report) error {
 	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000004", "fleet")
 	if err != nil {
@@ -43,6 +44,9 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 	report.line(fmt.Sprintf("idle with %d clusters, our services together", o.clusters), fmt.Sprintf("%.1f %% of one core", 100*ours), "goal: under 5 %")
 	report.line("  PostgreSQL, etcd and Kubernetes beside them", fmt.Sprintf("%.1f %% of one core", 100*others), "")
 
+	if err := measureUpgrades(ctx, region, o, report); err != nil {
+		return fmt.Errorf("upgrading the fleet: %w", err)
+	}
 	began = time.Now()
 	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
 		return fmt.Errorf("%d of %d deletes failed, the first with: %w", len(failed), o.clusters, failed[0])

@@ -1,6 +1,6 @@
 // Command bench measures a whole region on this machine and prints a table: the time from a customer's request to the
-// HostedCluster and to Succeeded, reads through the frontend, what requests cost it, the Cosmos DB emulator, five hundred clusters at once, what
-// the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
+// HostedCluster and to Succeeded, reads through the frontend, what requests cost it, the Cosmos DB emulator, five hundred clusters at once, their
+// upgrade by policy, what the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
 // goal or beside a baseline that was measured in the same run.
 //
 //	bench [-runs 200] [-clusters 500] [-only create,read,frontend,store,fleet,process]
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ type options struct {
 	runs     int
 	clusters int
 	only     []string
+	// catalogue is the file of the region's releases.
+	catalogue string
 }
 
 func main() {
@@ -47,7 +50,8 @@ func run(ctx context.Context, o options) error {
 	figures := newReport(os.Stdout)
 	measured := func(part string) bool { return slices.Contains(o.only, part) }
 	if measured("create") || measured("read") || measured("frontend") || measured("store") || measured("fleet") {
-		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region) error {
+		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region, catalogue string) error {
+			o.catalogue = catalogue
 			parts := []struct {
 				name    string
 				measure func(context.Context, *local.Region, options, *report) error
@@ -67,7 +71,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	if measured("process") {
-		return withRegion(ctx, local.FidelityProcess, func(region *local.Region) error {
+		return withRegion(ctx, local.FidelityProcess, func(region *local.Region, _ string) error {
 			return measureProcesses(ctx, region, figures)
 		})
 	}
@@ -75,7 +79,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // withRegion runs measure with a region of its own, durable as a real one, whose control planes take no time of their own.
-func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(*local.Region) error) error {
+func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(region *local.Region, catalogue string) error) error {
 	dir, err := os.MkdirTemp("", "hcpmesh-bench-")
 	if err != nil {
 		return err
@@ -84,13 +88,17 @@ func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(*loca
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL's user must be able to pass through
 		return err
 	}
+	catalogue := filepath.Join(dir, "releases.yaml")
+	if err := writeCatalogue(catalogue, laterReleases...); err != nil {
+		return err
+	}
 	asFastAsItGoes, freePorts := 0.0, 0
 	region, err := local.Start(ctx, local.Config{
-		StateDir: dir, BasePort: &freePorts, TimeScale: &asFastAsItGoes, Fidelity: fidelity, Build: true, LogLevel: "warn",
+		StateDir: dir, BasePort: &freePorts, TimeScale: &asFastAsItGoes, Fidelity: fidelity, Build: true, LogLevel: "warn", ReleaseCatalog: catalogue,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the region: %w", err)
 	}
 	defer region.Close()
-	return measure(region)
+	return measure(region, catalogue)
 }

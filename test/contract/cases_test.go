@@ -17,7 +17,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )

@@ -30,6 +30,7 @@ const listPage = 500
 // Bundles is Maestro, as far as it is asked.
 type Bundles interface {
 	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
+	All(ctx context.Context) ([]maestro.Bundle, error)
 }
 
 // Taker takes dumps.
@@ -167,17 +168,7 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassCredential], error) {
-		r, err := t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.BreakGlassCredential]{r.GetCredentials(), r.GetNextPageToken()}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	revocations, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassRevocation], error) {
-		r, err := t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.BreakGlassRevocation]{r.GetRevocations(), r.GetNextPageToken()}, err
-	})
+	credentials, revocations, err := t.Credentials(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +183,32 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 	if err != nil {
 		return nil, fmt.Errorf("listing the provision shards: %w", apierror.FromGRPC(err))
 	}
-	for i, c := range credentials {
-		credentials[i] = WithoutCertificate(c)
-	}
 	layer.NodePools, layer.ExternalAuths = adminv1.Messages(pools), adminv1.Messages(auths)
 	layer.Credentials, layer.Revocations = adminv1.Messages(credentials), adminv1.Messages(revocations)
 	layer.Upgrades, layer.ProvisionShards = adminv1.Messages(upgrades), adminv1.Messages(shards.GetProvisionShards())
 	return layer, nil
+}
+
+// Credentials are a cluster's, without their certificates, and the revocations.
+func (t *Taker) Credentials(ctx context.Context, uid string) ([]*clusterservicev1.BreakGlassCredential, []*clusterservicev1.BreakGlassRevocation, error) {
+	credentials, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassCredential], error) {
+		r, err := t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.BreakGlassCredential]{r.GetCredentials(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	revocations, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassRevocation], error) {
+		r, err := t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.BreakGlassRevocation]{r.GetRevocations(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, c := range credentials {
+		credentials[i] = WithoutCertificate(c)
+	}
+	return credentials, revocations, nil
 }
 
 // WithoutCertificate is a credential without what a client authenticates with.

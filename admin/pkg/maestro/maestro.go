@@ -21,9 +21,13 @@ import (
 // The bounds of one request: how many bundles it asks for, how much of an answer is read, and how long it may take.
 const (
 	mostIDs   = 50
+	perPage   = 200
 	mostBytes = 64 << 20
 	timeout   = 10 * time.Second
 )
+
+// source is the name under which Cluster Service publishes.
+const source = "cluster-service"
 
 // Bundle is a resource bundle in the form of Maestro's API.
 type Bundle struct {
@@ -33,8 +37,42 @@ type Bundle struct {
 	CreatedAt    time.Time         `json:"created_at"`
 	UpdatedAt    time.Time         `json:"updated_at"`
 	DeletedAt    *time.Time        `json:"deleted_at"`
+	Metadata     json.RawMessage   `json:"metadata"`
 	Manifests    []json.RawMessage `json:"manifests"`
 	Status       json.RawMessage   `json:"status"`
+}
+
+// ClusterID is the id below ARM of the cluster that its label names; empty when it has none.
+func (b *Bundle) ClusterID() string {
+	var metadata struct {
+		Labels map[string]string `json:"labels"`
+	}
+	if json.Unmarshal(b.Metadata, &metadata) != nil {
+		return ""
+	}
+	return metadata.Labels["api.openshift.com/id"]
+}
+
+// Objects are what it carries, as in HostedCluster ocm-local-…/name.
+func (b *Bundle) Objects() []string {
+	objects := []string{}
+	for _, manifest := range b.Manifests {
+		var object struct {
+			Kind     string `json:"kind"`
+			Metadata struct {
+				Name, Namespace string
+			} `json:"metadata"`
+		}
+		if json.Unmarshal(manifest, &object) != nil {
+			continue
+		}
+		name := object.Metadata.Name
+		if object.Metadata.Namespace != "" {
+			name = object.Metadata.Namespace + "/" + name
+		}
+		objects = append(objects, object.Kind+" "+name)
+	}
+	return objects
 }
 
 // Client reads from one Maestro.
@@ -59,17 +97,36 @@ func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 	for len(ids) > 0 {
 		some := ids[:min(mostIDs, len(ids))]
 		ids = ids[len(some):]
-		page, err := c.list(ctx, "id in ('"+strings.Join(some, "','")+"')", len(some))
+		found, err := c.list(ctx, url.Values{"search": {"id in ('" + strings.Join(some, "','") + "')"}, "size": {strconv.Itoa(len(some))}})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page...)
+		all = append(all, found.Items...)
 	}
 	return all, nil
 }
 
-func (c *Client) list(ctx context.Context, search string, size int) ([]Bundle, error) {
-	query := url.Values{"search": {search}, "size": {strconv.Itoa(size)}}
+// All are the bundles of Cluster Service, of all management clusters, in no order.
+func (c *Client) All(ctx context.Context) ([]Bundle, error) {
+	var all []Bundle
+	for number := 1; ; number++ {
+		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(perPage)}})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found.Items...)
+		if len(found.Items) < perPage {
+			return all, nil
+		}
+	}
+}
+
+// page is one of Maestro's lists.
+type page struct {
+	Items []Bundle `json:"items"`
+}
+
+func (c *Client) list(ctx context.Context, query url.Values) (*page, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/maestro/v1/resource-bundles?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -88,11 +145,9 @@ func (c *Client) list(ctx context.Context, search string, size int) ([]Bundle, e
 	case response.StatusCode != http.StatusOK:
 		return nil, apierror.New(apierror.Unavailable, "Maestro answered with status %d.", response.StatusCode)
 	}
-	var page struct {
-		Items []Bundle `json:"items"`
-	}
-	if err := json.Unmarshal(content, &page); err != nil {
+	found := &page{}
+	if err := json.Unmarshal(content, found); err != nil {
 		return nil, fmt.Errorf("reading Maestro's list of resource bundles: %w", err)
 	}
-	return page.Items, nil
+	return found, nil
 }

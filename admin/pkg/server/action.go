@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -22,18 +24,6 @@ func (s *Server) target(ctx context.Context, rq *request) (database.AdminTarget,
 	return database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}, nil
 }
 
-// onCluster is an action on a cluster that has no parameters.
-func (s *Server) onCluster(ctx context.Context, rq *request) (any, error) {
-	if err := rq.nobody(); err != nil {
-		return nil, err
-	}
-	target, err := s.target(ctx, rq)
-	if err != nil {
-		return nil, err
-	}
-	return s.accept(ctx, rq, target, nil)
-}
-
 func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.PauseRequest
 	if err := rq.body(&asked); err != nil {
@@ -47,7 +37,10 @@ func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.accept(ctx, rq, target, adminv1.PauseParameters{Until: time.Now().UTC().Add(duration).Truncate(time.Second)})
+	until := time.Now().UTC().Add(duration).Truncate(time.Second)
+	return s.accept(ctx, rq, target, adminv1.Message[*clusterservicev1.PauseClusterRequest]{
+		Of: &clusterservicev1.PauseClusterRequest{ClusterUid: target.ClusterUID, Until: timestamppb.New(until)},
+	})
 }
 
 func (s *Server) resizeCluster(ctx context.Context, rq *request) (any, error) {
@@ -59,17 +52,117 @@ func (s *Server) resizeCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.accept(ctx, rq, target, asked)
+	return s.accept(ctx, rq, target, adminv1.Message[*clusterservicev1.ResizeClusterRequest]{
+		Of: &clusterservicev1.ResizeClusterRequest{ClusterUid: target.ClusterUID, Size: asked.Size},
+	})
 }
 
-func (s *Server) listInterventions(ctx context.Context, rq *request) (any, error) {
-	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
+func (s *Server) scaleNodePool(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.ScaleRequest
+	if err := rq.body(&asked); err != nil {
+		return nil, err
+	}
+	if err := validScale(asked); err != nil {
+		return nil, err
+	}
+	target, err := s.target(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.Fleet.ListInterventions(ctx, &clusterservicev1.ListInterventionsRequest{ClusterUid: cluster.UID})
+	pool, err := s.nodePool(ctx, target, rq.http.PathValue("pool"))
 	if err != nil {
-		return nil, apierror.FromGRPC(err)
+		return nil, err
 	}
-	return adminv1.InterventionList{Items: adminv1.Messages(response.GetInterventions())}, nil
+	if pool.ARM == nil {
+		return nil, apierror.New(apierror.Conflict, "ARM does not know the node pool: it is being deleted, or was.")
+	}
+	return s.accept(ctx, rq, database.AdminTarget{Kind: "nodePool", ID: pool.ARM.UID, ResourceID: pool.ARM.Resource.ID, ClusterUID: target.ClusterUID}, asked)
+}
+
+// mostReplicas is what ARM lets a customer ask for.
+const mostReplicas = 200
+
+func validScale(asked adminv1.ScaleRequest) error {
+	wrong := func(field, message string) error {
+		return apierror.InvalidFields([]apierror.Violation{{Field: field, Message: message}})
+	}
+	switch {
+	case (asked.Replicas == nil) == (asked.AutoScaling == nil):
+		return wrong("replicas", "Invalid value: exactly one of replicas and autoScaling is needed")
+	case asked.Replicas != nil && (*asked.Replicas < 0 || *asked.Replicas > mostReplicas):
+		return wrong("replicas", "Invalid value: must be 0 to 200")
+	case asked.AutoScaling != nil && (asked.AutoScaling.Min < 0 || asked.AutoScaling.Min > asked.AutoScaling.Max || asked.AutoScaling.Max > mostReplicas):
+		return wrong("autoScaling", "Invalid value: must be 0 <= min <= max <= 200")
+	}
+	return nil
+}
+
+func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.CredentialRequest
+	if err := rq.body(&asked); err != nil {
+		return nil, err
+	}
+	if asked.CertificateSigningRequest == "" {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "certificateSigningRequest", Message: "Required value"}})
+	}
+	if asked.Duration == "" {
+		asked.Duration = "1h"
+	}
+	if d, err := time.ParseDuration(asked.Duration); err != nil || d < 10*time.Minute || d > 24*time.Hour {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be 10m to 24h, as in 1h"}})
+	}
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return s.accept(ctx, rq, target, asked)
+}
+
+func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.RevokeRequest
+	if err := rq.body(&asked); err != nil {
+		return nil, err
+	}
+	if asked.Class != "customer" && asked.Class != "sre" {
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "class", Message: `Unsupported value: supported values: "customer", "sre"`}})
+	}
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return s.accept(ctx, rq, target, asked)
+}
+
+// onARMOperation is an action on an operation of ARM's, which is named by its id.
+func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
+	if err := rq.nobody(); err != nil {
+		return nil, err
+	}
+	item, err := s.armOperation(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	if item.Value.Status.Terminal() {
+		return nil, apierror.New(apierror.Conflict, "The operation has ended as %s.", item.Value.Status)
+	}
+	return s.accept(ctx, rq, database.AdminTarget{Kind: "operation", ID: item.Value.OperationID, ResourceID: item.Key.ResourceID}, nil)
+}
+
+func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
+	if err := rq.nobody(); err != nil {
+		return nil, err
+	}
+	orphans, err := s.orphans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := rq.http.PathValue("bundle")
+	for _, orphan := range orphans {
+		if orphan.ID == id {
+			return s.accept(ctx, rq, database.AdminTarget{Kind: "bundle", ID: id}, adminv1.Message[*clusterservicev1.DeleteOrphanRequest]{
+				Of: &clusterservicev1.DeleteOrphanRequest{WorkId: id, ProvisionShard: orphan.Consumer},
+			})
+		}
+	}
+	return nil, apierror.New(apierror.NotFound, "There is no orphan '%s'.", id)
 }

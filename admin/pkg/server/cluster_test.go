@@ -37,11 +37,11 @@ func (h *harness) populate(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := id[strings.LastIndex(id, "/")+1:]
-		document := database.ClusterDocument{UID: clusterUID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: "op-of-" + name,
+		document := database.ClusterDocument{UID: clusterUID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: "op-of-" + strings.ToLower(name),
 			Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: name, Location: "westus3"}}}
 		database.Create(batch, h.db.Clusters(), key, document)
-		database.Create(batch, h.db.Operations(), database.OperationKey(subscription, "westus3", "op-of-"+name), database.OperationDocument{
-			OperationID: "op-of-" + name, Request: database.CreateRequest, ResourceID: id, UID: clusterUID, Generation: 1, Status: hub.Accepted, StartTime: time.Now().UTC(),
+		database.Create(batch, h.db.Operations(), database.OperationKey(subscription, "westus3", "op-of-"+strings.ToLower(name)), database.OperationDocument{
+			OperationID: "op-of-" + strings.ToLower(name), Request: database.CreateRequest, ResourceID: id, UID: clusterUID, Generation: 1, Status: hub.Accepted, StartTime: time.Now().UTC(),
 		})
 	}
 	key, err := database.ResourceKey(resourceID + "/nodePools/np")
@@ -60,7 +60,9 @@ func (h *harness) populate(t *testing.T) {
 	}}
 	h.fleet.nodePools = []*clusterservicev1.NodePool{{Uid: "pool", ClusterUid: uid}}
 	h.fleet.credentials = []*clusterservicev1.BreakGlassCredential{{Uid: "credential", ClusterUid: uid,
-		Spec: &clusterservicev1.BreakGlassCredentialSpec{CertificateSigningRequest: secret}, Status: &clusterservicev1.BreakGlassCredentialStatus{Certificate: secret}}}
+		Spec: &clusterservicev1.BreakGlassCredentialSpec{CertificateSigningRequest: secret}, Status: &clusterservicev1.BreakGlassCredentialStatus{Certificate: secret}},
+		{Uid: "sre", ClusterUid: uid, Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE},
+			Status: &clusterservicev1.BreakGlassCredentialStatus{Certificate: "public"}}}
 	h.fleet.works = []*clusterservicev1.Work{{Id: "bundle", ClusterUid: uid, Name: clusterID}}
 	h.works.bundles = []maestro.Bundle{
 		{ID: "bundle", ConsumerName: "mgmt-1", Manifests: []json.RawMessage{json.RawMessage(`{"kind":"Secret","data":{"key":"` + secret + `"}}`)}, Status: json.RawMessage(`{"conditions":[]}`)},
@@ -154,7 +156,7 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	case dump.ARM.Cluster == nil || dump.ARM.Cluster.UID != uid || len(dump.ARM.NodePools) != 1 || len(dump.ARM.Operations) != 1:
 		t.Errorf("ARM: %+v", dump.ARM)
 	case dump.ClusterService.Cluster.Of.GetStatus().GetProvisionShard() != "mgmt-1" || len(dump.ClusterService.NodePools) != 1 ||
-		len(dump.ClusterService.Credentials) != 1 || len(dump.ClusterService.Works) != 1:
+		len(dump.ClusterService.Credentials) != 2 || len(dump.ClusterService.Works) != 1:
 		t.Errorf("Cluster Service: %+v", dump.ClusterService)
 	case len(dump.Maestro.Bundles) != 1 || dump.Maestro.Bundles[0].Name != clusterID || !strings.Contains(string(dump.Maestro.Bundles[0].Manifests[0]), "(removed)"):
 		t.Errorf("Maestro: %+v", dump.Maestro)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +35,56 @@ type harness struct {
 	works  *works
 	url    string
 	client *http.Client
-	log    *strings.Builder
+	log    *journal
+
+	mu sync.Mutex
+	// answered are the statuses of answers, by route and by who asked.
+	answered map[string]map[string][]int
+	bodies   []answer
+}
+
+// answer is one of admin's, to be compared with the document.
+type answer struct {
+	route  string
+	status int
+	body   []byte
+}
+
+// watch notes every answer.
+func (h *harness) watch(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		recorder := httptest.NewRecorder()
+		next.ServeHTTP(recorder, r)
+		who := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		h.mu.Lock()
+		if h.answered[r.Pattern] == nil {
+			h.answered[r.Pattern] = map[string][]int{}
+		}
+		h.answered[r.Pattern][who] = append(h.answered[r.Pattern][who], recorder.Code)
+		h.bodies = append(h.bodies, answer{r.Pattern, recorder.Code, recorder.Body.Bytes()})
+		h.mu.Unlock()
+		maps.Copy(w.Header(), recorder.Header())
+		w.WriteHeader(recorder.Code)
+		_, _ = w.Write(recorder.Body.Bytes())
+	})
+}
+
+// journal is a log that may be written by many.
+type journal struct {
+	mu      sync.Mutex
+	content strings.Builder
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.content.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.content.String()
 }
 
 // engineers are the callers, by the token that stands for each.
@@ -70,14 +122,14 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, fleet: &fleet{}, works: &works{}, log: &strings.Builder{}}
-	api := httptest.NewServer(server.New(server.Config{
+	h := &harness{db: db, fleet: &fleet{}, works: &works{}, answered: map[string]map[string][]int{}, log: &journal{}}
+	api := httptest.NewServer(h.watch(server.New(server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
 		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
-	}))
+	})))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	return h
@@ -90,6 +142,45 @@ type fleet struct {
 	nodePools   []*clusterservicev1.NodePool
 	credentials []*clusterservicev1.BreakGlassCredential
 	works       []*clusterservicev1.Work
+}
+
+func (f *fleet) ListInterventions(_ context.Context, r *clusterservicev1.ListInterventionsRequest) (*clusterservicev1.ListInterventionsResponse, error) {
+	return &clusterservicev1.ListInterventionsResponse{Interventions: []*clusterservicev1.Intervention{
+		{Uid: "one", ClusterUid: r.GetClusterUid(), Kind: "Retry", Actor: &clusterservicev1.Actor{Name: "alice@example.com", Reason: "it was stuck"}},
+	}}, nil
+}
+
+func (f *fleet) GetBreakGlassCredential(_ context.Context, r *clusterservicev1.GetBreakGlassCredentialRequest) (*clusterservicev1.BreakGlassCredential, error) {
+	for _, c := range f.credentials {
+		if c.GetUid() == r.GetUid() {
+			return c, nil
+		}
+	}
+	return nil, apierror.ToGRPC(apierror.New(apierror.NotFound, "There is no credential %s.", r.GetUid()), "test")
+}
+
+func (f *fleet) ListProvisionShards(context.Context, *clusterservicev1.ListProvisionShardsRequest) (*clusterservicev1.ListProvisionShardsResponse, error) {
+	return &clusterservicev1.ListProvisionShardsResponse{ProvisionShards: []*clusterservicev1.ProvisionShard{{Name: "mgmt-1", Capacity: 100}}}, nil
+}
+
+func (f *fleet) ListDeletionLeftovers(context.Context, *clusterservicev1.ListDeletionLeftoversRequest) (*clusterservicev1.ListDeletionLeftoversResponse, error) {
+	return &clusterservicev1.ListDeletionLeftoversResponse{Leftovers: []*clusterservicev1.DeletionLeftover{{WorkId: "left"}}}, nil
+}
+
+func (f *fleet) ListUpgrades(context.Context, *clusterservicev1.ListUpgradesRequest) (*clusterservicev1.ListUpgradesResponse, error) {
+	return &clusterservicev1.ListUpgradesResponse{Upgrades: []*clusterservicev1.Upgrade{{Uid: "upgrade"}}}, nil
+}
+
+func (f *fleet) GetUpgrade(_ context.Context, r *clusterservicev1.GetUpgradeRequest) (*clusterservicev1.Upgrade, error) {
+	return &clusterservicev1.Upgrade{Uid: r.GetUid()}, nil
+}
+
+func (f *fleet) PlanUpgrade(_ context.Context, r *clusterservicev1.PlanUpgradeRequest) (*clusterservicev1.UpgradePlan, error) {
+	return &clusterservicev1.UpgradePlan{ToVersion: r.GetVersion()}, nil
+}
+
+func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgradePoliciesRequest) (*clusterservicev1.ListUpgradePoliciesResponse, error) {
+	return &clusterservicev1.ListUpgradePoliciesResponse{Policies: []*clusterservicev1.UpgradePolicy{{Name: "nightly"}}}, nil
 }
 
 func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
@@ -169,7 +260,7 @@ func (f *fleet) ListProvisionShards(context.Context, *clusterservicev1.ListProvi
 func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksRequest) (*clusterservicev1.ListWorksResponse, error) {
 	response := &clusterservicev1.ListWorksResponse{}
 	for _, w := range f.works {
-		if w.GetClusterUid() == r.GetClusterUid() {
+		if w.GetClusterUid() == r.GetClusterUid() || slices.Contains(r.GetIds(), w.GetId()) {
 			response.Works = append(response.Works, w)
 		}
 	}
@@ -195,4 +286,11 @@ func (w *works) Bundles(_ context.Context, ids []string) ([]maestro.Bundle, erro
 		}
 	}
 	return found, nil
+}
+
+func (w *works) All(context.Context) ([]maestro.Bundle, error) {
+	if w.down {
+		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.")
+	}
+	return w.bundles, nil
 }

@@ -205,7 +205,7 @@ func (s *Server) audit(ctx context.Context, rq *request) {
 
 // pathTarget is what the path names.
 func (rq *request) pathTarget() string {
-	for _, name := range []string{"cluster", "shard", "operation", "elevation", "bundle"} {
+	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "bundle"} {
 		if value := rq.http.PathValue(name); value != "" {
 			return value
 		}

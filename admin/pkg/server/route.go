@@ -26,8 +26,11 @@ type Route struct {
 	// Status of the answer.
 	Status int
 
-	handle func(ctx context.Context, rq *request) (any, error)
+	handle handler
 }
+
+// handler answers a request that was let in, with a body or an error.
+type handler func(ctx context.Context, rq *request) (any, error)
 
 // Parameter is one of a query.
 type Parameter struct {

@@ -5,13 +5,30 @@ import (
 	"slices"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // Routes are all routes of the API, for the OpenAPI document.
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.partRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.operationRoutes())
+}
+
+// read is a route that shows something.
+func read(path, name, summary string, response any, handle handler, query ...Parameter) Route {
+	return Route{
+		Method: http.MethodGet, Path: path, Name: name, Summary: summary, Role: adminv1.Reader, Response: response, Status: http.StatusOK,
+		handle: handle, Query: query,
+	}
+}
+
+// change is a route by which something is changed: what is asked for is written down as an operation.
+func change(method, path, name, summary string, role adminv1.Role, asked any, handle handler) Route {
+	return Route{
+		Method: method, Path: path, Name: name, Summary: summary, Role: role, Mutates: true, Request: asked, Response: adminv1.Operation{},
+		Status: http.StatusAccepted, handle: handle,
+	}
 }
 
 const clusterPath = adminv1.Root + "/clusters/{cluster}"
@@ -37,30 +54,94 @@ func (s *Server) clusterRoutes() []Route {
 			Summary: "What every layer knows of a cluster, with secrets removed.",
 			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster,
 		},
-		{
-			Method: http.MethodGet, Path: clusterPath + "/interventions", Name: "clusters.interventions",
-			Summary: "What SREs had Cluster Service do to a cluster, newest first.",
-			Role:    adminv1.Reader, Response: adminv1.InterventionList{}, Status: http.StatusOK, handle: s.listInterventions,
-		},
-		{
-			Method: http.MethodPost, Path: clusterPath + "/pause", Name: adminv1.ActionClusterPause,
-			Summary: "Has HyperShift leave the cluster's control plane and node pools alone for a while; what runs keeps running.",
-			Role:    adminv1.Operator, Mutates: true, Request: adminv1.PauseRequest{}, Response: adminv1.Operation{}, Status: http.StatusAccepted, handle: s.pauseCluster,
-		},
-		{
-			Method: http.MethodPost, Path: clusterPath + "/resume", Name: adminv1.ActionClusterResume, Summary: "Ends a pause.",
-			Role: adminv1.Operator, Mutates: true, Response: adminv1.Operation{}, Status: http.StatusAccepted, handle: s.onCluster,
-		},
-		{
-			Method: http.MethodPost, Path: clusterPath + "/resize", Name: adminv1.ActionClusterResize,
-			Summary: "Overrides the size of the cluster's control plane, or takes that back.",
-			Role:    adminv1.Operator, Mutates: true, Request: adminv1.ResizeRequest{}, Response: adminv1.Operation{}, Status: http.StatusAccepted, handle: s.resizeCluster,
-		},
-		{
-			Method: http.MethodPost, Path: clusterPath + "/retry", Name: adminv1.ActionClusterRetry,
-			Summary: "Has everything begun anew at once that the cluster waits for: placement, and the publishing of its works.",
-			Role:    adminv1.Operator, Mutates: true, Response: adminv1.Operation{}, Status: http.StatusAccepted, handle: s.onCluster,
-		},
+		read(clusterPath+"/interventions", "clusters.interventions", "What SREs had Cluster Service do to a cluster, newest first.", adminv1.InterventionList{}, s.listInterventions),
+		change(http.MethodPost, clusterPath+"/pause", adminv1.ActionClusterPause,
+			"Has HyperShift leave the cluster's control plane and node pools alone for a while; what runs keeps running.", adminv1.Operator, adminv1.PauseRequest{}, s.pauseCluster),
+		change(http.MethodPost, clusterPath+"/resume", adminv1.ActionClusterResume, "Ends a pause.", adminv1.Operator, nil,
+			byRPC(s, ofCluster[*clusterservicev1.ResumeClusterRequest](s))),
+		change(http.MethodPost, clusterPath+"/resize", adminv1.ActionClusterResize,
+			"Overrides the size of the cluster's control plane, or takes that back.", adminv1.Operator, adminv1.ResizeRequest{}, s.resizeCluster),
+		change(http.MethodPost, clusterPath+"/retry", adminv1.ActionClusterRetry,
+			"Has everything begun anew at once that the cluster waits for: placement, and the publishing of its works.", adminv1.Operator, nil,
+			byRPC(s, ofCluster[*clusterservicev1.RetryClusterRequest](s))),
+	}
+}
+
+// partRoutes are about what belongs to a cluster.
+func (s *Server) partRoutes() []Route {
+	return []Route{
+		read(clusterPath+"/node-pools", "nodePools.list", "The node pools of a cluster, in ARM and in the fleet.", adminv1.NodePoolList{}, s.listNodePools),
+		read(clusterPath+"/node-pools/{pool}", "nodePools.get", "One node pool, by its name.", adminv1.NodePool{}, s.getNodePool),
+		change(http.MethodPost, clusterPath+"/node-pools/{pool}/scale", adminv1.ActionNodePoolScale,
+			"Sets the size of a node pool in the customer's place: ARM shows it as an update.", adminv1.Operator, adminv1.ScaleRequest{}, s.scaleNodePool),
+		read(clusterPath+"/credentials", "credentials.list", "The break-glass credentials of a cluster, without certificates, and the revocations.", adminv1.CredentialList{}, s.listCredentials),
+		read(adminv1.Root+"/credentials/{credential}", "credentials.get", "One credential; an SRE's with its certificate, which is of use to whoever has the key.",
+			adminv1.FleetCredential{}, s.getCredential),
+		change(http.MethodPost, clusterPath+"/credentials", adminv1.ActionCredentialRequest,
+			"Asks for a credential of the SREs' class, whose uid is the operation's id.", adminv1.BreakGlass, adminv1.CredentialRequest{}, s.requestCredential),
+		change(http.MethodPost, clusterPath+"/credentials/revoke", adminv1.ActionCredentialRevoke,
+			"Revokes all credentials of a class, by replacing its signer.", adminv1.Operator, adminv1.RevokeRequest{}, s.revokeCredentials),
+		read(clusterPath+"/works", "works.list", "The bundles of a cluster at Maestro, with what the management cluster says of them; without secrets.", adminv1.BundleList{}, s.listBundles),
+		read(clusterPath+"/arm-operations", "armOperations.list", "The operations of ARM's of a cluster and of what is below it, newest first.", adminv1.ARMOperationList{}, s.listARMOperations),
+		read(adminv1.Root+"/arm-operations/{operation}", "armOperations.get", "One operation of ARM's, of any subscription.", adminv1.ARMOperation{}, s.getARMOperation),
+		change(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/retry", adminv1.ActionARMOperationRetry,
+			"Has the backend take an operation of ARM's up again at once.", adminv1.Operator, nil, s.onARMOperation),
+		change(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/cancel", adminv1.ActionARMOperationCancel,
+			"Ends a create or an update of ARM's as Canceled; what Cluster Service has taken of it stays.", adminv1.BreakGlass, nil, s.onARMOperation),
+	}
+}
+
+func (s *Server) deletionRoutes() []Route {
+	return []Route{
+		change(http.MethodPost, clusterPath+"/deletion/retry", adminv1.ActionDeletionRetry, "Has every step of a deletion that runs tried again at once.",
+			adminv1.Operator, nil, byRPC(s, ofCluster[*clusterservicev1.RetryDeletionRequest](s))),
+		change(http.MethodPost, clusterPath+"/deletion/release", adminv1.ActionDeletionRelease, "Has finalizers taken off what a step of a deletion waits for.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ReleaseDeletionFinalizersRequest](s))),
+		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of a deletion; what is left behind is listed.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ForceDeletionStepRequest](s))),
+		read(adminv1.Root+"/deletion-leftovers", "deletions.leftovers", "What forced deletions left behind and is not gone yet.", adminv1.LeftoverList{}, s.listLeftovers,
+			Parameter{Name: "cluster", Type: "string", Description: "Only what is left of this cluster."}),
+	}
+}
+
+func (s *Server) upgradeRoutes() []Route {
+	const upgrade, policy = adminv1.Root + "/upgrades/{upgrade}", adminv1.Root + "/upgrade-policies/{policy}"
+	return []Route{
+		read(clusterPath+"/upgrades", "upgrades.list", "The upgrades of a cluster.", adminv1.UpgradeList{}, s.listUpgrades),
+		read(clusterPath+"/upgrade-plan", "upgrades.plan", "What an upgrade would do, why it would be refused, and what would be allowed.",
+			adminv1.Message[*clusterservicev1.UpgradePlan]{}, s.planUpgrade,
+			Parameter{Name: "version", Type: "string", Description: "MAJOR.MINOR.PATCH; by default the newest of the cluster's minor version."}),
+		change(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, byRPC(s, ofCluster[*clusterservicev1.StartUpgradeRequest](s))),
+		read(upgrade, "upgrades.get", "One upgrade.", adminv1.Message[*clusterservicev1.Upgrade]{}, s.getUpgrade),
+		change(http.MethodPost, upgrade+"/pause", adminv1.ActionUpgradePause, "Holds an upgrade: what has begun goes on, nothing new begins.",
+			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.PauseUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		change(http.MethodPost, upgrade+"/resume", adminv1.ActionUpgradeResume, "Lets a held upgrade go on.",
+			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.ResumeUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		change(http.MethodPost, upgrade+"/abort", adminv1.ActionUpgradeAbort, "Gives an upgrade up, as far as it has not begun.",
+			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.AbortUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		change(http.MethodPost, upgrade+"/acknowledge", adminv1.ActionUpgradeAcknowledge, "Passes a gate of an upgrade by taking responsibility.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.AcknowledgeUpgradeGateRequest]{},
+			byRPC(s, ofPath[*clusterservicev1.AcknowledgeUpgradeGateRequest]("upgrade", "upgrade", "uid"))),
+		read(adminv1.Root+"/upgrade-policies", "upgradePolicies.list", "The upgrade policies of the region.", adminv1.UpgradePolicyList{}, s.listUpgradePolicies),
+		change(http.MethodPut, policy, adminv1.ActionUpgradePolicyApply, "Stores an upgrade policy under its name.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.ApplyUpgradePolicyRequest]{},
+			byRPC(s, ofPath[*clusterservicev1.ApplyUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
+		change(http.MethodDelete, policy, adminv1.ActionUpgradePolicyDelete, "Ends an upgrade policy; its upgrades that are under way go on.",
+			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.DeleteUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
+	}
+}
+
+// regionRoutes are about what belongs to no cluster.
+func (s *Server) regionRoutes() []Route {
+	return []Route{
+		read(adminv1.Root+"/shards", "shards.list", "The provision shards, with what they hold.", adminv1.ShardList{}, s.listShards),
+		change(http.MethodPatch, adminv1.Root+"/shards/{shard}", adminv1.ActionShardUpdate, "Sets what an operator decides of a provision shard: whether new clusters are kept away, and its capacity.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.UpdateProvisionShardRequest]{},
+			byRPC(s, ofPath[*clusterservicev1.UpdateProvisionShardRequest]("provisionShard", "shard", "name"))),
+		read(adminv1.Root+"/orphans", "orphans.list", "Bundles at Maestro that no work of Cluster Service's is for.", adminv1.OrphanList{}, s.listOrphans),
+		change(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Has an orphan removed, with what it carries on the management cluster.",
+			adminv1.BreakGlass, nil, s.deleteOrphan),
 	}
 }
 

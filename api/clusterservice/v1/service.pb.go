@@ -2391,8 +2391,11 @@ func (x *ListInterventionsResponse) GetInterventions() []*Intervention {
 }
 
 type ListWorksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterUid    string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of this cluster; or else
+	ClusterUid string `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// those of these ids that there are, at most 500.
+	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2432,6 +2435,13 @@ func (x *ListWorksRequest) GetClusterUid() string {
 		return x.ClusterUid
 	}
 	return ""
+}
+
+func (x *ListWorksRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
 }
 
 type ListWorksResponse struct {
@@ -2478,6 +2488,103 @@ func (x *ListWorksResponse) GetWorks() []*Work {
 	return nil
 }
 
+type DeleteOrphanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Maestro's id of the resource bundle, and its consumer.
+	WorkId         string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
+	ProvisionShard string `protobuf:"bytes,2,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
+	Actor          *Actor `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DeleteOrphanRequest) Reset() {
+	*x = DeleteOrphanRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteOrphanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteOrphanRequest) ProtoMessage() {}
+
+func (x *DeleteOrphanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteOrphanRequest.ProtoReflect.Descriptor instead.
+func (*DeleteOrphanRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *DeleteOrphanRequest) GetWorkId() string {
+	if x != nil {
+		return x.WorkId
+	}
+	return ""
+}
+
+func (x *DeleteOrphanRequest) GetProvisionShard() string {
+	if x != nil {
+		return x.ProvisionShard
+	}
+	return ""
+}
+
+func (x *DeleteOrphanRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type DeleteOrphanResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteOrphanResponse) Reset() {
+	*x = DeleteOrphanResponse{}
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteOrphanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteOrphanResponse) ProtoMessage() {}
+
+func (x *DeleteOrphanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteOrphanResponse.ProtoReflect.Descriptor instead.
+func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
+}
+
 type ListProvisionShardsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2486,7 +2593,7 @@ type ListProvisionShardsRequest struct {
 
 func (x *ListProvisionShardsRequest) Reset() {
 	*x = ListProvisionShardsRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2605,7 @@ func (x *ListProvisionShardsRequest) String() string {
 func (*ListProvisionShardsRequest) ProtoMessage() {}
 
 func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[40]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2618,7 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 type ListProvisionShardsResponse struct {
@@ -2523,7 +2630,7 @@ type ListProvisionShardsResponse struct {
 
 func (x *ListProvisionShardsResponse) Reset() {
 	*x = ListProvisionShardsResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2642,7 @@ func (x *ListProvisionShardsResponse) String() string {
 func (*ListProvisionShardsResponse) ProtoMessage() {}
 
 func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[41]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2655,7 @@ func (x *ListProvisionShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvisionShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListProvisionShardsResponse) GetProvisionShards() []*ProvisionShard {
@@ -2571,7 +2678,7 @@ type UpdateProvisionShardRequest struct {
 
 func (x *UpdateProvisionShardRequest) Reset() {
 	*x = UpdateProvisionShardRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2690,7 @@ func (x *UpdateProvisionShardRequest) String() string {
 func (*UpdateProvisionShardRequest) ProtoMessage() {}
 
 func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42]
+	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2703,7 @@ func (x *UpdateProvisionShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProvisionShardRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProvisionShardRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdateProvisionShardRequest) GetName() string {
@@ -2817,12 +2924,18 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
 	"clusterUid\"j\n" +
 	"\x19ListInterventionsResponse\x12M\n" +
-	"\rinterventions\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.InterventionR\rinterventions\"3\n" +
+	"\rinterventions\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.InterventionR\rinterventions\"E\n" +
 	"\x10ListWorksRequest\x12\x1f\n" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
-	"clusterUid\"J\n" +
+	"clusterUid\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\"J\n" +
 	"\x11ListWorksResponse\x125\n" +
-	"\x05works\x18\x01 \x03(\v2\x1f.hcpmesh.clusterservice.v1.WorkR\x05works\"\x1c\n" +
+	"\x05works\x18\x01 \x03(\v2\x1f.hcpmesh.clusterservice.v1.WorkR\x05works\"\x8f\x01\n" +
+	"\x13DeleteOrphanRequest\x12\x17\n" +
+	"\awork_id\x18\x01 \x01(\tR\x06workId\x12'\n" +
+	"\x0fprovision_shard\x18\x02 \x01(\tR\x0eprovisionShard\x126\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x16\n" +
+	"\x14DeleteOrphanResponse\"\x1c\n" +
 	"\x1aListProvisionShardsRequest\"s\n" +
 	"\x1bListProvisionShardsResponse\x12T\n" +
 	"\x10provision_shards\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0fprovisionShards\"\x8d\x01\n" +
@@ -2831,7 +2944,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
 	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xa6'\n" +
+	"\t_capacity2\x97(\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -2875,7 +2988,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\rResizeCluster\x12/.hcpmesh.clusterservice.v1.ResizeClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12g\n" +
 	"\fRetryCluster\x12..hcpmesh.clusterservice.v1.RetryClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12~\n" +
 	"\x11ListInterventions\x123.hcpmesh.clusterservice.v1.ListInterventionsRequest\x1a4.hcpmesh.clusterservice.v1.ListInterventionsResponse\x12f\n" +
-	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12\x84\x01\n" +
+	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12o\n" +
+	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
 	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShardBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
@@ -2891,7 +3005,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_hcpmesh_clusterservice_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ApplyClusterRequest)(nil),                // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest
 	(*GetClusterRequest)(nil),                  // 1: hcpmesh.clusterservice.v1.GetClusterRequest
@@ -2933,176 +3047,181 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ListInterventionsResponse)(nil),          // 37: hcpmesh.clusterservice.v1.ListInterventionsResponse
 	(*ListWorksRequest)(nil),                   // 38: hcpmesh.clusterservice.v1.ListWorksRequest
 	(*ListWorksResponse)(nil),                  // 39: hcpmesh.clusterservice.v1.ListWorksResponse
-	(*ListProvisionShardsRequest)(nil),         // 40: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	(*ListProvisionShardsResponse)(nil),        // 41: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	(*UpdateProvisionShardRequest)(nil),        // 42: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	(*ClusterSpec)(nil),                        // 43: hcpmesh.clusterservice.v1.ClusterSpec
-	(ClusterPhase)(0),                          // 44: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 45: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                       // 46: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 47: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 48: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 49: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 50: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 51: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 52: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 53: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 54: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 55: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 56: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 57: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 58: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 59: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 60: hcpmesh.clusterservice.v1.Upgrade
-	(*timestamppb.Timestamp)(nil),              // 61: google.protobuf.Timestamp
-	(*Intervention)(nil),                       // 62: hcpmesh.clusterservice.v1.Intervention
-	(*Work)(nil),                               // 63: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 64: hcpmesh.clusterservice.v1.ProvisionShard
-	(*PlanUpgradeRequest)(nil),                 // 65: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 66: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 67: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 68: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 69: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 70: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 71: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 72: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 73: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 74: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 75: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 76: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*DeletionStep)(nil),                       // 77: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 78: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 79: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 80: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 81: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 82: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*DeleteOrphanRequest)(nil),                // 40: hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	(*DeleteOrphanResponse)(nil),               // 41: hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	(*ListProvisionShardsRequest)(nil),         // 42: hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	(*ListProvisionShardsResponse)(nil),        // 43: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	(*UpdateProvisionShardRequest)(nil),        // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	(*ClusterSpec)(nil),                        // 45: hcpmesh.clusterservice.v1.ClusterSpec
+	(ClusterPhase)(0),                          // 46: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 47: hcpmesh.clusterservice.v1.Cluster
+	(*NodePoolSpec)(nil),                       // 48: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 49: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 50: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 51: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 52: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 53: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 54: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 55: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 56: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 57: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 58: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 59: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 60: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 61: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 62: hcpmesh.clusterservice.v1.Upgrade
+	(*timestamppb.Timestamp)(nil),              // 63: google.protobuf.Timestamp
+	(*Intervention)(nil),                       // 64: hcpmesh.clusterservice.v1.Intervention
+	(*Work)(nil),                               // 65: hcpmesh.clusterservice.v1.Work
+	(*ProvisionShard)(nil),                     // 66: hcpmesh.clusterservice.v1.ProvisionShard
+	(*PlanUpgradeRequest)(nil),                 // 67: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 68: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 69: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 70: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 71: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 72: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 74: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 75: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 76: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 77: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 78: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*DeletionStep)(nil),                       // 79: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 80: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 81: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 82: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 83: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 84: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	43, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	44, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	45, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	46, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	47, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	48, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	49, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	50, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	51, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	52, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	53, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	54, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	55, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	56, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	57, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	58, // 15: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	58, // 16: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	58, // 17: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	59, // 18: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	45, // 19: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	48, // 20: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	45, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	46, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	47, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	48, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	49, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	50, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	51, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	52, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	53, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	54, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	55, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	56, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	57, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	58, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	59, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	60, // 15: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	60, // 16: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	60, // 17: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61, // 18: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	47, // 19: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	50, // 20: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
 	31, // 21: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	51, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	54, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	57, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	60, // 25: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	61, // 26: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	58, // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	58, // 28: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	58, // 29: hcpmesh.clusterservice.v1.ResizeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	58, // 30: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	62, // 31: hcpmesh.clusterservice.v1.ListInterventionsResponse.interventions:type_name -> hcpmesh.clusterservice.v1.Intervention
-	63, // 32: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	64, // 33: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 34: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 35: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 36: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 37: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 38: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 39: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 40: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 41: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 42: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 43: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 44: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 45: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 46: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 47: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 48: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 49: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 50: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 51: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 52: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25, // 53: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26, // 54: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27, // 55: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	65, // 56: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	66, // 57: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	67, // 58: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	68, // 59: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	69, // 60: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	70, // 61: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	71, // 62: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	72, // 63: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	73, // 64: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	74, // 65: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	75, // 66: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	76, // 67: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	29, // 68: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32, // 69: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	33, // 70: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	34, // 71: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
-	35, // 72: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	36, // 73: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
-	38, // 74: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	40, // 75: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	42, // 76: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	45, // 77: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	45, // 78: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 79: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	45, // 80: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	48, // 81: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	48, // 82: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	48, // 84: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	51, // 85: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	51, // 86: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 87: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	51, // 88: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	54, // 89: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	54, // 90: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 91: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	57, // 92: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	57, // 93: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 94: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 95: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	77, // 96: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	77, // 97: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28, // 98: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	78, // 99: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	60, // 100: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	60, // 101: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	79, // 102: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	60, // 103: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	60, // 104: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	60, // 105: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	60, // 106: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	80, // 107: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	80, // 108: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	81, // 109: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	82, // 110: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	30, // 111: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	62, // 112: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	62, // 113: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	62, // 114: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	62, // 115: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	37, // 116: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
-	39, // 117: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	41, // 118: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	64, // 119: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	77, // [77:120] is the sub-list for method output_type
-	34, // [34:77] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	53, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	56, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	59, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	62, // 25: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	63, // 26: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	60, // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	60, // 28: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	60, // 29: hcpmesh.clusterservice.v1.ResizeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	60, // 30: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	64, // 31: hcpmesh.clusterservice.v1.ListInterventionsResponse.interventions:type_name -> hcpmesh.clusterservice.v1.Intervention
+	65, // 32: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	60, // 33: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	66, // 34: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	0,  // 35: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 36: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 37: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 38: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 40: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 41: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 42: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 44: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 45: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 48: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 49: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 50: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 51: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 52: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 53: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25, // 54: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26, // 55: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27, // 56: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	67, // 57: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	68, // 58: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	69, // 59: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	70, // 60: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	71, // 61: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	72, // 62: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	73, // 63: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	74, // 64: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	75, // 65: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	76, // 66: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	77, // 67: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	78, // 68: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	29, // 69: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	32, // 70: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	33, // 71: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	34, // 72: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
+	35, // 73: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	36, // 74: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
+	38, // 75: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	40, // 76: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	42, // 77: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	44, // 78: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	47, // 79: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	47, // 80: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 81: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	47, // 82: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	50, // 83: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	50, // 84: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 85: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	50, // 86: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	53, // 87: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	53, // 88: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 89: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	53, // 90: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	56, // 91: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	56, // 92: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 93: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	59, // 94: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	59, // 95: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 96: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 97: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	79, // 98: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	79, // 99: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28, // 100: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	80, // 101: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	62, // 102: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 103: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	81, // 104: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	62, // 105: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 106: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 107: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 108: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	82, // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	82, // 110: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	83, // 111: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	84, // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30, // 113: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	64, // 114: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 115: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 116: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 117: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	37, // 118: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
+	39, // 119: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	41, // 120: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	43, // 121: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	66, // 122: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	79, // [79:123] is the sub-list for method output_type
+	35, // [35:79] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -3129,14 +3248,14 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 		(*WatchResponse_BreakGlassRevocation)(nil),
 		(*WatchResponse_Upgrade)(nil),
 	}
-	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
+	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_service_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

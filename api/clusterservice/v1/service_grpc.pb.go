@@ -60,6 +60,7 @@ const (
 	ClusterService_RetryCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/RetryCluster"
 	ClusterService_ListInterventions_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ListInterventions"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
+	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
 )
@@ -203,6 +204,9 @@ type ClusterServiceClient interface {
 	ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
 	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
+	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
+	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
+	DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error)
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
@@ -635,6 +639,16 @@ func (c *clusterServiceClient) ListWorks(ctx context.Context, in *ListWorksReque
 	return out, nil
 }
 
+func (c *clusterServiceClient) DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteOrphanResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DeleteOrphan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProvisionShardsResponse)
@@ -794,6 +808,9 @@ type ClusterServiceServer interface {
 	ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
 	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
+	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
+	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
+	DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error)
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
 	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
 	UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error)
@@ -929,6 +946,9 @@ func (UnimplementedClusterServiceServer) ListInterventions(context.Context, *Lis
 }
 func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorks not implemented")
+}
+func (UnimplementedClusterServiceServer) DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteOrphan not implemented")
 }
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
@@ -1688,6 +1708,24 @@ func _ClusterService_ListWorks_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_DeleteOrphan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteOrphanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeleteOrphan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeleteOrphan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeleteOrphan(ctx, req.(*DeleteOrphanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProvisionShardsRequest)
 	if err := dec(in); err != nil {
@@ -1890,6 +1928,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWorks",
 			Handler:    _ClusterService_ListWorks_Handler,
+		},
+		{
+			MethodName: "DeleteOrphan",
+			Handler:    _ClusterService_DeleteOrphan_Handler,
 		},
 		{
 			MethodName: "ListProvisionShards",

@@ -702,9 +702,7 @@ type UpgradeStep struct {
 	StartTime      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
 	// Names of risks that are known of this step.
-	Risks []string `protobuf:"bytes,11,rep,name=risks,proto3" json:"risks,omitempty"`
-	// The parts of a control plane, from what it reports of them.
-	Components    []*UpgradeComponent `protobuf:"bytes,12,rep,name=components,proto3" json:"components,omitempty"`
+	Risks         []string `protobuf:"bytes,11,rep,name=risks,proto3" json:"risks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,85 +814,6 @@ func (x *UpgradeStep) GetRisks() []string {
 	return nil
 }
 
-func (x *UpgradeStep) GetComponents() []*UpgradeComponent {
-	if x != nil {
-		return x.Components
-	}
-	return nil
-}
-
-// UpgradeComponent is how far one part of a control plane is.
-type UpgradeComponent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// As HyperShift names it: etcd, kube-apiserver, …
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it runs; empty until it reports.
-	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Whether it has rolled its version out completely.
-	Completed     bool   `protobuf:"varint,3,opt,name=completed,proto3" json:"completed,omitempty"`
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UpgradeComponent) Reset() {
-	*x = UpgradeComponent{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UpgradeComponent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UpgradeComponent) ProtoMessage() {}
-
-func (x *UpgradeComponent) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UpgradeComponent.ProtoReflect.Descriptor instead.
-func (*UpgradeComponent) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *UpgradeComponent) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *UpgradeComponent) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *UpgradeComponent) GetCompleted() bool {
-	if x != nil {
-		return x.Completed
-	}
-	return false
-}
-
-func (x *UpgradeComponent) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
 // UpgradeGate is something that has to be so before the control plane is given the next release.
 type UpgradeGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -914,7 +833,7 @@ type UpgradeGate struct {
 
 func (x *UpgradeGate) Reset() {
 	*x = UpgradeGate{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +845,7 @@ func (x *UpgradeGate) String() string {
 func (*UpgradeGate) ProtoMessage() {}
 
 func (x *UpgradeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[5]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +858,7 @@ func (x *UpgradeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeGate.ProtoReflect.Descriptor instead.
 func (*UpgradeGate) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{5}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UpgradeGate) GetName() string {
@@ -996,7 +915,7 @@ type UpgradeRefusal struct {
 
 func (x *UpgradeRefusal) Reset() {
 	*x = UpgradeRefusal{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +927,7 @@ func (x *UpgradeRefusal) String() string {
 func (*UpgradeRefusal) ProtoMessage() {}
 
 func (x *UpgradeRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[6]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +940,7 @@ func (x *UpgradeRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRefusal.ProtoReflect.Descriptor instead.
 func (*UpgradeRefusal) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{6}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpgradeRefusal) GetRule() string {
@@ -1054,7 +973,7 @@ type UpgradeTarget struct {
 
 func (x *UpgradeTarget) Reset() {
 	*x = UpgradeTarget{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +985,7 @@ func (x *UpgradeTarget) String() string {
 func (*UpgradeTarget) ProtoMessage() {}
 
 func (x *UpgradeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[7]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +998,7 @@ func (x *UpgradeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeTarget.ProtoReflect.Descriptor instead.
 func (*UpgradeTarget) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{7}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpgradeTarget) GetVersion() string {
@@ -1130,7 +1049,7 @@ type UpgradePlan struct {
 
 func (x *UpgradePlan) Reset() {
 	*x = UpgradePlan{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1061,7 @@ func (x *UpgradePlan) String() string {
 func (*UpgradePlan) ProtoMessage() {}
 
 func (x *UpgradePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[8]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1074,7 @@ func (x *UpgradePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradePlan.ProtoReflect.Descriptor instead.
 func (*UpgradePlan) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{8}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpgradePlan) GetClusterUid() string {
@@ -1232,7 +1151,7 @@ type UpgradePolicy struct {
 
 func (x *UpgradePolicy) Reset() {
 	*x = UpgradePolicy{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1163,7 @@ func (x *UpgradePolicy) String() string {
 func (*UpgradePolicy) ProtoMessage() {}
 
 func (x *UpgradePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[9]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1176,7 @@ func (x *UpgradePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradePolicy.ProtoReflect.Descriptor instead.
 func (*UpgradePolicy) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{9}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpgradePolicy) GetName() string {
@@ -1324,7 +1243,7 @@ type UpgradePolicySpec struct {
 
 func (x *UpgradePolicySpec) Reset() {
 	*x = UpgradePolicySpec{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1255,7 @@ func (x *UpgradePolicySpec) String() string {
 func (*UpgradePolicySpec) ProtoMessage() {}
 
 func (x *UpgradePolicySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[10]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1268,7 @@ func (x *UpgradePolicySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradePolicySpec.ProtoReflect.Descriptor instead.
 func (*UpgradePolicySpec) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{10}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpgradePolicySpec) GetClusterUid() string {
@@ -1423,7 +1342,7 @@ type UpgradeSchedule struct {
 
 func (x *UpgradeSchedule) Reset() {
 	*x = UpgradeSchedule{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1354,7 @@ func (x *UpgradeSchedule) String() string {
 func (*UpgradeSchedule) ProtoMessage() {}
 
 func (x *UpgradeSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[11]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1367,7 @@ func (x *UpgradeSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeSchedule.ProtoReflect.Descriptor instead.
 func (*UpgradeSchedule) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{11}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpgradeSchedule) GetCron() string {
@@ -1487,7 +1406,7 @@ type WeeklyWindow struct {
 
 func (x *WeeklyWindow) Reset() {
 	*x = WeeklyWindow{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1418,7 @@ func (x *WeeklyWindow) String() string {
 func (*WeeklyWindow) ProtoMessage() {}
 
 func (x *WeeklyWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[12]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1431,7 @@ func (x *WeeklyWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeeklyWindow.ProtoReflect.Descriptor instead.
 func (*WeeklyWindow) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{12}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WeeklyWindow) GetDays() []string {
@@ -1557,7 +1476,7 @@ type UpgradePolicyStatus struct {
 
 func (x *UpgradePolicyStatus) Reset() {
 	*x = UpgradePolicyStatus{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1488,7 @@ func (x *UpgradePolicyStatus) String() string {
 func (*UpgradePolicyStatus) ProtoMessage() {}
 
 func (x *UpgradePolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[13]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1501,7 @@ func (x *UpgradePolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradePolicyStatus.ProtoReflect.Descriptor instead.
 func (*UpgradePolicyStatus) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{13}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpgradePolicyStatus) GetOpen() bool {
@@ -1639,7 +1558,7 @@ type LeftOutCluster struct {
 
 func (x *LeftOutCluster) Reset() {
 	*x = LeftOutCluster{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1570,7 @@ func (x *LeftOutCluster) String() string {
 func (*LeftOutCluster) ProtoMessage() {}
 
 func (x *LeftOutCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[14]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1583,7 @@ func (x *LeftOutCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeftOutCluster.ProtoReflect.Descriptor instead.
 func (*LeftOutCluster) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{14}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeftOutCluster) GetClusterUid() string {
@@ -1700,7 +1619,7 @@ type PlanUpgradeRequest struct {
 
 func (x *PlanUpgradeRequest) Reset() {
 	*x = PlanUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1631,7 @@ func (x *PlanUpgradeRequest) String() string {
 func (*PlanUpgradeRequest) ProtoMessage() {}
 
 func (x *PlanUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1644,7 @@ func (x *PlanUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*PlanUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{15}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlanUpgradeRequest) GetClusterUid() string {
@@ -1767,7 +1686,7 @@ type StartUpgradeRequest struct {
 
 func (x *StartUpgradeRequest) Reset() {
 	*x = StartUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1698,7 @@ func (x *StartUpgradeRequest) String() string {
 func (*StartUpgradeRequest) ProtoMessage() {}
 
 func (x *StartUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1711,7 @@ func (x *StartUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*StartUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{16}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StartUpgradeRequest) GetUid() string {
@@ -1853,7 +1772,7 @@ type GetUpgradeRequest struct {
 
 func (x *GetUpgradeRequest) Reset() {
 	*x = GetUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1784,7 @@ func (x *GetUpgradeRequest) String() string {
 func (*GetUpgradeRequest) ProtoMessage() {}
 
 func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1797,7 @@ func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*GetUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{17}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetUpgradeRequest) GetUid() string {
@@ -1903,7 +1822,7 @@ type ListUpgradesRequest struct {
 
 func (x *ListUpgradesRequest) Reset() {
 	*x = ListUpgradesRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +1834,7 @@ func (x *ListUpgradesRequest) String() string {
 func (*ListUpgradesRequest) ProtoMessage() {}
 
 func (x *ListUpgradesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +1847,7 @@ func (x *ListUpgradesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradesRequest.ProtoReflect.Descriptor instead.
 func (*ListUpgradesRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{18}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListUpgradesRequest) GetPageSize() int32 {
@@ -1970,7 +1889,7 @@ type ListUpgradesResponse struct {
 
 func (x *ListUpgradesResponse) Reset() {
 	*x = ListUpgradesResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +1901,7 @@ func (x *ListUpgradesResponse) String() string {
 func (*ListUpgradesResponse) ProtoMessage() {}
 
 func (x *ListUpgradesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +1914,7 @@ func (x *ListUpgradesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradesResponse.ProtoReflect.Descriptor instead.
 func (*ListUpgradesResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{19}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListUpgradesResponse) GetUpgrades() []*Upgrade {
@@ -2029,7 +1948,7 @@ type PauseUpgradeRequest struct {
 
 func (x *PauseUpgradeRequest) Reset() {
 	*x = PauseUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +1960,7 @@ func (x *PauseUpgradeRequest) String() string {
 func (*PauseUpgradeRequest) ProtoMessage() {}
 
 func (x *PauseUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +1973,7 @@ func (x *PauseUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*PauseUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{20}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseUpgradeRequest) GetUid() string {
@@ -2081,7 +2000,7 @@ type ResumeUpgradeRequest struct {
 
 func (x *ResumeUpgradeRequest) Reset() {
 	*x = ResumeUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2012,7 @@ func (x *ResumeUpgradeRequest) String() string {
 func (*ResumeUpgradeRequest) ProtoMessage() {}
 
 func (x *ResumeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2025,7 @@ func (x *ResumeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{21}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeUpgradeRequest) GetUid() string {
@@ -2133,7 +2052,7 @@ type AbortUpgradeRequest struct {
 
 func (x *AbortUpgradeRequest) Reset() {
 	*x = AbortUpgradeRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2064,7 @@ func (x *AbortUpgradeRequest) String() string {
 func (*AbortUpgradeRequest) ProtoMessage() {}
 
 func (x *AbortUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2077,7 @@ func (x *AbortUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*AbortUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{22}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AbortUpgradeRequest) GetUid() string {
@@ -2187,7 +2106,7 @@ type AcknowledgeUpgradeGateRequest struct {
 
 func (x *AcknowledgeUpgradeGateRequest) Reset() {
 	*x = AcknowledgeUpgradeGateRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2118,7 @@ func (x *AcknowledgeUpgradeGateRequest) String() string {
 func (*AcknowledgeUpgradeGateRequest) ProtoMessage() {}
 
 func (x *AcknowledgeUpgradeGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2131,7 @@ func (x *AcknowledgeUpgradeGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeUpgradeGateRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeUpgradeGateRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{23}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AcknowledgeUpgradeGateRequest) GetUid() string {
@@ -2247,7 +2166,7 @@ type ApplyUpgradePolicyRequest struct {
 
 func (x *ApplyUpgradePolicyRequest) Reset() {
 	*x = ApplyUpgradePolicyRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2178,7 @@ func (x *ApplyUpgradePolicyRequest) String() string {
 func (*ApplyUpgradePolicyRequest) ProtoMessage() {}
 
 func (x *ApplyUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2191,7 @@ func (x *ApplyUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUpgradePolicyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyUpgradePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{24}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ApplyUpgradePolicyRequest) GetName() string {
@@ -2305,7 +2224,7 @@ type GetUpgradePolicyRequest struct {
 
 func (x *GetUpgradePolicyRequest) Reset() {
 	*x = GetUpgradePolicyRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2236,7 @@ func (x *GetUpgradePolicyRequest) String() string {
 func (*GetUpgradePolicyRequest) ProtoMessage() {}
 
 func (x *GetUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2249,7 @@ func (x *GetUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpgradePolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetUpgradePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{25}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetUpgradePolicyRequest) GetName() string {
@@ -2348,7 +2267,7 @@ type ListUpgradePoliciesRequest struct {
 
 func (x *ListUpgradePoliciesRequest) Reset() {
 	*x = ListUpgradePoliciesRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2279,7 @@ func (x *ListUpgradePoliciesRequest) String() string {
 func (*ListUpgradePoliciesRequest) ProtoMessage() {}
 
 func (x *ListUpgradePoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2292,7 @@ func (x *ListUpgradePoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradePoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListUpgradePoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{26}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{25}
 }
 
 type ListUpgradePoliciesResponse struct {
@@ -2385,7 +2304,7 @@ type ListUpgradePoliciesResponse struct {
 
 func (x *ListUpgradePoliciesResponse) Reset() {
 	*x = ListUpgradePoliciesResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2316,7 @@ func (x *ListUpgradePoliciesResponse) String() string {
 func (*ListUpgradePoliciesResponse) ProtoMessage() {}
 
 func (x *ListUpgradePoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2329,7 @@ func (x *ListUpgradePoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradePoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListUpgradePoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{27}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListUpgradePoliciesResponse) GetPolicies() []*UpgradePolicy {
@@ -2430,7 +2349,7 @@ type DeleteUpgradePolicyRequest struct {
 
 func (x *DeleteUpgradePolicyRequest) Reset() {
 	*x = DeleteUpgradePolicyRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2361,7 @@ func (x *DeleteUpgradePolicyRequest) String() string {
 func (*DeleteUpgradePolicyRequest) ProtoMessage() {}
 
 func (x *DeleteUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2374,7 @@ func (x *DeleteUpgradePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUpgradePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeleteUpgradePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{28}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteUpgradePolicyRequest) GetName() string {
@@ -2480,7 +2399,7 @@ type DeleteUpgradePolicyResponse struct {
 
 func (x *DeleteUpgradePolicyResponse) Reset() {
 	*x = DeleteUpgradePolicyResponse{}
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2411,7 @@ func (x *DeleteUpgradePolicyResponse) String() string {
 func (*DeleteUpgradePolicyResponse) ProtoMessage() {}
 
 func (x *DeleteUpgradePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[29]
+	mi := &file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2424,7 @@ func (x *DeleteUpgradePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUpgradePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeleteUpgradePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{29}
+	return file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP(), []int{28}
 }
 
 var File_hcpmesh_clusterservice_v1_upgrade_proto protoreflect.FileDescriptor
@@ -2546,7 +2465,7 @@ const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12?\n" +
 	"\n" +
-	"aborted_by\x18\v \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\tabortedBy\"\xab\x04\n" +
+	"aborted_by\x18\v \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\tabortedBy\"\xde\x03\n" +
 	"\vUpgradeStep\x12>\n" +
 	"\x04kind\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.UpgradeStepKindR\x04kind\x12\"\n" +
 	"\rnode_pool_uid\x18\x02 \x01(\tR\vnodePoolUid\x12\x1b\n" +
@@ -2561,15 +2480,7 @@ const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"start_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12C\n" +
 	"\x0fcompletion_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x14\n" +
-	"\x05risks\x18\v \x03(\tR\x05risks\x12K\n" +
-	"\n" +
-	"components\x18\f \x03(\v2+.hcpmesh.clusterservice.v1.UpgradeComponentR\n" +
-	"components\"x\n" +
-	"\x10UpgradeComponent\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
-	"\tcompleted\x18\x03 \x01(\bR\tcompleted\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xc0\x02\n" +
+	"\x05risks\x18\v \x03(\tR\x05risks\"\xc0\x02\n" +
 	"\vUpgradeGate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\x05state\x18\x02 \x01(\x0e2+.hcpmesh.clusterservice.v1.UpgradeGateStateR\x05state\x12\x18\n" +
@@ -2742,7 +2653,7 @@ func file_hcpmesh_clusterservice_v1_upgrade_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_upgrade_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_hcpmesh_clusterservice_v1_upgrade_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_hcpmesh_clusterservice_v1_upgrade_proto_goTypes = []any{
 	(UpgradeOrigin)(0),                    // 0: hcpmesh.clusterservice.v1.UpgradeOrigin
 	(NodePoolFollow)(0),                   // 1: hcpmesh.clusterservice.v1.NodePoolFollow
@@ -2754,92 +2665,90 @@ var file_hcpmesh_clusterservice_v1_upgrade_proto_goTypes = []any{
 	(*UpgradeSpec)(nil),                   // 7: hcpmesh.clusterservice.v1.UpgradeSpec
 	(*UpgradeStatus)(nil),                 // 8: hcpmesh.clusterservice.v1.UpgradeStatus
 	(*UpgradeStep)(nil),                   // 9: hcpmesh.clusterservice.v1.UpgradeStep
-	(*UpgradeComponent)(nil),              // 10: hcpmesh.clusterservice.v1.UpgradeComponent
-	(*UpgradeGate)(nil),                   // 11: hcpmesh.clusterservice.v1.UpgradeGate
-	(*UpgradeRefusal)(nil),                // 12: hcpmesh.clusterservice.v1.UpgradeRefusal
-	(*UpgradeTarget)(nil),                 // 13: hcpmesh.clusterservice.v1.UpgradeTarget
-	(*UpgradePlan)(nil),                   // 14: hcpmesh.clusterservice.v1.UpgradePlan
-	(*UpgradePolicy)(nil),                 // 15: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*UpgradePolicySpec)(nil),             // 16: hcpmesh.clusterservice.v1.UpgradePolicySpec
-	(*UpgradeSchedule)(nil),               // 17: hcpmesh.clusterservice.v1.UpgradeSchedule
-	(*WeeklyWindow)(nil),                  // 18: hcpmesh.clusterservice.v1.WeeklyWindow
-	(*UpgradePolicyStatus)(nil),           // 19: hcpmesh.clusterservice.v1.UpgradePolicyStatus
-	(*LeftOutCluster)(nil),                // 20: hcpmesh.clusterservice.v1.LeftOutCluster
-	(*PlanUpgradeRequest)(nil),            // 21: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),           // 22: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),             // 23: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),           // 24: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*ListUpgradesResponse)(nil),          // 25: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*PauseUpgradeRequest)(nil),           // 26: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),          // 27: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),           // 28: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil), // 29: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),     // 30: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),       // 31: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),    // 32: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*ListUpgradePoliciesResponse)(nil),   // 33: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyRequest)(nil),    // 34: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*DeleteUpgradePolicyResponse)(nil),   // 35: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*timestamppb.Timestamp)(nil),         // 36: google.protobuf.Timestamp
-	(*Actor)(nil),                         // 37: hcpmesh.clusterservice.v1.Actor
+	(*UpgradeGate)(nil),                   // 10: hcpmesh.clusterservice.v1.UpgradeGate
+	(*UpgradeRefusal)(nil),                // 11: hcpmesh.clusterservice.v1.UpgradeRefusal
+	(*UpgradeTarget)(nil),                 // 12: hcpmesh.clusterservice.v1.UpgradeTarget
+	(*UpgradePlan)(nil),                   // 13: hcpmesh.clusterservice.v1.UpgradePlan
+	(*UpgradePolicy)(nil),                 // 14: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*UpgradePolicySpec)(nil),             // 15: hcpmesh.clusterservice.v1.UpgradePolicySpec
+	(*UpgradeSchedule)(nil),               // 16: hcpmesh.clusterservice.v1.UpgradeSchedule
+	(*WeeklyWindow)(nil),                  // 17: hcpmesh.clusterservice.v1.WeeklyWindow
+	(*UpgradePolicyStatus)(nil),           // 18: hcpmesh.clusterservice.v1.UpgradePolicyStatus
+	(*LeftOutCluster)(nil),                // 19: hcpmesh.clusterservice.v1.LeftOutCluster
+	(*PlanUpgradeRequest)(nil),            // 20: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),           // 21: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),             // 22: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),           // 23: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*ListUpgradesResponse)(nil),          // 24: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*PauseUpgradeRequest)(nil),           // 25: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),          // 26: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),           // 27: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil), // 28: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),     // 29: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),       // 30: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),    // 31: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*ListUpgradePoliciesResponse)(nil),   // 32: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyRequest)(nil),    // 33: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*DeleteUpgradePolicyResponse)(nil),   // 34: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*timestamppb.Timestamp)(nil),         // 35: google.protobuf.Timestamp
+	(*Actor)(nil),                         // 36: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_upgrade_proto_depIdxs = []int32{
 	7,  // 0: hcpmesh.clusterservice.v1.Upgrade.spec:type_name -> hcpmesh.clusterservice.v1.UpgradeSpec
 	8,  // 1: hcpmesh.clusterservice.v1.Upgrade.status:type_name -> hcpmesh.clusterservice.v1.UpgradeStatus
-	36, // 2: hcpmesh.clusterservice.v1.Upgrade.create_time:type_name -> google.protobuf.Timestamp
+	35, // 2: hcpmesh.clusterservice.v1.Upgrade.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: hcpmesh.clusterservice.v1.UpgradeSpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	36, // 4: hcpmesh.clusterservice.v1.UpgradeSpec.not_before:type_name -> google.protobuf.Timestamp
+	35, // 4: hcpmesh.clusterservice.v1.UpgradeSpec.not_before:type_name -> google.protobuf.Timestamp
 	0,  // 5: hcpmesh.clusterservice.v1.UpgradeSpec.origin:type_name -> hcpmesh.clusterservice.v1.UpgradeOrigin
-	37, // 6: hcpmesh.clusterservice.v1.UpgradeSpec.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 6: hcpmesh.clusterservice.v1.UpgradeSpec.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	2,  // 7: hcpmesh.clusterservice.v1.UpgradeStatus.state:type_name -> hcpmesh.clusterservice.v1.UpgradeState
-	36, // 8: hcpmesh.clusterservice.v1.UpgradeStatus.since:type_name -> google.protobuf.Timestamp
+	35, // 8: hcpmesh.clusterservice.v1.UpgradeStatus.since:type_name -> google.protobuf.Timestamp
 	9,  // 9: hcpmesh.clusterservice.v1.UpgradeStatus.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
-	11, // 10: hcpmesh.clusterservice.v1.UpgradeStatus.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
-	37, // 11: hcpmesh.clusterservice.v1.UpgradeStatus.paused_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	36, // 12: hcpmesh.clusterservice.v1.UpgradeStatus.start_time:type_name -> google.protobuf.Timestamp
-	36, // 13: hcpmesh.clusterservice.v1.UpgradeStatus.completion_time:type_name -> google.protobuf.Timestamp
-	37, // 14: hcpmesh.clusterservice.v1.UpgradeStatus.aborted_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	10, // 10: hcpmesh.clusterservice.v1.UpgradeStatus.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
+	36, // 11: hcpmesh.clusterservice.v1.UpgradeStatus.paused_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	35, // 12: hcpmesh.clusterservice.v1.UpgradeStatus.start_time:type_name -> google.protobuf.Timestamp
+	35, // 13: hcpmesh.clusterservice.v1.UpgradeStatus.completion_time:type_name -> google.protobuf.Timestamp
+	36, // 14: hcpmesh.clusterservice.v1.UpgradeStatus.aborted_by:type_name -> hcpmesh.clusterservice.v1.Actor
 	3,  // 15: hcpmesh.clusterservice.v1.UpgradeStep.kind:type_name -> hcpmesh.clusterservice.v1.UpgradeStepKind
 	4,  // 16: hcpmesh.clusterservice.v1.UpgradeStep.state:type_name -> hcpmesh.clusterservice.v1.UpgradeStepState
-	36, // 17: hcpmesh.clusterservice.v1.UpgradeStep.start_time:type_name -> google.protobuf.Timestamp
-	36, // 18: hcpmesh.clusterservice.v1.UpgradeStep.completion_time:type_name -> google.protobuf.Timestamp
-	10, // 19: hcpmesh.clusterservice.v1.UpgradeStep.components:type_name -> hcpmesh.clusterservice.v1.UpgradeComponent
-	5,  // 20: hcpmesh.clusterservice.v1.UpgradeGate.state:type_name -> hcpmesh.clusterservice.v1.UpgradeGateState
-	37, // 21: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	36, // 22: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
-	9,  // 23: hcpmesh.clusterservice.v1.UpgradePlan.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
-	11, // 24: hcpmesh.clusterservice.v1.UpgradePlan.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
-	12, // 25: hcpmesh.clusterservice.v1.UpgradePlan.refusals:type_name -> hcpmesh.clusterservice.v1.UpgradeRefusal
-	13, // 26: hcpmesh.clusterservice.v1.UpgradePlan.targets:type_name -> hcpmesh.clusterservice.v1.UpgradeTarget
-	16, // 27: hcpmesh.clusterservice.v1.UpgradePolicy.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
-	19, // 28: hcpmesh.clusterservice.v1.UpgradePolicy.status:type_name -> hcpmesh.clusterservice.v1.UpgradePolicyStatus
-	36, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
-	36, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
-	37, // 31: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	17, // 32: hcpmesh.clusterservice.v1.UpgradePolicySpec.schedule:type_name -> hcpmesh.clusterservice.v1.UpgradeSchedule
-	1,  // 33: hcpmesh.clusterservice.v1.UpgradePolicySpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	18, // 34: hcpmesh.clusterservice.v1.UpgradeSchedule.weekly:type_name -> hcpmesh.clusterservice.v1.WeeklyWindow
-	36, // 35: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
-	20, // 36: hcpmesh.clusterservice.v1.UpgradePolicyStatus.left_out:type_name -> hcpmesh.clusterservice.v1.LeftOutCluster
-	1,  // 37: hcpmesh.clusterservice.v1.PlanUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	1,  // 38: hcpmesh.clusterservice.v1.StartUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	36, // 39: hcpmesh.clusterservice.v1.StartUpgradeRequest.not_before:type_name -> google.protobuf.Timestamp
-	37, // 40: hcpmesh.clusterservice.v1.StartUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	2,  // 41: hcpmesh.clusterservice.v1.ListUpgradesRequest.states:type_name -> hcpmesh.clusterservice.v1.UpgradeState
-	6,  // 42: hcpmesh.clusterservice.v1.ListUpgradesResponse.upgrades:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	37, // 43: hcpmesh.clusterservice.v1.PauseUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	37, // 44: hcpmesh.clusterservice.v1.ResumeUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	37, // 45: hcpmesh.clusterservice.v1.AbortUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	37, // 46: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // 47: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
-	37, // 48: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	15, // 49: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse.policies:type_name -> hcpmesh.clusterservice.v1.UpgradePolicy
-	37, // 50: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	35, // 17: hcpmesh.clusterservice.v1.UpgradeStep.start_time:type_name -> google.protobuf.Timestamp
+	35, // 18: hcpmesh.clusterservice.v1.UpgradeStep.completion_time:type_name -> google.protobuf.Timestamp
+	5,  // 19: hcpmesh.clusterservice.v1.UpgradeGate.state:type_name -> hcpmesh.clusterservice.v1.UpgradeGateState
+	36, // 20: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	35, // 21: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
+	9,  // 22: hcpmesh.clusterservice.v1.UpgradePlan.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
+	10, // 23: hcpmesh.clusterservice.v1.UpgradePlan.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
+	11, // 24: hcpmesh.clusterservice.v1.UpgradePlan.refusals:type_name -> hcpmesh.clusterservice.v1.UpgradeRefusal
+	12, // 25: hcpmesh.clusterservice.v1.UpgradePlan.targets:type_name -> hcpmesh.clusterservice.v1.UpgradeTarget
+	15, // 26: hcpmesh.clusterservice.v1.UpgradePolicy.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
+	18, // 27: hcpmesh.clusterservice.v1.UpgradePolicy.status:type_name -> hcpmesh.clusterservice.v1.UpgradePolicyStatus
+	35, // 28: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
+	35, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
+	36, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 31: hcpmesh.clusterservice.v1.UpgradePolicySpec.schedule:type_name -> hcpmesh.clusterservice.v1.UpgradeSchedule
+	1,  // 32: hcpmesh.clusterservice.v1.UpgradePolicySpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	17, // 33: hcpmesh.clusterservice.v1.UpgradeSchedule.weekly:type_name -> hcpmesh.clusterservice.v1.WeeklyWindow
+	35, // 34: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
+	19, // 35: hcpmesh.clusterservice.v1.UpgradePolicyStatus.left_out:type_name -> hcpmesh.clusterservice.v1.LeftOutCluster
+	1,  // 36: hcpmesh.clusterservice.v1.PlanUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	1,  // 37: hcpmesh.clusterservice.v1.StartUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	35, // 38: hcpmesh.clusterservice.v1.StartUpgradeRequest.not_before:type_name -> google.protobuf.Timestamp
+	36, // 39: hcpmesh.clusterservice.v1.StartUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	2,  // 40: hcpmesh.clusterservice.v1.ListUpgradesRequest.states:type_name -> hcpmesh.clusterservice.v1.UpgradeState
+	6,  // 41: hcpmesh.clusterservice.v1.ListUpgradesResponse.upgrades:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	36, // 42: hcpmesh.clusterservice.v1.PauseUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 43: hcpmesh.clusterservice.v1.ResumeUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 44: hcpmesh.clusterservice.v1.AbortUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 45: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	15, // 46: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
+	36, // 47: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	14, // 48: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse.policies:type_name -> hcpmesh.clusterservice.v1.UpgradePolicy
+	36, // 49: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_upgrade_proto_init() }
@@ -2854,7 +2763,7 @@ func file_hcpmesh_clusterservice_v1_upgrade_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   30,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

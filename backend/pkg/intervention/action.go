@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -19,22 +24,57 @@ type action func(ctx context.Context, o *database.AdminOperationDocument) (resul
 // table is every action by the name of its route.
 func (e *Executor) table() map[string]action {
 	return map[string]action{
-		adminv1.ActionClusterPause: with(func(ctx context.Context, o *database.AdminOperationDocument, p adminv1.PauseParameters) (any, error) {
-			return effect(e.rpc.PauseCluster(ctx, &clusterservicev1.PauseClusterRequest{
-				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Until: timestamppb.New(p.Until), Actor: actorOf(o),
-			}))
-		}),
-		adminv1.ActionClusterResume: func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-			return effect(e.rpc.ResumeCluster(ctx, &clusterservicev1.ResumeClusterRequest{Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Actor: actorOf(o)}))
-		},
-		adminv1.ActionClusterResize: with(func(ctx context.Context, o *database.AdminOperationDocument, p adminv1.ResizeRequest) (any, error) {
-			return effect(e.rpc.ResizeCluster(ctx, &clusterservicev1.ResizeClusterRequest{
-				Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Size: p.Size, Actor: actorOf(o),
-			}))
-		}),
-		adminv1.ActionClusterRetry: func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
-			return effect(e.rpc.RetryCluster(ctx, &clusterservicev1.RetryClusterRequest{Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Actor: actorOf(o)}))
-		},
+		adminv1.ActionClusterPause:  byRPC(e.rpc.PauseCluster),
+		adminv1.ActionClusterResume: byRPC(e.rpc.ResumeCluster),
+		adminv1.ActionClusterResize: byRPC(e.rpc.ResizeCluster),
+		adminv1.ActionClusterRetry:  byRPC(e.rpc.RetryCluster),
+
+		adminv1.ActionDeletionRetry:   byRPC(e.rpc.RetryDeletion),
+		adminv1.ActionDeletionRelease: byRPC(e.rpc.ReleaseDeletionFinalizers),
+		adminv1.ActionDeletionForce:   byRPC(e.rpc.ForceDeletionStep),
+
+		adminv1.ActionUpgradeStart:        byRPC(e.rpc.StartUpgrade),
+		adminv1.ActionUpgradePause:        byRPC(e.rpc.PauseUpgrade),
+		adminv1.ActionUpgradeResume:       byRPC(e.rpc.ResumeUpgrade),
+		adminv1.ActionUpgradeAbort:        byRPC(e.rpc.AbortUpgrade),
+		adminv1.ActionUpgradeAcknowledge:  byRPC(e.rpc.AcknowledgeUpgradeGate),
+		adminv1.ActionUpgradePolicyApply:  byRPC(e.rpc.ApplyUpgradePolicy),
+		adminv1.ActionUpgradePolicyDelete: byRPC(e.rpc.DeleteUpgradePolicy),
+
+		adminv1.ActionShardUpdate:  byRPC(e.rpc.UpdateProvisionShard),
+		adminv1.ActionOrphanDelete: byRPC(e.rpc.DeleteOrphan),
+
+		adminv1.ActionCredentialRequest: with(e.requestCredential),
+		adminv1.ActionCredentialRevoke:  with(e.revokeCredentials),
+
+		adminv1.ActionNodePoolScale:      with(e.scale),
+		adminv1.ActionARMOperationRetry:  e.retryARM,
+		adminv1.ActionARMOperationCancel: e.cancelARM,
+	}
+}
+
+// byRPC is an action whose parameters are Cluster Service's request: who asks, and the uid of what is asked for, are the
+// operation's.
+func byRPC[Q, A proto.Message](call func(ctx context.Context, request Q, options ...grpc.CallOption) (A, error)) action {
+	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
+		var none Q
+		request := none.ProtoReflect().New().Interface().(Q)
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(o.Parameters, request); err != nil {
+			return nil, unreadable(err)
+		}
+		message := request.ProtoReflect()
+		fields := message.Descriptor().Fields()
+		if field := fields.ByName("actor"); field != nil {
+			message.Set(field, protoreflect.ValueOfMessage(actorOf(o).ProtoReflect()))
+		}
+		if field := fields.ByName("uid"); field != nil && !message.Has(field) {
+			message.Set(field, protoreflect.ValueOfString(o.OperationID))
+		}
+		answer, err := call(ctx, request)
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		return adminv1.Message[A]{Of: answer}, nil
 	}
 }
 
@@ -43,25 +83,66 @@ func with[P any](do func(ctx context.Context, o *database.AdminOperationDocument
 	return func(ctx context.Context, o *database.AdminOperationDocument) (any, error) {
 		var parameters P
 		if err := json.Unmarshal(o.Parameters, &parameters); err != nil {
-			return nil, apierror.New(apierror.Invalid, "The parameters of the operation cannot be read.").WithCause(fmt.Errorf("decoding: %w", err))
+			return nil, unreadable(err)
 		}
 		return do(ctx, o, parameters)
 	}
 }
 
-// effect is the result of an intervention at Cluster Service.
-func effect(done *clusterservicev1.Intervention, err error) (any, error) {
-	if err != nil {
-		return nil, apierror.FromGRPC(err)
-	}
-	return adminv1.Effect{Effect: done.GetEffect()}, nil
+func unreadable(err error) error {
+	return apierror.New(apierror.Invalid, "The parameters of the operation cannot be read.").WithCause(fmt.Errorf("decoding: %w", err))
 }
 
 // actorOf is who asked, as Cluster Service keeps it.
 func actorOf(o *database.AdminOperationDocument) *clusterservicev1.Actor {
-	name := o.Actor.Name
-	if name == "" {
-		name = o.Actor.ObjectID
+	return &clusterservicev1.Actor{Name: nameOf(o), Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
+}
+
+func nameOf(o *database.AdminOperationDocument) string {
+	if o.Actor.Name == "" {
+		return o.Actor.ObjectID
 	}
-	return &clusterservicev1.Actor{Name: name, Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
+	return o.Actor.Name
+}
+
+// why is the reason with its ticket, where Cluster Service takes one text.
+func why(o *database.AdminOperationDocument) string {
+	text := o.Actor.Reason
+	if o.Actor.Ticket != "" {
+		text = o.Actor.Ticket + ": " + text
+	}
+	return text[:min(len(text), 1024)]
+}
+
+func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOperationDocument, p adminv1.CredentialRequest) (any, error) {
+	lifetime, err := time.ParseDuration(p.Duration)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	c, err := e.rpc.ApplyBreakGlassCredential(ctx, &clusterservicev1.ApplyBreakGlassCredentialRequest{
+		Uid: o.OperationID, ClusterUid: o.Target.ClusterUID,
+		Spec: &clusterservicev1.BreakGlassCredentialSpec{
+			Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, CertificateSigningRequest: p.CertificateSigningRequest,
+			Lifetime: durationpb.New(lifetime), Requester: nameOf(o), Reason: why(o),
+		},
+	})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	// Without the request, which is in the parameters.
+	return adminv1.FleetCredential{Of: &clusterservicev1.BreakGlassCredential{Uid: c.GetUid(), ClusterUid: c.GetClusterUid(), CreateTime: c.GetCreateTime()}}, nil
+}
+
+func (e *Executor) revokeCredentials(ctx context.Context, o *database.AdminOperationDocument, p adminv1.RevokeRequest) (any, error) {
+	class := clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER
+	if p.Class == "sre" {
+		class = clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE
+	}
+	v, err := e.rpc.RevokeBreakGlassCredentials(ctx, &clusterservicev1.RevokeBreakGlassCredentialsRequest{
+		Uid: o.OperationID, ClusterUid: o.Target.ClusterUID, Class: class, Requester: nameOf(o), Reason: why(o),
+	})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.FleetRevocation{Of: &clusterservicev1.BreakGlassRevocation{Uid: v.GetUid(), ClusterUid: v.GetClusterUid(), Class: v.GetClass(), CreateTime: v.GetCreateTime()}}, nil
 }

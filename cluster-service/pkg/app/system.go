@@ -89,7 +89,7 @@ func NewSystem(o SystemOptions) *System {
 		o.Store.NotifyAzure(s.azure.Due)
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		Publish: s.publisher.Publish, Freed: s.placer.Freed, UpgradesChanged: s.upgrader.Look, Forced: s.overseer.Look})
+		Publish: s.publisher.Publish, DeleteBundle: o.Maestro.Delete, Freed: s.placer.Freed, UpgradesChanged: s.upgrader.Look, Forced: s.overseer.Look})
 	return s
 }
 

@@ -47,7 +47,7 @@ func TestPolicyUpgradesAFleet(t *testing.T) {
 	full := r.releases
 	r.releases = before(t, "4.21.4", "4.21.6")
 	old := r.start(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	uids := map[string]bool{}
 	for i := range clusters {

@@ -14,6 +14,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -61,6 +62,8 @@ type Options struct {
 	SigningKeys *secret.SigningKeys
 	// Publish is told of clusters with due works.
 	Publish func(clusterUIDs []string)
+	// DeleteBundle has Maestro delete a bundle that is no work.
+	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
 	// Freed is told when there may be room for clusters that wait for a place.
 	Freed func()
 	// UpgradesChanged is told when upgrades came to their end or wait for a time, and when policies changed.

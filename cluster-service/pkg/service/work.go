@@ -2,23 +2,83 @@ package service
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// ListWorks lists the works of a cluster as they stand.
+// ListWorks lists the works of a cluster, or those of some ids, as they stand.
 func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv1.ListWorksResponse, error) {
-	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
-		return nil, answer(ctx, err)
-	}
-	tenancy, err := s.o.Store.Read(ctx, strings.ToLower(r.GetClusterUid()))
+	works, err := s.works(ctx, r)
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
 	response := &csv1.ListWorksResponse{}
-	for _, w := range tenancy.Works {
+	for _, w := range works {
 		response.Works = append(response.Works, w.Proto())
 	}
 	return response, nil
+}
+
+func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet.Work, error) {
+	if r.GetClusterUid() == "" && len(r.GetIds()) > 0 {
+		var c check
+		for _, id := range r.GetIds() {
+			if _, err := uuid.Parse(id); err != nil {
+				c.fail("ids", "Invalid value: %q: must be a UUID", id)
+			}
+		}
+		if len(r.GetIds()) > maxPage {
+			c.fail("ids", "Too many: may not be more than %d", maxPage)
+		}
+		if err := apierror.InvalidFields(c.violations); err != nil {
+			return nil, err
+		}
+		return s.o.Store.WorksByID(ctx, r.GetIds())
+	}
+	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
+		return nil, err
+	}
+	tenancy, err := s.o.Store.Read(ctx, strings.ToLower(r.GetClusterUid()))
+	if err != nil {
+		return nil, err
+	}
+	return tenancy.Works, nil
+}
+
+// ReasonWorkInUse is of the refusal to delete as an orphan what is none.
+const ReasonWorkInUse = "WORK_IN_USE"
+
+// DeleteOrphan has Maestro delete a bundle that is no work. Nothing can make it one meanwhile: the id of a work follows from
+// its cluster's uid, which a deleted cluster never has again, and publishing creates what is not there.
+func (s *Service) DeleteOrphan(ctx context.Context, r *csv1.DeleteOrphanRequest) (*csv1.DeleteOrphanResponse, error) {
+	var c check
+	if _, err := uuid.Parse(r.GetWorkId()); err != nil {
+		c.fail("work_id", "Invalid value: must be a UUID")
+	}
+	c.required("provision_shard", r.GetProvisionShard())
+	c.actor("actor", r.GetActor())
+	if err := apierror.InvalidFields(c.violations); err != nil {
+		return nil, answer(ctx, err)
+	}
+	used, err := s.o.Store.WorkInUse(ctx, r.GetWorkId())
+	switch {
+	case err != nil:
+		return nil, answer(ctx, err)
+	case used:
+		return nil, answer(ctx, failedPrecondition(ReasonWorkInUse, "The bundle is a work of a cluster's, or is being removed already."))
+	}
+	err = s.o.DeleteBundle(ctx, &maestro.Bundle{ID: strings.ToLower(r.GetWorkId()), Name: "orphan", Consumer: r.GetProvisionShard()})
+	if err != nil && !errors.Is(err, maestro.ErrNotFound) {
+		return nil, answer(ctx, apierror.New(apierror.Unavailable, "Maestro did not take the deletion.").WithRetryAfter(time.Second).WithCause(err))
+	}
+	audit(ctx, "DeleteOrphan", "", r.GetActor(), "work_id", r.GetWorkId(), "shard", r.GetProvisionShard())
+	return &csv1.DeleteOrphanResponse{}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 

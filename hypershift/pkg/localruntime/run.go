@@ -166,7 +166,11 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	clusters := &hostedcluster.Reconciler{
 		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
-		Removed: func(controlPlane string) { keeper.Forget(controlPlane); guests.Forget(controlPlane); pods.Forget(controlPlane) },
+		Removed: func(controlPlane string) {
+			keeper.Forget(controlPlane)
+			guests.Forget(controlPlane)
+			pods.Forget(controlPlane)
+		},
 	}
 	if r.options.canRunProcesses() {
 		dir, err := filepath.Abs(r.options.StateDir)

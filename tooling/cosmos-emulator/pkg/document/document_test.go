@@ -3,6 +3,7 @@ package document
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -104,8 +105,8 @@ func FuzzParse(f *testing.F) {
 		if err := d.Decode(&again); err != nil {
 			t.Fatalf("%q became %q: %v", in, v.JSON(), err)
 		}
-		if diff := cmp.Diff(std, again); diff != "" {
-			t.Fatalf("%q became %q: %s", in, v.JSON(), diff)
+		if !reflect.DeepEqual(std, again) { // cmp takes twice as long with each level of nested arrays
+			t.Fatalf("%q became %q", in, v.JSON())
 		}
 	})
 }

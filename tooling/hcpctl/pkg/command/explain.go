@@ -21,6 +21,7 @@ import (
 )
 
 func (e *environment) explain() *cobra.Command {
+	var output string
 	c := &cobra.Command{
 		Use: "explain CLUSTER", Short: "Say what a cluster waits for, since when, who must act, and what helps, as an SRE", Args: cobra.ExactArgs(1),
 		Long: `Say in sentences what a cluster, its node pools, external authentications and credentials wait for, since when, who must act
@@ -37,14 +38,14 @@ programs.`,
 			if err != nil {
 				return err
 			}
-			return e.answer(c.Context(), client, args[0])
+			return e.answer(c.Context(), client, args[0], output)
 		},
 	}
-	c.Flags().StringVarP(&e.output, "output", "o", "text", "`format`: text, json or yaml")
+	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text, json or yaml")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	c.PreRunE = func(*cobra.Command, []string) error {
-		if !slices.Contains([]string{"text", "json", "yaml"}, e.output) {
-			return fmt.Errorf("--output: %q is not one of text, json, yaml", e.output)
+		if !slices.Contains([]string{"text", "json", "yaml"}, output) {
+			return fmt.Errorf("--output: %q is not one of text, json, yaml", output)
 		}
 		return nil
 	}
@@ -52,15 +53,15 @@ programs.`,
 }
 
 // answer prints the explanation of a cluster. A name that means none, or several, is an error.
-func (e *environment) answer(ctx context.Context, client *adminclient.Client, name string) error {
+func (e *environment) answer(ctx context.Context, client *adminclient.Client, name, output string) error {
 	facts, _, err := facts(ctx, client, name)
 	if err != nil {
 		return err
 	}
 	answer := explanation.Of(facts)
 	switch {
-	case e.output != "text":
-		return display.Object(e.out, e.output, answer)
+	case output != "text":
+		return display.Object(e.out, output, answer)
 	case answer.ResourceID == "":
 		return errors.New(strings.TrimSpace(answer.Text()))
 	}

@@ -108,9 +108,9 @@ func TestExplain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			e := &environment{out: &out, output: tc.output}
+			e := &environment{out: &out}
 			*requests = 0
-			err := e.answer(t.Context(), client, tc.name)
+			err := e.answer(t.Context(), client, tc.name, tc.output)
 			if (err != nil) != (tc.wantError != nil) {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}

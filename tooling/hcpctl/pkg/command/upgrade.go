@@ -131,13 +131,6 @@ func (e *environment) stepTable(steps []*csv1.UpgradeStep) error {
 			what = "node pool " + s.GetNodePool()
 		}
 		rows = append(rows, []string{fmt.Sprint(i + 1), what, s.GetFromVersion(), s.GetToVersion(), word(s.GetState(), "UPGRADE_STEP_STATE_"), s.GetMessage()})
-		for _, c := range s.GetComponents() {
-			state := "waiting"
-			if c.GetCompleted() {
-				state = "completed"
-			}
-			rows = append(rows, []string{"", "  " + c.GetName(), "", c.GetVersion(), state, c.GetMessage()})
-		}
 	}
 	return display.Table(e.out, []string{"STEP", "OF", "FROM", "TO", "STATE", ""}, rows)
 }

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// named are the fields of Cluster Service's requests that the path or the service says, and no body may: whom it is about,
+// who asks, and under which uid.
+var named = []protoreflect.Name{"cluster_uid", "uid", "name", "actor"}
+
+// rpcRequest reads a body that is a request of Cluster Service's, in protobuf's JSON form; none is an empty one.
+func rpcRequest(rq *request, into proto.Message) error {
+	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
+	if err != nil {
+		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
+	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil
+	}
+	if err := protojson.Unmarshal(content, into); err != nil {
+		text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+		if i := strings.Index(text, "): "); i >= 0 {
+			text = text[i+3:]
+		}
+		return apierror.New(apierror.Invalid, "The body cannot be read: %s.", text).WithCause(err)
+	}
+	message := into.ProtoReflect()
+	for _, name := range named {
+		if field := message.Descriptor().Fields().ByName(name); field != nil && message.Has(field) {
+			return apierror.InvalidFields([]apierror.Violation{{Field: field.JSONName(), Message: "Forbidden: the path and the caller's elevation say it"}})
+		}
+	}
+	return nil
+}
+
+// byRPC is an action whose parameters are a request of Cluster Service's. about finds what it is for, and writes that into
+// the request.
+func byRPC[R proto.Message](s *Server, about func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
+	return func(ctx context.Context, rq *request) (any, error) {
+		var none R
+		r := none.ProtoReflect().New().Interface().(R)
+		if err := rpcRequest(rq, r); err != nil {
+			return nil, err
+		}
+		target, err := about(ctx, rq, r)
+		if err != nil {
+			return nil, err
+		}
+		content, err := protojson.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		return s.accept(ctx, rq, target, json.RawMessage(content))
+	}
+}
+
+// ofCluster is about the cluster in the path.
+func ofCluster[R interface {
+	proto.Message
+	GetClusterUid() string
+}](s *Server) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+		target, err := s.target(ctx, rq)
+		set(r, "cluster_uid", target.ClusterUID)
+		return target, err
+	}
+}
+
+// ofPath is about what the path names with a word, whose uid or name the request has in a field.
+func ofPath[R proto.Message](kind, word string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+	return func(_ context.Context, rq *request, r R) (database.AdminTarget, error) {
+		id := rq.http.PathValue(word)
+		set(r, field, id)
+		return database.AdminTarget{Kind: kind, ID: id}, nil
+	}
+}
+
+func set(r proto.Message, field protoreflect.Name, value string) {
+	message := r.ProtoReflect()
+	message.Set(message.Descriptor().Fields().ByName(field), protoreflect.ValueOfString(value))
+}
+
+// message is the answer of a call to Cluster Service.
+func message[M proto.Message](m M, err error) (any, error) {
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.Message[M]{Of: m}, nil
+}

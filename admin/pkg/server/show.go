@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+func (s *Server) listInterventions(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.Fleet.ListInterventions(ctx, &clusterservicev1.ListInterventionsRequest{ClusterUid: target.ClusterUID})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.InterventionList{Items: adminv1.Messages(response.GetInterventions())}, nil
+}
+
+func (s *Server) listBundles(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	bundles, err := s.taker.Bundles(ctx, target.ClusterUID)
+	return adminv1.BundleList{Items: bundles}, err
+}
+
+func (s *Server) listNodePools(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := s.nodePools(ctx, target)
+	return adminv1.NodePoolList{Items: pools}, err
+}
+
+func (s *Server) getNodePool(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return s.nodePool(ctx, target, rq.http.PathValue("pool"))
+}
+
+func (s *Server) nodePools(ctx context.Context, cluster database.AdminTarget) ([]adminv1.NodePool, error) {
+	taken := s.taker.Take(ctx, adminv1.Cluster{UID: cluster.ClusterUID, ResourceID: cluster.ResourceID})
+	if taken.ARM == nil {
+		return nil, apierror.New(apierror.Unavailable, "%s", taken.Unavailable[adminv1.LayerARM])
+	}
+	byID := map[string]adminv1.NodePool{}
+	for _, p := range taken.ARM.NodePools {
+		byID[p.UID] = adminv1.NodePool{ARM: &p}
+	}
+	if taken.ClusterService != nil {
+		for _, p := range taken.ClusterService.NodePools {
+			pool := byID[p.Of.GetUid()]
+			pool.ClusterService = &p
+			byID[p.Of.GetUid()] = pool
+		}
+	}
+	pools := []adminv1.NodePool{}
+	for _, p := range byID {
+		pools = append(pools, p)
+	}
+	slices.SortFunc(pools, func(a, b adminv1.NodePool) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	return pools, nil
+}
+
+func nameOf(p adminv1.NodePool) string {
+	if p.ARM != nil {
+		return strings.ToLower(p.ARM.Resource.Name)
+	}
+	return strings.ToLower(p.ClusterService.Of.GetSpec().GetName())
+}
+
+func (s *Server) nodePool(ctx context.Context, cluster database.AdminTarget, name string) (adminv1.NodePool, error) {
+	pools, err := s.nodePools(ctx, cluster)
+	if err != nil {
+		return adminv1.NodePool{}, err
+	}
+	for _, p := range pools {
+		if nameOf(p) == strings.ToLower(name) {
+			return p, nil
+		}
+	}
+	return adminv1.NodePool{}, apierror.New(apierror.NotFound, "The cluster has no node pool '%s'.", name)
+}
+
+func (s *Server) listCredentials(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	credentials, revocations, err := s.taker.Credentials(ctx, target.ClusterUID)
+	return adminv1.CredentialList{Items: adminv1.Messages(credentials), Revocations: adminv1.Messages(revocations)}, err
+}
+
+// getCredential shows the certificate of an SRE's credential only: a customer's is nobody else's.
+func (s *Server) getCredential(ctx context.Context, rq *request) (any, error) {
+	c, err := s.Fleet.GetBreakGlassCredential(ctx, &clusterservicev1.GetBreakGlassCredentialRequest{Uid: rq.http.PathValue("credential")})
+	if err == nil && c.GetSpec().GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
+		c = dump.WithoutCertificate(c)
+	}
+	return message(c, err)
+}
+
+func (s *Server) listShards(ctx context.Context, _ *request) (any, error) {
+	response, err := s.Fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.ShardList{Items: adminv1.Messages(response.GetProvisionShards())}, nil
+}
+
+func (s *Server) listARMOperations(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	key, err := database.ResourceKey(target.ResourceID)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := s.taker.Operations(ctx, key)
+	return adminv1.ARMOperationList{Items: operations}, err
+}
+
+func (s *Server) getARMOperation(ctx context.Context, rq *request) (any, error) {
+	item, err := s.armOperation(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return dump.OperationOf(&item.Value), nil
+}
+
+func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[database.OperationDocument], error) {
+	id := rq.http.PathValue("operation")
+	item, err := s.Database.FindOperation(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if item == nil {
+		return nil, apierror.New(apierror.NotFound, "ARM has no operation '%s'; those that have ended are kept for a week.", id)
+	}
+	return item, nil
+}
+
+func (s *Server) listOrphans(ctx context.Context, _ *request) (any, error) {
+	orphans, err := s.orphans(ctx)
+	return adminv1.OrphanList{Items: orphans}, err
+}
+
+// orphans are Maestro's bundles of Cluster Service that are none of its works. Maestro is asked first: a work whose bundle
+// is seen was there before, so that what is then no work is none for good.
+func (s *Server) orphans(ctx context.Context) ([]adminv1.Orphan, error) {
+	bundles, err := s.Maestro.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	orphans := []adminv1.Orphan{}
+	for len(bundles) > 0 {
+		some := bundles[:min(len(bundles), 500)]
+		bundles = bundles[len(some):]
+		ids := make([]string, len(some))
+		for i, b := range some {
+			ids[i] = b.ID
+		}
+		known, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{Ids: ids})
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		for _, b := range some {
+			if slices.ContainsFunc(known.GetWorks(), func(w *clusterservicev1.Work) bool { return w.GetId() == b.ID }) {
+				continue
+			}
+			orphans = append(orphans, adminv1.Orphan{
+				ID: b.ID, Consumer: b.ConsumerName, Version: b.Version, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, DeletedAt: b.DeletedAt,
+				ClusterID: b.ClusterID(), Objects: b.Objects(),
+			})
+		}
+	}
+	return orphans, nil
+}
+
+func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.UpgradeList{Items: adminv1.Messages[*clusterservicev1.Upgrade](nil)}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: target.ClusterUID, PageSize: 500, PageToken: token})
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		list.Items = append(list.Items, adminv1.Messages(response.GetUpgrades())...)
+		token = response.GetNextPageToken()
+	}
+	return list, nil
+}
+
+func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return message(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: rq.http.URL.Query().Get("version")}))
+}
+
+func (s *Server) getUpgrade(ctx context.Context, rq *request) (any, error) {
+	return message(s.Fleet.GetUpgrade(ctx, &clusterservicev1.GetUpgradeRequest{Uid: rq.http.PathValue("upgrade")}))
+}
+
+func (s *Server) listUpgradePolicies(ctx context.Context, _ *request) (any, error) {
+	response, err := s.Fleet.ListUpgradePolicies(ctx, &clusterservicev1.ListUpgradePoliciesRequest{})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.UpgradePolicyList{Items: adminv1.Messages(response.GetPolicies())}, nil
+}
+
+func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {
+	clusterUID := ""
+	if text := rq.http.URL.Query().Get("cluster"); text != "" {
+		cluster, err := s.finder.One(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		clusterUID = cluster.UID
+	}
+	list := adminv1.LeftoverList{Items: adminv1.Messages[*clusterservicev1.DeletionLeftover](nil)}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListDeletionLeftovers(ctx, &clusterservicev1.ListDeletionLeftoversRequest{ClusterUid: clusterUID, PageSize: 500, PageToken: token})
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		list.Items = append(list.Items, adminv1.Messages(response.GetLeftovers())...)
+		token = response.GetNextPageToken()
+	}
+	return list, nil
+}

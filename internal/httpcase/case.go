@@ -1,0 +1,212 @@
+// Package httpcase runs the behaviour of an HTTP API as artifacts, ARM's unless a Target says otherwise: a folder per case,
+// a file per step, each a request and the response that is expected. Cases know nothing of an implementation; they run
+// against a base URL.
+//
+// A step file is the request line, headers, an empty line and a body, then a line `--- response` and the status, headers
+// and body that are expected. {{name}} stands for a variable. The body of a request may be `@file.json`, a file of the
+// bodies folder, followed by an RFC 7396 merge patch to it. An expected body is a part: an object must have its fields
+// and may have more, an array must have as many items. In an expected text {{any}} stands for anything, {{capture:x}} for
+// anything that is kept as the variable x, and "{{absent}}" for a field that must not be there. A request line that
+// starts with `eventually` is repeated until the response is as expected. A file that says `include name` stands for the
+// steps of that folder.
+//
+// What is too long to write out is said: {{chars:257}} is that many letters, and {{repeat:3}}{"key": "key-#"}{{end}} is its
+// content three times with commas between, # being the number of each, from 1.
+package httpcase
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/hcpmesh/hcpmesh/api/wire"
+)
+
+// Case is one folder.
+type Case struct {
+	Name string
+	// Reason is what the case shows, from its README.md.
+	Reason string
+	Steps  []Step
+}
+
+// Accepts says that one of the steps expects a change to be accepted.
+func (c Case) Accepts() bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool {
+		return s.Method != http.MethodGet && s.Method != http.MethodHead && strings.HasPrefix(s.Status, "2")
+	})
+}
+
+// Step is one request and what is expected of its response.
+type Step struct {
+	// Name is the step's file.
+	Name       string
+	Eventually bool
+	Method     string
+	Target     string
+	// Headers to send; a name that starts with `-` is one not to send.
+	Headers [][2]string
+	// Body is sent as it is; BodyFile and Patch make one of a file.
+	Body     string
+	BodyFile string
+
+	Status          string
+	ExpectedHeaders [][2]string
+	ExpectedBody    string
+}
+
+// Suite is a folder with the folders cases, steps and bodies.
+type Suite struct{ Dir string }
+
+// Load reads all cases, in order of name.
+func (s Suite) Load() ([]Case, error) {
+	folders, err := os.ReadDir(filepath.Join(s.Dir, "cases"))
+	if err != nil {
+		return nil, err
+	}
+	var cases []Case
+	for _, folder := range folders {
+		dir := filepath.Join(s.Dir, "cases", folder.Name())
+		reason, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		if err != nil {
+			return nil, fmt.Errorf("case %s says no reason: %w", folder.Name(), err)
+		}
+		steps, err := s.steps(dir)
+		if err != nil {
+			return nil, fmt.Errorf("case %s: %w", folder.Name(), err)
+		}
+		cases = append(cases, Case{Name: folder.Name(), Reason: strings.TrimSpace(string(reason)), Steps: steps})
+	}
+	return cases, nil
+}
+
+func (s Suite) steps(dir string) ([]Step, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.http"))
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(files)
+	var steps []Step
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if name, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "include "); ok {
+			included, err := s.steps(filepath.Join(s.Dir, "steps", name))
+			if err != nil {
+				return nil, err
+			}
+			if len(included) == 0 {
+				return nil, fmt.Errorf("%s includes %q, which has no steps", file, name)
+			}
+			steps = append(steps, included...)
+			continue
+		}
+		step, err := parse(string(content))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
+		}
+		step.Name = filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func parse(text string) (Step, error) {
+	request, response, ok := strings.Cut(text, "--- response\n")
+	if !ok {
+		return Step{}, fmt.Errorf("there is no line `--- response`")
+	}
+	first, headers, body := split(request)
+	words := strings.Fields(first)
+	step := Step{Headers: headers, Body: body}
+	if len(words) > 0 && words[0] == "eventually" {
+		step.Eventually, words = true, words[1:]
+	}
+	if len(words) != 2 {
+		return Step{}, fmt.Errorf("%q is not a method and a target", first)
+	}
+	step.Method, step.Target = words[0], words[1]
+	if rest, ok := strings.CutPrefix(body, "@"); ok {
+		step.BodyFile, step.Body, _ = strings.Cut(rest, "\n")
+	}
+	step.Status, step.ExpectedHeaders, step.ExpectedBody = split(response)
+	return step, nil
+}
+
+// split takes a message apart: its first line, its headers, and its body without surrounding space.
+func split(message string) (first string, headers [][2]string, body string) {
+	head, body, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
+	lines := strings.Split(strings.TrimRight(head, "\n"), "\n")
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		headers = append(headers, [2]string{strings.TrimSpace(name), strings.TrimSpace(value)})
+	}
+	return lines[0], headers, strings.TrimSpace(body)
+}
+
+// body makes the content of a step's request.
+func (s Suite) body(step Step, variables map[string]string) ([]byte, error) {
+	own := expand(step.Body, variables)
+	if step.BodyFile == "" {
+		return []byte(own), nil
+	}
+	content, err := os.ReadFile(filepath.Join(s.Dir, "bodies", step.BodyFile))
+	if err != nil {
+		return nil, err
+	}
+	base, err := wire.ParseObject([]byte(expand(string(content), variables)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", step.BodyFile, err)
+	}
+	if strings.TrimSpace(own) != "" {
+		patch, err := wire.ParseObject([]byte(own))
+		if err != nil {
+			return nil, fmt.Errorf("the patch of %s: %w", step.BodyFile, err)
+		}
+		base = wire.MergePatch(base, patch)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(base)
+	return out.Bytes(), err
+}
+
+var (
+	chars  = regexp.MustCompile(`\{\{chars:([0-9]{1,7})\}\}`)
+	repeat = regexp.MustCompile(`(?s)\{\{repeat:([0-9]{1,5})\}\}(.*?)\{\{end\}\}`)
+)
+
+// expand replaces the variables that are known, and writes out what is only said.
+func expand(text string, variables map[string]string) string {
+	if !strings.Contains(text, "{{") {
+		return text
+	}
+	text = repeat.ReplaceAllStringFunc(text, func(found string) string {
+		part := repeat.FindStringSubmatch(found)
+		count, _ := strconv.Atoi(part[1])
+		items := make([]string, count)
+		for i := range items {
+			items[i] = strings.ReplaceAll(part[2], "#", strconv.Itoa(i+1))
+		}
+		return strings.Join(items, ",")
+	})
+	text = chars.ReplaceAllStringFunc(text, func(found string) string {
+		count, _ := strconv.Atoi(chars.FindStringSubmatch(found)[1])
+		return strings.Repeat("a", count)
+	})
+	for name, value := range variables {
+		text = strings.ReplaceAll(text, "{{"+name+"}}", value)
+	}
+	return text
+}

@@ -1,0 +1,290 @@
+package httpcase
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Target is the implementation that cases run against.
+type Target struct {
+	// BaseURL is that of the API, without a slash at the end.
+	BaseURL string
+	Client  *http.Client
+	// Location is the region that the implementation serves.
+	Location string
+	// APIVersion is what {{api-version}} stands for.
+	APIVersion string
+	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend: it does
+	// what a backend would for a subscription. May be nil.
+	Settle func(ctx context.Context, subscription string) error
+	// Patience is how long an `eventually` step is repeated; the usual when 0.
+	Patience time.Duration
+	// Pause is how long such a step waits between two repetitions; the usual when 0.
+	Pause time.Duration
+	// Conclude waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
+	// and then sets the subscription to Deleted, so that what the case has made is deleted.
+	Conclude bool
+	// Variables, when not nil, are all that a case has, for an API that is not ARM's: no subscription is registered, and
+	// nothing is concluded. Headers are sent with every request then, in place of ARM's.
+	Variables map[string]string
+	Headers   [][2]string
+	// MayFail are the cases in which something may end as Failed, with the reason, when they are concluded.
+	MayFail map[string]string
+}
+
+// patience is how long an `eventually` step is usually repeated, and pause how long it usually waits in between.
+const (
+	patience = 20 * time.Second
+	pause    = 20 * time.Millisecond
+)
+
+// Run runs one case, in a subscription of its own that it registers first. The error says which step differs, and how.
+func (s Suite) Run(ctx context.Context, target Target, c Case) error {
+	if target.Variables != nil {
+		return s.runSteps(ctx, target, c.Steps, maps.Clone(target.Variables))
+	}
+	target.Headers = defaults
+	subscription := uuid.NewString()
+	variables := map[string]string{
+		"subscription":       subscription,
+		"other-subscription": uuid.NewString(),
+		"location":           target.Location,
+		"LOCATION":           strings.ToUpper(target.Location),
+		"api-version":        target.APIVersion,
+		"provider":           "/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift",
+		"clusters":           "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",
+		"cluster":            "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster",
+		"pool":               "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/cluster/nodePools/pool",
+		"group":              "/subscriptions/" + subscription + "/resourceGroups/group",
+		"network":            "/subscriptions/" + subscription + "/resourceGroups/network/providers/Microsoft.Network",
+		"identity":           "/subscriptions/" + subscription + "/resourceGroups/identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities",
+		"tenant":             uuid.NewString(),
+		"client":             uuid.NewString(),
+	}
+	register := Step{
+		Name: "register the subscription", Method: http.MethodPut, Target: "/subscriptions/{{subscription}}?api-version=2.0",
+		Body:   `{"state":"Registered","registrationDate":"Mon, 02 Mar 2026 10:00:00 GMT","properties":{"tenantId":"{{tenant}}"}}`,
+		Status: "200",
+	}
+	if err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables); err != nil || !target.Conclude {
+		return err
+	}
+	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
+	return errors.Join(target.settled(ctx, variables, target.MayFail[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
+}
+
+func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
+	for _, step := range steps {
+		if err := s.runStep(ctx, target, step, variables); err != nil {
+			return fmt.Errorf("%s: %w", step.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s Suite) runStep(ctx context.Context, target Target, step Step, variables map[string]string) error {
+	body, err := s.body(step, variables)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(target.patience())
+	for {
+		if step.Eventually && target.Settle != nil {
+			if err := target.Settle(ctx, variables["subscription"]); err != nil {
+				return fmt.Errorf("settling: %w", err)
+			}
+		}
+		difference, err := try(ctx, target, step, body, variables)
+		if err != nil {
+			return err
+		}
+		if difference == "" {
+			return nil
+		}
+		if !step.Eventually || time.Now().After(deadline) {
+			return fmt.Errorf("%s %s: %s", step.Method, expand(step.Target, variables), difference)
+		}
+		timer := time.NewTimer(target.pause())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// defaults are the headers that ARM sends with every request.
+var defaults = [][2]string{
+	{"Content-Type", "application/json"},
+	{"X-Ms-Home-Tenant-Id", "{{tenant}}"},
+	{"X-Ms-Client-Object-Id", "{{client}}"},
+	{"X-Ms-Identity-Url", "https://identity.example/{{subscription}}"},
+	{"X-Ms-Arm-Resource-System-Data", `{"createdBy":"alice@example.com","createdByType":"User","createdAt":"2026-03-02T10:00:00Z",` +
+		`"lastModifiedBy":"alice@example.com","lastModifiedByType":"User","lastModifiedAt":"2026-03-02T10:00:00Z"}`},
+	{"Referer", "https://management.example{{target}}"},
+}
+
+func try(ctx context.Context, target Target, step Step, body []byte, variables map[string]string) (difference string, err error) {
+	at := expand(step.Target, variables)
+	// An absolute URL that was captured stands for the same path here.
+	if rest, ok := strings.CutPrefix(at, "https://management.example"); ok {
+		at = rest
+	}
+	request, err := http.NewRequestWithContext(ctx, step.Method, target.BaseURL+at, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	for _, header := range target.Headers {
+		request.Header.Set(header[0], expand(strings.ReplaceAll(header[1], "{{target}}", at), variables))
+	}
+	for _, header := range step.Headers {
+		if name, remove := strings.CutPrefix(header[0], "-"); remove {
+			request.Header.Del(name)
+			continue
+		}
+		request.Header.Set(header[0], expand(header[1], variables))
+	}
+	response, err := target.Client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	content, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		return "", err
+	}
+	return compare(step, response, content, variables), nil
+}
+
+func compare(step Step, response *http.Response, content []byte, variables map[string]string) string {
+	m := matcher{variables: variables, captured: map[string]string{}}
+	if !m.text(step.Status, fmt.Sprint(response.StatusCode)) {
+		return fmt.Sprintf("answered %d, not %s: %s", response.StatusCode, step.Status, content)
+	}
+	for _, header := range step.ExpectedHeaders {
+		got := response.Header.Get(header[0])
+		if header[1] == "{{absent}}" && got == "" {
+			continue
+		}
+		if got == "" || !m.text(header[1], got) {
+			return fmt.Sprintf("the header %s is %q, not %q", header[0], got, expand(header[1], variables))
+		}
+	}
+	switch expected := expand(step.ExpectedBody, variables); expected {
+	case "":
+	case "empty":
+		if len(content) > 0 {
+			return fmt.Sprintf("the body is not empty: %s", content)
+		}
+	default:
+		var want, got any
+		if err := json.Unmarshal([]byte(expected), &want); err != nil {
+			return fmt.Sprintf("the expected body is not JSON: %v", err)
+		}
+		if err := json.Unmarshal(content, &got); err != nil {
+			return fmt.Sprintf("the body is not JSON: %s", content)
+		}
+		if difference := m.value("", want, got); difference != "" {
+			return difference + " in " + string(content)
+		}
+	}
+	for name, value := range m.captured {
+		variables[name] = value
+	}
+	return ""
+}
+
+// matcher compares with what is expected, and keeps what is to be captured.
+type matcher struct {
+	variables map[string]string
+	captured  map[string]string
+}
+
+func (m matcher) value(path string, want, got any) string {
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Sprintf("%s is %v, not an object", path, got)
+		}
+		for name, value := range want {
+			is, there := object[name]
+			if value == "{{absent}}" {
+				if there {
+					return fmt.Sprintf("%s.%s is there", path, name)
+				}
+				continue
+			}
+			if !there {
+				return fmt.Sprintf("%s.%s is missing", path, name)
+			}
+			if difference := m.value(path+"."+name, value, is); difference != "" {
+				return difference
+			}
+		}
+		return ""
+	case []any:
+		array, ok := got.([]any)
+		if !ok || len(array) != len(want) {
+			return fmt.Sprintf("%s is %v, not %d items", path, got, len(want))
+		}
+		for i, value := range want {
+			if difference := m.value(fmt.Sprintf("%s[%d]", path, i), value, array[i]); difference != "" {
+				return difference
+			}
+		}
+		return ""
+	case string:
+		text, ok := got.(string)
+		if !ok && want == "{{any}}" {
+			return ""
+		}
+		if !ok || !m.text(want, text) {
+			return fmt.Sprintf("%s is %#v, not %q", path, got, want)
+		}
+		return ""
+	}
+	if want != got {
+		return fmt.Sprintf("%s is %#v, not %#v", path, got, want)
+	}
+	return ""
+}
+
+var wildcard = regexp.MustCompile(`\{\{(any|capture:[a-z0-9-]+)\}\}`)
+
+// text matches a text with wildcards.
+func (m matcher) text(want, got string) bool {
+	want = expand(want, m.variables)
+	marks := wildcard.FindAllStringSubmatch(want, -1)
+	if marks == nil {
+		return want == got
+	}
+	pattern := "^"
+	for i, literal := range wildcard.Split(want, -1) {
+		pattern += regexp.QuoteMeta(literal)
+		if i < len(marks) {
+			pattern += "(.*)"
+		}
+	}
+	found := regexp.MustCompile("(?s)" + pattern + "$").FindStringSubmatch(got)
+	if found == nil {
+		return false
+	}
+	for i, mark := range marks {
+		if name, ok := strings.CutPrefix(mark[1], "capture:"); ok {
+			m.captured[name] = found[i+1]
+		}
+	}
+	return true
+}
