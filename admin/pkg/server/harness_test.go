@@ -249,14 +249,6 @@ func (f *fleet) ListBreakGlassRevocations(context.Context, *clusterservicev1.Lis
 	return &clusterservicev1.ListBreakGlassRevocationsResponse{}, nil
 }
 
-func (f *fleet) ListUpgrades(context.Context, *clusterservicev1.ListUpgradesRequest) (*clusterservicev1.ListUpgradesResponse, error) {
-	return &clusterservicev1.ListUpgradesResponse{}, nil
-}
-
-func (f *fleet) ListProvisionShards(context.Context, *clusterservicev1.ListProvisionShardsRequest) (*clusterservicev1.ListProvisionShardsResponse, error) {
-	return &clusterservicev1.ListProvisionShardsResponse{ProvisionShards: []*clusterservicev1.ProvisionShard{{Name: "mgmt-1", Capacity: 10, Clusters: 1}}}, nil
-}
-
 func (f *fleet) ListWorks(_ context.Context, r *clusterservicev1.ListWorksRequest) (*clusterservicev1.ListWorksResponse, error) {
 	response := &clusterservicev1.ListWorksResponse{}
 	for _, w := range f.works {
