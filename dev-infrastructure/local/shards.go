@@ -20,12 +20,13 @@ func (r *Region) shardsFile() string { return r.state.path("provision-shards.yam
 
 func (r *Region) writeShards(context.Context) error {
 	type shard struct {
-		Name     string `json:"name"`
-		Capacity int    `json:"capacity"`
+		Name     string   `json:"name"`
+		Capacity int      `json:"capacity"`
+		Zones    []string `json:"zones"`
 	}
 	var shards []shard
 	for _, m := range r.clusters {
-		shards = append(shards, shard{m.name, shardCapacity})
+		shards = append(shards, shard{m.name, shardCapacity, []string{"1", "2", "3"}})
 	}
 	data, err := yaml.Marshal(map[string]any{"provisionShards": shards})
 	if err != nil {

@@ -9,6 +9,7 @@ package clusterservicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,6 +22,69 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ProvisionShardState says whether a shard takes clusters.
+type ProvisionShardState int32
+
+const (
+	ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED ProvisionShardState = 0
+	ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE      ProvisionShardState = 1
+	// An operator keeps new clusters away.
+	ProvisionShardState_PROVISION_SHARD_STATE_CORDONED ProvisionShardState = 2
+	// As CORDONED, and it is to be emptied.
+	ProvisionShardState_PROVISION_SHARD_STATE_DRAINING ProvisionShardState = 3
+	// No longer in the shards file; it keeps its clusters.
+	ProvisionShardState_PROVISION_SHARD_STATE_RETIRED ProvisionShardState = 4
+	// Forgotten; it held no cluster.
+	ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED ProvisionShardState = 5
+)
+
+// Enum value maps for ProvisionShardState.
+var (
+	ProvisionShardState_name = map[int32]string{
+		0: "PROVISION_SHARD_STATE_UNSPECIFIED",
+		1: "PROVISION_SHARD_STATE_ACTIVE",
+		2: "PROVISION_SHARD_STATE_CORDONED",
+		3: "PROVISION_SHARD_STATE_DRAINING",
+		4: "PROVISION_SHARD_STATE_RETIRED",
+		5: "PROVISION_SHARD_STATE_DEREGISTERED",
+	}
+	ProvisionShardState_value = map[string]int32{
+		"PROVISION_SHARD_STATE_UNSPECIFIED":  0,
+		"PROVISION_SHARD_STATE_ACTIVE":       1,
+		"PROVISION_SHARD_STATE_CORDONED":     2,
+		"PROVISION_SHARD_STATE_DRAINING":     3,
+		"PROVISION_SHARD_STATE_RETIRED":      4,
+		"PROVISION_SHARD_STATE_DEREGISTERED": 5,
+	}
+)
+
+func (x ProvisionShardState) Enum() *ProvisionShardState {
+	p := new(ProvisionShardState)
+	*p = x
+	return p
+}
+
+func (x ProvisionShardState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProvisionShardState) Descriptor() protoreflect.EnumDescriptor {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_enumTypes[0].Descriptor()
+}
+
+func (ProvisionShardState) Type() protoreflect.EnumType {
+	return &file_hcpmesh_clusterservice_v1_provision_shard_proto_enumTypes[0]
+}
+
+func (x ProvisionShardState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProvisionShardState.Descriptor instead.
+func (ProvisionShardState) EnumDescriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{0}
+}
+
 // ProvisionShard is a management cluster as a place for hosted control planes.
 type ProvisionShard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -30,8 +94,29 @@ type ProvisionShard struct {
 	Capacity int32 `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// The clusters it holds now, those being deleted included.
 	Clusters int32 `protobuf:"varint,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Whether new clusters are kept away.
-	Cordoned      bool `protobuf:"varint,4,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	// Whether new clusters are kept away, whatever the reason: any state but ACTIVE.
+	Cordoned bool                `protobuf:"varint,4,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	State    ProvisionShardState `protobuf:"varint,5,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.ProvisionShardState" json:"state,omitempty"`
+	// The availability zones that its nodes stand in, in order; empty when nobody said.
+	Zones []string `protobuf:"bytes,6,rep,name=zones,proto3" json:"zones,omitempty"`
+	// The size classes that it takes, in order; empty means all.
+	SizeClasses []string          `protobuf:"bytes,7,rep,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
+	Labels      map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Which of capacity, zones, size_classes and labels an operator set over the shards file.
+	Overridden []string `protobuf:"bytes,9,rep,name=overridden,proto3" json:"overridden,omitempty"`
+	// How many clusters more it has room for, were it ACTIVE.
+	Headroom int32 `protobuf:"varint,10,opt,name=headroom,proto3" json:"headroom,omitempty"`
+	// When its agent last reported something new; absent when it never did.
+	LastHeardTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_heard_time,json=lastHeardTime,proto3" json:"last_heard_time,omitempty"`
+	// Since when its agent has not answered although works wait for it; absent when none waits.
+	UnansweredSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=unanswered_since,json=unansweredSince,proto3" json:"unanswered_since,omitempty"`
+	// That it has not answered for so long that no cluster is placed here.
+	AgentSilent bool `protobuf:"varint,13,opt,name=agent_silent,json=agentSilent,proto3" json:"agent_silent,omitempty"`
+	// Counts the changes by operators.
+	Version int64 `protobuf:"varint,14,opt,name=version,proto3" json:"version,omitempty"`
+	// Who brought it into its state, and when; absent when the configuration did.
+	StateActor    *Actor                 `protobuf:"bytes,15,opt,name=state_actor,json=stateActor,proto3" json:"state_actor,omitempty"`
+	StateTime     *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -94,16 +179,836 @@ func (x *ProvisionShard) GetCordoned() bool {
 	return false
 }
 
+func (x *ProvisionShard) GetState() ProvisionShardState {
+	if x != nil {
+		return x.State
+	}
+	return ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED
+}
+
+func (x *ProvisionShard) GetZones() []string {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetSizeClasses() []string {
+	if x != nil {
+		return x.SizeClasses
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetOverridden() []string {
+	if x != nil {
+		return x.Overridden
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetHeadroom() int32 {
+	if x != nil {
+		return x.Headroom
+	}
+	return 0
+}
+
+func (x *ProvisionShard) GetLastHeardTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastHeardTime
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetUnansweredSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnansweredSince
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetAgentSilent() bool {
+	if x != nil {
+		return x.AgentSilent
+	}
+	return false
+}
+
+func (x *ProvisionShard) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ProvisionShard) GetStateActor() *Actor {
+	if x != nil {
+		return x.StateActor
+	}
+	return nil
+}
+
+func (x *ProvisionShard) GetStateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StateTime
+	}
+	return nil
+}
+
+// ProvisionShardReport is a shard with what it carries.
+type ProvisionShardReport struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ProvisionShard *ProvisionShard        `protobuf:"bytes,1,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
+	// Clusters that are being deleted, of those it holds.
+	DeletingClusters int32 `protobuf:"varint,2,opt,name=deleting_clusters,json=deletingClusters,proto3" json:"deleting_clusters,omitempty"`
+	// Nodes of its clusters: those that exist, and those that were asked for (the maximum where they autoscale).
+	Nodes       int32 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	WantedNodes int32 `protobuf:"varint,4,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
+	// In order of size.
+	SizeClasses []*SizeClassUsage `protobuf:"bytes,5,rep,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
+	// Works whose newest content its agent has not reported on.
+	UnansweredWorks int32 `protobuf:"varint,6,opt,name=unanswered_works,json=unansweredWorks,proto3" json:"unanswered_works,omitempty"`
+	// Clusters of the region that wait for a place.
+	WaitingClusters int32 `protobuf:"varint,7,opt,name=waiting_clusters,json=waitingClusters,proto3" json:"waiting_clusters,omitempty"`
+	// The newest first, at most 100.
+	History       []*ProvisionShardChange `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProvisionShardReport) Reset() {
+	*x = ProvisionShardReport{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProvisionShardReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProvisionShardReport) ProtoMessage() {}
+
+func (x *ProvisionShardReport) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProvisionShardReport.ProtoReflect.Descriptor instead.
+func (*ProvisionShardReport) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ProvisionShardReport) GetProvisionShard() *ProvisionShard {
+	if x != nil {
+		return x.ProvisionShard
+	}
+	return nil
+}
+
+func (x *ProvisionShardReport) GetDeletingClusters() int32 {
+	if x != nil {
+		return x.DeletingClusters
+	}
+	return 0
+}
+
+func (x *ProvisionShardReport) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *ProvisionShardReport) GetWantedNodes() int32 {
+	if x != nil {
+		return x.WantedNodes
+	}
+	return 0
+}
+
+func (x *ProvisionShardReport) GetSizeClasses() []*SizeClassUsage {
+	if x != nil {
+		return x.SizeClasses
+	}
+	return nil
+}
+
+func (x *ProvisionShardReport) GetUnansweredWorks() int32 {
+	if x != nil {
+		return x.UnansweredWorks
+	}
+	return 0
+}
+
+func (x *ProvisionShardReport) GetWaitingClusters() int32 {
+	if x != nil {
+		return x.WaitingClusters
+	}
+	return 0
+}
+
+func (x *ProvisionShardReport) GetHistory() []*ProvisionShardChange {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// SizeClassUsage is what clusters of one size class take of a shard.
+type SizeClassUsage struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	SizeClass   string                 `protobuf:"bytes,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	Clusters    int32                  `protobuf:"varint,2,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	Nodes       int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	WantedNodes int32                  `protobuf:"varint,4,opt,name=wanted_nodes,json=wantedNodes,proto3" json:"wanted_nodes,omitempty"`
+	// Whether the shard takes new ones of this class.
+	Accepted      bool `protobuf:"varint,5,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeClassUsage) Reset() {
+	*x = SizeClassUsage{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeClassUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeClassUsage) ProtoMessage() {}
+
+func (x *SizeClassUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeClassUsage.ProtoReflect.Descriptor instead.
+func (*SizeClassUsage) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SizeClassUsage) GetSizeClass() string {
+	if x != nil {
+		return x.SizeClass
+	}
+	return ""
+}
+
+func (x *SizeClassUsage) GetClusters() int32 {
+	if x != nil {
+		return x.Clusters
+	}
+	return 0
+}
+
+func (x *SizeClassUsage) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *SizeClassUsage) GetWantedNodes() int32 {
+	if x != nil {
+		return x.WantedNodes
+	}
+	return 0
+}
+
+func (x *SizeClassUsage) GetAccepted() bool {
+	if x != nil {
+		return x.Accepted
+	}
+	return false
+}
+
+// ProvisionShardChange is one change of a shard by an operator.
+type ProvisionShardChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Actor *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// One of register, update, cordon, uncordon, drain, deregister.
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// What changed, in words, as in `capacity 100 → 80`.
+	Changes []string `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The version that it made.
+	Version       int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProvisionShardChange) Reset() {
+	*x = ProvisionShardChange{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProvisionShardChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProvisionShardChange) ProtoMessage() {}
+
+func (x *ProvisionShardChange) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProvisionShardChange.ProtoReflect.Descriptor instead.
+func (*ProvisionShardChange) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProvisionShardChange) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ProvisionShardChange) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *ProvisionShardChange) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ProvisionShardChange) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ProvisionShardChange) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// Names is a list that may be absent.
+type Names struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []string               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Names) Reset() {
+	*x = Names{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Names) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Names) ProtoMessage() {}
+
+func (x *Names) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Names.ProtoReflect.Descriptor instead.
+func (*Names) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Names) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// Labels are labels that may be absent.
+type Labels struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        map[string]string      `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Labels) Reset() {
+	*x = Labels{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Labels) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Labels) ProtoMessage() {}
+
+func (x *Labels) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Labels.ProtoReflect.Descriptor instead.
+func (*Labels) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Labels) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type GetProvisionShardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetProvisionShardRequest) Reset() {
+	*x = GetProvisionShardRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetProvisionShardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetProvisionShardRequest) ProtoMessage() {}
+
+func (x *GetProvisionShardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetProvisionShardRequest.ProtoReflect.Descriptor instead.
+func (*GetProvisionShardRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetProvisionShardRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RegisterProvisionShardRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lower-case letters, digits and hyphens, at most 63 characters.
+	Name          string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Capacity      int32             `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Zones         []string          `protobuf:"bytes,3,rep,name=zones,proto3" json:"zones,omitempty"`
+	SizeClasses   []string          `protobuf:"bytes,4,rep,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Actor         *Actor            `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterProvisionShardRequest) Reset() {
+	*x = RegisterProvisionShardRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterProvisionShardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterProvisionShardRequest) ProtoMessage() {}
+
+func (x *RegisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterProvisionShardRequest.ProtoReflect.Descriptor instead.
+func (*RegisterProvisionShardRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RegisterProvisionShardRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RegisterProvisionShardRequest) GetCapacity() int32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *RegisterProvisionShardRequest) GetZones() []string {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *RegisterProvisionShardRequest) GetSizeClasses() []string {
+	if x != nil {
+		return x.SizeClasses
+	}
+	return nil
+}
+
+func (x *RegisterProvisionShardRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *RegisterProvisionShardRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+type DrainProvisionShardRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actor           *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	ExpectedVersion int64                  `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Drains the last shard that takes clusters, too.
+	AcceptNoRoom  bool `protobuf:"varint,4,opt,name=accept_no_room,json=acceptNoRoom,proto3" json:"accept_no_room,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainProvisionShardRequest) Reset() {
+	*x = DrainProvisionShardRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainProvisionShardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainProvisionShardRequest) ProtoMessage() {}
+
+func (x *DrainProvisionShardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainProvisionShardRequest.ProtoReflect.Descriptor instead.
+func (*DrainProvisionShardRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrainProvisionShardRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrainProvisionShardRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *DrainProvisionShardRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *DrainProvisionShardRequest) GetAcceptNoRoom() bool {
+	if x != nil {
+		return x.AcceptNoRoom
+	}
+	return false
+}
+
+type PlanDrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanDrainRequest) Reset() {
+	*x = PlanDrainRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanDrainRequest) ProtoMessage() {}
+
+func (x *PlanDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanDrainRequest.ProtoReflect.Descriptor instead.
+func (*PlanDrainRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PlanDrainRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeregisterProvisionShardRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Actor           *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	ExpectedVersion int64                  `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *DeregisterProvisionShardRequest) Reset() {
+	*x = DeregisterProvisionShardRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeregisterProvisionShardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeregisterProvisionShardRequest) ProtoMessage() {}
+
+func (x *DeregisterProvisionShardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeregisterProvisionShardRequest.ProtoReflect.Descriptor instead.
+func (*DeregisterProvisionShardRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeregisterProvisionShardRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeregisterProvisionShardRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *DeregisterProvisionShardRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
 var File_hcpmesh_clusterservice_v1_provision_shard_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc = "" +
 	"\n" +
-	"/hcpmesh/clusterservice/v1/provision_shard.proto\x12\x19hcpmesh.clusterservice.v1\"x\n" +
+	"/hcpmesh/clusterservice/v1/provision_shard.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\x83\x06\n" +
 	"\x0eProvisionShard\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bcapacity\x18\x02 \x01(\x05R\bcapacity\x12\x1a\n" +
 	"\bclusters\x18\x03 \x01(\x05R\bclusters\x12\x1a\n" +
-	"\bcordoned\x18\x04 \x01(\bR\bcordonedBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\bcordoned\x18\x04 \x01(\bR\bcordoned\x12D\n" +
+	"\x05state\x18\x05 \x01(\x0e2..hcpmesh.clusterservice.v1.ProvisionShardStateR\x05state\x12\x14\n" +
+	"\x05zones\x18\x06 \x03(\tR\x05zones\x12!\n" +
+	"\fsize_classes\x18\a \x03(\tR\vsizeClasses\x12M\n" +
+	"\x06labels\x18\b \x03(\v25.hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntryR\x06labels\x12\x1e\n" +
+	"\n" +
+	"overridden\x18\t \x03(\tR\n" +
+	"overridden\x12\x1a\n" +
+	"\bheadroom\x18\n" +
+	" \x01(\x05R\bheadroom\x12B\n" +
+	"\x0flast_heard_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rlastHeardTime\x12E\n" +
+	"\x10unanswered_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0funansweredSince\x12!\n" +
+	"\fagent_silent\x18\r \x01(\bR\vagentSilent\x12\x18\n" +
+	"\aversion\x18\x0e \x01(\x03R\aversion\x12A\n" +
+	"\vstate_actor\x18\x0f \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\n" +
+	"stateActor\x129\n" +
+	"\n" +
+	"state_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstateTime\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x03\n" +
+	"\x14ProvisionShardReport\x12R\n" +
+	"\x0fprovision_shard\x18\x01 \x01(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0eprovisionShard\x12+\n" +
+	"\x11deleting_clusters\x18\x02 \x01(\x05R\x10deletingClusters\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12!\n" +
+	"\fwanted_nodes\x18\x04 \x01(\x05R\vwantedNodes\x12L\n" +
+	"\fsize_classes\x18\x05 \x03(\v2).hcpmesh.clusterservice.v1.SizeClassUsageR\vsizeClasses\x12)\n" +
+	"\x10unanswered_works\x18\x06 \x01(\x05R\x0funansweredWorks\x12)\n" +
+	"\x10waiting_clusters\x18\a \x01(\x05R\x0fwaitingClusters\x12I\n" +
+	"\ahistory\x18\b \x03(\v2/.hcpmesh.clusterservice.v1.ProvisionShardChangeR\ahistory\"\xa0\x01\n" +
+	"\x0eSizeClassUsage\x12\x1d\n" +
+	"\n" +
+	"size_class\x18\x01 \x01(\tR\tsizeClass\x12\x1a\n" +
+	"\bclusters\x18\x02 \x01(\x05R\bclusters\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12!\n" +
+	"\fwanted_nodes\x18\x04 \x01(\x05R\vwantedNodes\x12\x1a\n" +
+	"\baccepted\x18\x05 \x01(\bR\baccepted\"\xca\x01\n" +
+	"\x14ProvisionShardChange\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
+	"\achanges\x18\x04 \x03(\tR\achanges\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x03R\aversion\"\x1f\n" +
+	"\x05Names\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\"\x8a\x01\n" +
+	"\x06Labels\x12E\n" +
+	"\x06values\x18\x01 \x03(\v2-.hcpmesh.clusterservice.v1.Labels.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\".\n" +
+	"\x18GetProvisionShardRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd9\x02\n" +
+	"\x1dRegisterProvisionShardRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bcapacity\x18\x02 \x01(\x05R\bcapacity\x12\x14\n" +
+	"\x05zones\x18\x03 \x03(\tR\x05zones\x12!\n" +
+	"\fsize_classes\x18\x04 \x03(\tR\vsizeClasses\x12\\\n" +
+	"\x06labels\x18\x05 \x03(\v2D.hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntryR\x06labels\x126\n" +
+	"\x05actor\x18\x06 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
+	"\x1aDrainProvisionShardRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12)\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12$\n" +
+	"\x0eaccept_no_room\x18\x04 \x01(\bR\facceptNoRoom\"&\n" +
+	"\x10PlanDrainRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x98\x01\n" +
+	"\x1fDeregisterProvisionShardRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
+	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12)\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion*\xf1\x01\n" +
+	"\x13ProvisionShardState\x12%\n" +
+	"!PROVISION_SHARD_STATE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cPROVISION_SHARD_STATE_ACTIVE\x10\x01\x12\"\n" +
+	"\x1ePROVISION_SHARD_STATE_CORDONED\x10\x02\x12\"\n" +
+	"\x1ePROVISION_SHARD_STATE_DRAINING\x10\x03\x12!\n" +
+	"\x1dPROVISION_SHARD_STATE_RETIRED\x10\x04\x12&\n" +
+	"\"PROVISION_SHARD_STATE_DEREGISTERED\x10\x05BCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescOnce sync.Once
@@ -117,16 +1022,49 @@ func file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_hcpmesh_clusterservice_v1_provision_shard_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_hcpmesh_clusterservice_v1_provision_shard_proto_goTypes = []any{
-	(*ProvisionShard)(nil), // 0: hcpmesh.clusterservice.v1.ProvisionShard
+	(ProvisionShardState)(0),                // 0: hcpmesh.clusterservice.v1.ProvisionShardState
+	(*ProvisionShard)(nil),                  // 1: hcpmesh.clusterservice.v1.ProvisionShard
+	(*ProvisionShardReport)(nil),            // 2: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*SizeClassUsage)(nil),                  // 3: hcpmesh.clusterservice.v1.SizeClassUsage
+	(*ProvisionShardChange)(nil),            // 4: hcpmesh.clusterservice.v1.ProvisionShardChange
+	(*Names)(nil),                           // 5: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                          // 6: hcpmesh.clusterservice.v1.Labels
+	(*GetProvisionShardRequest)(nil),        // 7: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),   // 8: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),      // 9: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                // 10: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil), // 11: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	nil,                                     // 12: hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
+	nil,                                     // 13: hcpmesh.clusterservice.v1.Labels.ValuesEntry
+	nil,                                     // 14: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),           // 15: google.protobuf.Timestamp
+	(*Actor)(nil),                           // 16: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_provision_shard_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0,  // 0: hcpmesh.clusterservice.v1.ProvisionShard.state:type_name -> hcpmesh.clusterservice.v1.ProvisionShardState
+	12, // 1: hcpmesh.clusterservice.v1.ProvisionShard.labels:type_name -> hcpmesh.clusterservice.v1.ProvisionShard.LabelsEntry
+	15, // 2: hcpmesh.clusterservice.v1.ProvisionShard.last_heard_time:type_name -> google.protobuf.Timestamp
+	15, // 3: hcpmesh.clusterservice.v1.ProvisionShard.unanswered_since:type_name -> google.protobuf.Timestamp
+	16, // 4: hcpmesh.clusterservice.v1.ProvisionShard.state_actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	15, // 5: hcpmesh.clusterservice.v1.ProvisionShard.state_time:type_name -> google.protobuf.Timestamp
+	1,  // 6: hcpmesh.clusterservice.v1.ProvisionShardReport.provision_shard:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	3,  // 7: hcpmesh.clusterservice.v1.ProvisionShardReport.size_classes:type_name -> hcpmesh.clusterservice.v1.SizeClassUsage
+	4,  // 8: hcpmesh.clusterservice.v1.ProvisionShardReport.history:type_name -> hcpmesh.clusterservice.v1.ProvisionShardChange
+	15, // 9: hcpmesh.clusterservice.v1.ProvisionShardChange.time:type_name -> google.protobuf.Timestamp
+	16, // 10: hcpmesh.clusterservice.v1.ProvisionShardChange.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	13, // 11: hcpmesh.clusterservice.v1.Labels.values:type_name -> hcpmesh.clusterservice.v1.Labels.ValuesEntry
+	14, // 12: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.LabelsEntry
+	16, // 13: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 14: hcpmesh.clusterservice.v1.DrainProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 15: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_provision_shard_proto_init() }
@@ -134,18 +1072,20 @@ func file_hcpmesh_clusterservice_v1_provision_shard_proto_init() {
 	if File_hcpmesh_clusterservice_v1_provision_shard_proto != nil {
 		return
 	}
+	file_hcpmesh_clusterservice_v1_actor_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_provision_shard_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      1,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_hcpmesh_clusterservice_v1_provision_shard_proto_goTypes,
 		DependencyIndexes: file_hcpmesh_clusterservice_v1_provision_shard_proto_depIdxs,
+		EnumInfos:         file_hcpmesh_clusterservice_v1_provision_shard_proto_enumTypes,
 		MessageInfos:      file_hcpmesh_clusterservice_v1_provision_shard_proto_msgTypes,
 	}.Build()
 	File_hcpmesh_clusterservice_v1_provision_shard_proto = out.File

@@ -2586,9 +2586,11 @@ func (*DeleteOrphanResponse) Descriptor() ([]byte, []int) {
 }
 
 type ListProvisionShardsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that were deregistered, too.
+	ShowDeregistered bool `protobuf:"varint,1,opt,name=show_deregistered,json=showDeregistered,proto3" json:"show_deregistered,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListProvisionShardsRequest) Reset() {
@@ -2619,6 +2621,13 @@ func (x *ListProvisionShardsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListProvisionShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListProvisionShardsRequest) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListProvisionShardsRequest) GetShowDeregistered() bool {
+	if x != nil {
+		return x.ShowDeregistered
+	}
+	return false
 }
 
 type ListProvisionShardsResponse struct {
@@ -2670,8 +2679,19 @@ type UpdateProvisionShardRequest struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether new clusters are kept away; absent leaves it.
 	Cordoned *bool `protobuf:"varint,2,opt,name=cordoned,proto3,oneof" json:"cordoned,omitempty"`
-	// The most clusters it may hold; absent leaves it.
-	Capacity      *int32 `protobuf:"varint,3,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`
+	// The most clusters it may hold; absent leaves it. Fewer than it holds moves none away.
+	Capacity *int32 `protobuf:"varint,3,opt,name=capacity,proto3,oneof" json:"capacity,omitempty"`
+	// Absent leaves them.
+	Zones       *Names  `protobuf:"bytes,4,opt,name=zones,proto3" json:"zones,omitempty"`
+	SizeClasses *Names  `protobuf:"bytes,5,opt,name=size_classes,json=sizeClasses,proto3" json:"size_classes,omitempty"`
+	Labels      *Labels `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"`
+	// Which of capacity, zones, size_classes and labels shall be the shards file's again.
+	UseConfigured []string `protobuf:"bytes,7,rep,name=use_configured,json=useConfigured,proto3" json:"use_configured,omitempty"`
+	Actor         *Actor   `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The version that the change builds on; 0 means whatever it is.
+	ExpectedVersion int64 `protobuf:"varint,9,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Cordons the last shard that takes clusters, too.
+	AcceptNoRoom  bool `protobuf:"varint,10,opt,name=accept_no_room,json=acceptNoRoom,proto3" json:"accept_no_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2727,11 +2747,60 @@ func (x *UpdateProvisionShardRequest) GetCapacity() int32 {
 	return 0
 }
 
+func (x *UpdateProvisionShardRequest) GetZones() *Names {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *UpdateProvisionShardRequest) GetSizeClasses() *Names {
+	if x != nil {
+		return x.SizeClasses
+	}
+	return nil
+}
+
+func (x *UpdateProvisionShardRequest) GetLabels() *Labels {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpdateProvisionShardRequest) GetUseConfigured() []string {
+	if x != nil {
+		return x.UseConfigured
+	}
+	return nil
+}
+
+func (x *UpdateProvisionShardRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *UpdateProvisionShardRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *UpdateProvisionShardRequest) GetAcceptNoRoom() bool {
+	if x != nil {
+		return x.AcceptNoRoom
+	}
+	return false
+}
+
 var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -2935,16 +3004,25 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\awork_id\x18\x01 \x01(\tR\x06workId\x12'\n" +
 	"\x0fprovision_shard\x18\x02 \x01(\tR\x0eprovisionShard\x126\n" +
 	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x16\n" +
-	"\x14DeleteOrphanResponse\"\x1c\n" +
-	"\x1aListProvisionShardsRequest\"s\n" +
+	"\x14DeleteOrphanResponse\"I\n" +
+	"\x1aListProvisionShardsRequest\x12+\n" +
+	"\x11show_deregistered\x18\x01 \x01(\bR\x10showDeregistered\"s\n" +
 	"\x1bListProvisionShardsResponse\x12T\n" +
-	"\x10provision_shards\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0fprovisionShards\"\x8d\x01\n" +
+	"\x10provision_shards\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.ProvisionShardR\x0fprovisionShards\"\xf5\x03\n" +
 	"\x1bUpdateProvisionShardRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\bcordoned\x18\x02 \x01(\bH\x00R\bcordoned\x88\x01\x01\x12\x1f\n" +
-	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01B\v\n" +
+	"\bcapacity\x18\x03 \x01(\x05H\x01R\bcapacity\x88\x01\x01\x126\n" +
+	"\x05zones\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.NamesR\x05zones\x12C\n" +
+	"\fsize_classes\x18\x05 \x01(\v2 .hcpmesh.clusterservice.v1.NamesR\vsizeClasses\x129\n" +
+	"\x06labels\x18\x06 \x01(\v2!.hcpmesh.clusterservice.v1.LabelsR\x06labels\x12%\n" +
+	"\x0euse_configured\x18\a \x03(\tR\ruseConfigured\x126\n" +
+	"\x05actor\x18\b \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12)\n" +
+	"\x10expected_version\x18\t \x01(\x03R\x0fexpectedVersion\x12$\n" +
+	"\x0eaccept_no_room\x18\n" +
+	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\x97(\n" +
+	"\t_capacity2\xdf.\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -2991,7 +3069,14 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12o\n" +
 	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
-	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShardBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x11GetProvisionShard\x123.hcpmesh.clusterservice.v1.GetProvisionShardRequest\x1a/.hcpmesh.clusterservice.v1.ProvisionShardReport\x12}\n" +
+	"\x16RegisterProvisionShard\x128.hcpmesh.clusterservice.v1.RegisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12y\n" +
+	"\x14UpdateProvisionShard\x126.hcpmesh.clusterservice.v1.UpdateProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12r\n" +
+	"\x13DrainProvisionShard\x125.hcpmesh.clusterservice.v1.DrainProvisionShardRequest\x1a$.hcpmesh.clusterservice.v1.DrainPlan\x12^\n" +
+	"\tPlanDrain\x12+.hcpmesh.clusterservice.v1.PlanDrainRequest\x1a$.hcpmesh.clusterservice.v1.DrainPlan\x12\x81\x01\n" +
+	"\x18DeregisterProvisionShard\x12:.hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest\x1a).hcpmesh.clusterservice.v1.ProvisionShard\x12w\n" +
+	"\x10ExplainPlacement\x122.hcpmesh.clusterservice.v1.ExplainPlacementRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanation\x12{\n" +
+	"\x12SetPlacementPolicy\x124.hcpmesh.clusterservice.v1.SetPlacementPolicyRequest\x1a/.hcpmesh.clusterservice.v1.PlacementExplanationBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_service_proto_rawDescOnce sync.Once
@@ -3074,24 +3159,36 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*Intervention)(nil),                       // 64: hcpmesh.clusterservice.v1.Intervention
 	(*Work)(nil),                               // 65: hcpmesh.clusterservice.v1.Work
 	(*ProvisionShard)(nil),                     // 66: hcpmesh.clusterservice.v1.ProvisionShard
-	(*PlanUpgradeRequest)(nil),                 // 67: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 68: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 69: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 70: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 71: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 72: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 74: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 75: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 76: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 77: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 78: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*DeletionStep)(nil),                       // 79: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 80: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 81: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 82: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 83: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 84: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*Names)(nil),                              // 67: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 68: hcpmesh.clusterservice.v1.Labels
+	(*PlanUpgradeRequest)(nil),                 // 69: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 70: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 71: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 72: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 74: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 75: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 76: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 77: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 78: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 79: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 80: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*GetProvisionShardRequest)(nil),           // 81: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 82: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 83: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 84: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 85: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 86: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 87: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*DeletionStep)(nil),                       // 88: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 89: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 90: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 91: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 92: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 93: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 94: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 95: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 96: hcpmesh.clusterservice.v1.PlacementExplanation
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	45, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
@@ -3129,99 +3226,117 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	65, // 32: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
 	60, // 33: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	66, // 34: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	0,  // 35: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 36: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 37: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 38: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 40: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 41: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 42: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 44: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 45: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 48: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 49: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 50: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 51: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 52: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 53: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25, // 54: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26, // 55: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27, // 56: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	67, // 57: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	68, // 58: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	69, // 59: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	70, // 60: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	71, // 61: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	72, // 62: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	73, // 63: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	74, // 64: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	75, // 65: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	76, // 66: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	77, // 67: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	78, // 68: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	29, // 69: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32, // 70: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	33, // 71: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	34, // 72: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
-	35, // 73: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	36, // 74: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
-	38, // 75: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	40, // 76: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	42, // 77: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	44, // 78: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	47, // 79: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	47, // 80: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 81: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	47, // 82: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	50, // 83: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	50, // 84: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 85: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	50, // 86: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	53, // 87: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	53, // 88: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 89: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	53, // 90: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	56, // 91: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	56, // 92: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 93: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	59, // 94: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	59, // 95: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 96: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 97: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	79, // 98: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	79, // 99: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28, // 100: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	80, // 101: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	62, // 102: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 103: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	81, // 104: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	62, // 105: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 106: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 107: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 108: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	82, // 109: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	82, // 110: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	83, // 111: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	84, // 112: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	30, // 113: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	64, // 114: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 115: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 116: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 117: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	37, // 118: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
-	39, // 119: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	41, // 120: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	43, // 121: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	66, // 122: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	79, // [79:123] is the sub-list for method output_type
-	35, // [35:79] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	67, // 35: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	67, // 36: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	68, // 37: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	60, // 38: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,  // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,  // 40: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,  // 41: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,  // 42: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	5,  // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,  // 44: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,  // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11, // 48: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12, // 49: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14, // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15, // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16, // 52: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17, // 53: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19, // 54: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20, // 55: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21, // 56: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23, // 57: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25, // 58: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26, // 59: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27, // 60: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	69, // 61: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	70, // 62: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	71, // 63: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	72, // 64: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	73, // 65: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	74, // 66: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	75, // 67: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	76, // 68: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	77, // 69: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	78, // 70: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	79, // 71: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	80, // 72: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	29, // 73: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	32, // 74: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	33, // 75: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	34, // 76: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
+	35, // 77: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	36, // 78: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
+	38, // 79: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	40, // 80: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	42, // 81: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	81, // 82: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	82, // 83: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	44, // 84: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	83, // 85: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	84, // 86: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	85, // 87: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	86, // 88: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	87, // 89: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	47, // 90: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	47, // 91: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,  // 92: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	47, // 93: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	50, // 94: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	50, // 95: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,  // 96: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	50, // 97: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	53, // 98: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	53, // 99: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13, // 100: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	53, // 101: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	56, // 102: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	56, // 103: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18, // 104: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	59, // 105: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	59, // 106: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22, // 107: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24, // 108: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	88, // 109: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	88, // 110: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28, // 111: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	89, // 112: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	62, // 113: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 114: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	90, // 115: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	62, // 116: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 117: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 118: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	62, // 119: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	91, // 120: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	91, // 121: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	92, // 122: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	93, // 123: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30, // 124: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	64, // 125: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 126: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 127: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	64, // 128: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	37, // 129: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
+	39, // 130: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	41, // 131: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	43, // 132: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	94, // 133: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	66, // 134: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	66, // 135: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	95, // 136: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	95, // 137: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	66, // 138: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	96, // 139: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	96, // 140: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	90, // [90:141] is the sub-list for method output_type
+	39, // [39:90] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -3236,6 +3351,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
 	file_hcpmesh_clusterservice_v1_intervention_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
+	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
 	file_hcpmesh_clusterservice_v1_upgrade_proto_init()

@@ -62,7 +62,14 @@ const (
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
+	ClusterService_GetProvisionShard_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/GetProvisionShard"
+	ClusterService_RegisterProvisionShard_FullMethodName      = "/hcpmesh.clusterservice.v1.ClusterService/RegisterProvisionShard"
 	ClusterService_UpdateProvisionShard_FullMethodName        = "/hcpmesh.clusterservice.v1.ClusterService/UpdateProvisionShard"
+	ClusterService_DrainProvisionShard_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/DrainProvisionShard"
+	ClusterService_PlanDrain_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/PlanDrain"
+	ClusterService_DeregisterProvisionShard_FullMethodName    = "/hcpmesh.clusterservice.v1.ClusterService/DeregisterProvisionShard"
+	ClusterService_ExplainPlacement_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ExplainPlacement"
+	ClusterService_SetPlacementPolicy_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/SetPlacementPolicy"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -207,9 +214,30 @@ type ClusterServiceClient interface {
 	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
 	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
 	DeleteOrphan(ctx context.Context, in *DeleteOrphanRequest, opts ...grpc.CallOption) (*DeleteOrphanResponse, error)
+	// Lists by name.
 	ListProvisionShards(ctx context.Context, in *ListProvisionShardsRequest, opts ...grpc.CallOption) (*ListProvisionShardsResponse, error)
-	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
+	GetProvisionShard(ctx context.Context, in *GetProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShardReport, error)
+	// Makes a management cluster a shard, CORDONED: opening it is a step of its own. Its Maestro consumer must be registered.
+	// Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	RegisterProvisionShard(ctx context.Context, in *RegisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
+	// Sets what an operator decides of a shard. Uncordoning ends a drain, too. FAILED_PRECONDITION:
+	// PROVISION_SHARD_NOT_CONFIGURED (uncordoning what is in no file and not registered), LAST_PROVISION_SHARD (no other
+	// would take clusters).
 	UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
+	// Cordons a shard for good, so that it can be emptied, and plans where its clusters would go. Nothing moves.
+	// FAILED_PRECONDITION: LAST_PROVISION_SHARD.
+	DrainProvisionShard(ctx context.Context, in *DrainProvisionShardRequest, opts ...grpc.CallOption) (*DrainPlan, error)
+	// Plans where the clusters of a shard would go as things stand, whether or not it is being drained. Changes nothing.
+	PlanDrain(ctx context.Context, in *PlanDrainRequest, opts ...grpc.CallOption) (*DrainPlan, error)
+	// Forgets a shard. Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
+	// PROVISION_SHARD_NOT_EMPTY.
+	DeregisterProvisionShard(ctx context.Context, in *DeregisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error)
+	// Why a cluster is where it is, or why it waits and for what. NOT_FOUND: CLUSTER_UNKNOWN.
+	ExplainPlacement(ctx context.Context, in *ExplainPlacementRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
+	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
+	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:
+	// CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING.
+	SetPlacementPolicy(ctx context.Context, in *SetPlacementPolicyRequest, opts ...grpc.CallOption) (*PlacementExplanation, error)
 }
 
 type clusterServiceClient struct {
@@ -659,10 +687,80 @@ func (c *clusterServiceClient) ListProvisionShards(ctx context.Context, in *List
 	return out, nil
 }
 
+func (c *clusterServiceClient) GetProvisionShard(ctx context.Context, in *GetProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShardReport, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProvisionShardReport)
+	err := c.cc.Invoke(ctx, ClusterService_GetProvisionShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RegisterProvisionShard(ctx context.Context, in *RegisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProvisionShard)
+	err := c.cc.Invoke(ctx, ClusterService_RegisterProvisionShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) UpdateProvisionShard(ctx context.Context, in *UpdateProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ProvisionShard)
 	err := c.cc.Invoke(ctx, ClusterService_UpdateProvisionShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DrainProvisionShard(ctx context.Context, in *DrainProvisionShardRequest, opts ...grpc.CallOption) (*DrainPlan, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainPlan)
+	err := c.cc.Invoke(ctx, ClusterService_DrainProvisionShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) PlanDrain(ctx context.Context, in *PlanDrainRequest, opts ...grpc.CallOption) (*DrainPlan, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainPlan)
+	err := c.cc.Invoke(ctx, ClusterService_PlanDrain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DeregisterProvisionShard(ctx context.Context, in *DeregisterProvisionShardRequest, opts ...grpc.CallOption) (*ProvisionShard, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProvisionShard)
+	err := c.cc.Invoke(ctx, ClusterService_DeregisterProvisionShard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ExplainPlacement(ctx context.Context, in *ExplainPlacementRequest, opts ...grpc.CallOption) (*PlacementExplanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlacementExplanation)
+	err := c.cc.Invoke(ctx, ClusterService_ExplainPlacement_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) SetPlacementPolicy(ctx context.Context, in *SetPlacementPolicyRequest, opts ...grpc.CallOption) (*PlacementExplanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlacementExplanation)
+	err := c.cc.Invoke(ctx, ClusterService_SetPlacementPolicy_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -811,9 +909,30 @@ type ClusterServiceServer interface {
 	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
 	// may be asked again. FAILED_PRECONDITION: WORK_IN_USE (it is a work, or one that is left of a forced deletion).
 	DeleteOrphan(context.Context, *DeleteOrphanRequest) (*DeleteOrphanResponse, error)
+	// Lists by name.
 	ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error)
-	// Sets what an operator decides of a shard; NOT_FOUND: PROVISION_SHARD_UNKNOWN.
+	GetProvisionShard(context.Context, *GetProvisionShardRequest) (*ProvisionShardReport, error)
+	// Makes a management cluster a shard, CORDONED: opening it is a step of its own. Its Maestro consumer must be registered.
+	// Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_EXISTS (with other settings).
+	RegisterProvisionShard(context.Context, *RegisterProvisionShardRequest) (*ProvisionShard, error)
+	// Sets what an operator decides of a shard. Uncordoning ends a drain, too. FAILED_PRECONDITION:
+	// PROVISION_SHARD_NOT_CONFIGURED (uncordoning what is in no file and not registered), LAST_PROVISION_SHARD (no other
+	// would take clusters).
 	UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error)
+	// Cordons a shard for good, so that it can be emptied, and plans where its clusters would go. Nothing moves.
+	// FAILED_PRECONDITION: LAST_PROVISION_SHARD.
+	DrainProvisionShard(context.Context, *DrainProvisionShardRequest) (*DrainPlan, error)
+	// Plans where the clusters of a shard would go as things stand, whether or not it is being drained. Changes nothing.
+	PlanDrain(context.Context, *PlanDrainRequest) (*DrainPlan, error)
+	// Forgets a shard. Repeating it changes nothing. FAILED_PRECONDITION: PROVISION_SHARD_NOT_CORDONED,
+	// PROVISION_SHARD_NOT_EMPTY.
+	DeregisterProvisionShard(context.Context, *DeregisterProvisionShardRequest) (*ProvisionShard, error)
+	// Why a cluster is where it is, or why it waits and for what. NOT_FOUND: CLUSTER_UNKNOWN.
+	ExplainPlacement(context.Context, *ExplainPlacementRequest) (*PlacementExplanation, error)
+	// Sets the rules of one cluster over the region's, or takes them back; audited and kept with the cluster. A cluster that
+	// waits is decided on anew at once; one that is placed stays, and a drain plan goes by the new rules. NOT_FOUND:
+	// CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING.
+	SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -953,8 +1072,29 @@ func (UnimplementedClusterServiceServer) DeleteOrphan(context.Context, *DeleteOr
 func (UnimplementedClusterServiceServer) ListProvisionShards(context.Context, *ListProvisionShardsRequest) (*ListProvisionShardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProvisionShards not implemented")
 }
+func (UnimplementedClusterServiceServer) GetProvisionShard(context.Context, *GetProvisionShardRequest) (*ProvisionShardReport, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetProvisionShard not implemented")
+}
+func (UnimplementedClusterServiceServer) RegisterProvisionShard(context.Context, *RegisterProvisionShardRequest) (*ProvisionShard, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterProvisionShard not implemented")
+}
 func (UnimplementedClusterServiceServer) UpdateProvisionShard(context.Context, *UpdateProvisionShardRequest) (*ProvisionShard, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateProvisionShard not implemented")
+}
+func (UnimplementedClusterServiceServer) DrainProvisionShard(context.Context, *DrainProvisionShardRequest) (*DrainPlan, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainProvisionShard not implemented")
+}
+func (UnimplementedClusterServiceServer) PlanDrain(context.Context, *PlanDrainRequest) (*DrainPlan, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanDrain not implemented")
+}
+func (UnimplementedClusterServiceServer) DeregisterProvisionShard(context.Context, *DeregisterProvisionShardRequest) (*ProvisionShard, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeregisterProvisionShard not implemented")
+}
+func (UnimplementedClusterServiceServer) ExplainPlacement(context.Context, *ExplainPlacementRequest) (*PlacementExplanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainPlacement not implemented")
+}
+func (UnimplementedClusterServiceServer) SetPlacementPolicy(context.Context, *SetPlacementPolicyRequest) (*PlacementExplanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPlacementPolicy not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -1744,6 +1884,42 @@ func _ClusterService_ListProvisionShards_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_GetProvisionShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetProvisionShardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetProvisionShard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetProvisionShard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetProvisionShard(ctx, req.(*GetProvisionShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RegisterProvisionShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegisterProvisionShardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RegisterProvisionShard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RegisterProvisionShard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RegisterProvisionShard(ctx, req.(*RegisterProvisionShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_UpdateProvisionShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(UpdateProvisionShardRequest)
 	if err := dec(in); err != nil {
@@ -1758,6 +1934,96 @@ func _ClusterService_UpdateProvisionShard_Handler(srv interface{}, ctx context.C
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).UpdateProvisionShard(ctx, req.(*UpdateProvisionShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DrainProvisionShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainProvisionShardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DrainProvisionShard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DrainProvisionShard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DrainProvisionShard(ctx, req.(*DrainProvisionShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_PlanDrain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanDrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PlanDrain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PlanDrain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PlanDrain(ctx, req.(*PlanDrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DeregisterProvisionShard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeregisterProvisionShardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DeregisterProvisionShard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DeregisterProvisionShard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DeregisterProvisionShard(ctx, req.(*DeregisterProvisionShardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ExplainPlacement_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainPlacementRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ExplainPlacement(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ExplainPlacement_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ExplainPlacement(ctx, req.(*ExplainPlacementRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_SetPlacementPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPlacementPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetPlacementPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetPlacementPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetPlacementPolicy(ctx, req.(*SetPlacementPolicyRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1938,8 +2204,36 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_ListProvisionShards_Handler,
 		},
 		{
+			MethodName: "GetProvisionShard",
+			Handler:    _ClusterService_GetProvisionShard_Handler,
+		},
+		{
+			MethodName: "RegisterProvisionShard",
+			Handler:    _ClusterService_RegisterProvisionShard_Handler,
+		},
+		{
 			MethodName: "UpdateProvisionShard",
 			Handler:    _ClusterService_UpdateProvisionShard_Handler,
+		},
+		{
+			MethodName: "DrainProvisionShard",
+			Handler:    _ClusterService_DrainProvisionShard_Handler,
+		},
+		{
+			MethodName: "PlanDrain",
+			Handler:    _ClusterService_PlanDrain_Handler,
+		},
+		{
+			MethodName: "DeregisterProvisionShard",
+			Handler:    _ClusterService_DeregisterProvisionShard_Handler,
+		},
+		{
+			MethodName: "ExplainPlacement",
+			Handler:    _ClusterService_ExplainPlacement_Handler,
+		},
+		{
+			MethodName: "SetPlacementPolicy",
+			Handler:    _ClusterService_SetPlacementPolicy_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

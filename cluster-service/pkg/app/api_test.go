@@ -85,7 +85,7 @@ func TestErrors(t *testing.T) {
 			return err
 		}, codes.InvalidArgument, "page_size page_token"},
 		"Shard": {"there is no such shard", func() error {
-			_, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "x"})
+			_, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "x", Actor: kim})
 			return err
 		}, codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
 		"Future revision": {"the revision is from another database", func() error {

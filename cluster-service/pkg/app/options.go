@@ -168,9 +168,6 @@ func (o *Options) read() (*inputs, error) {
 	if in.keeper, err = secret.OpenKeyFile(o.SecretsKey, o.Environment == render.LocalEnvironment); err != nil {
 		return nil, err
 	}
-	if in.shards, err = config.LoadShards(o.ShardsFile); err != nil {
-		return nil, err
-	}
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err
 	}
@@ -179,6 +176,9 @@ func (o *Options) read() (*inputs, error) {
 	}
 	settings, err := o.settings()
 	if err != nil {
+		return nil, err
+	}
+	if in.shards, err = config.LoadShards(o.ShardsFile, &settings.Config.Placement); err != nil {
 		return nil, err
 	}
 	in.renderer = &render.Renderer{

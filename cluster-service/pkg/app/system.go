@@ -46,6 +46,8 @@ type SystemOptions struct {
 	UpgradeLimit int
 	// Sweep is how often orphans are looked for; 0 means the default.
 	Sweep time.Duration
+	// Agents is how often it is stored when agents were heard; 0 means the default.
+	Agents time.Duration
 	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
 	Oversee time.Duration
 }
@@ -60,6 +62,7 @@ type System struct {
 	placer    *delivery.Placer
 	receiver  *delivery.Receiver
 	expirer   *delivery.Expirer
+	agents    *delivery.Agents
 	renewer   *delivery.Renewer
 	overseer  *delivery.Overseer
 	// azure is nil where there is no Azure.
@@ -76,10 +79,11 @@ func NewSystem(o SystemOptions) *System {
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
+	s.agents = &delivery.Agents{Store: o.Store, Freed: s.placer.Freed, Interval: o.Agents}
 	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
 		Publish: s.publisher.Publish, Metrics: o.Metrics})
 	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Publish: s.publisher.Publish,
-		Freed: s.placer.Freed, UpgradesEnded: s.upgrader.Look, Metrics: metrics, Sweep: o.Sweep})
+		Freed: s.placer.Freed, Heard: s.agents.Heard, UpgradesEnded: s.upgrader.Look, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish}
 	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: metrics, AtOnce: o.Renewals})
 	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
@@ -102,7 +106,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

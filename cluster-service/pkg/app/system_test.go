@@ -24,6 +24,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -51,6 +52,8 @@ type region struct {
 	maestro  *maestrotest.Server
 	releases *release.Catalog
 	shards   []config.Shard
+	// rules are by which clusters are placed.
+	rules placement.Rules
 	// hypershift plays on the management clusters once play was called.
 	hypershift *maestrotest.HyperShift
 	// pullSecret is what Cluster Services are started with; empty is one without registries.
@@ -80,7 +83,7 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules()}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -136,12 +139,14 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	settings := config.Default()
+	settings.Placement = r.rules
 	pullSecret := []byte(`{"auths":{}}`)
 	if r.pullSecret != "" {
 		pullSecret = []byte(r.pullSecret)
 	}
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
-		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: pullSecret, Open: keeper.Open}
+		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open}
 	if r.stuckAfter > 0 {
 		renderer.Region.StuckAfter = map[string]time.Duration{}
 		for _, kind := range fleet.StepKinds() {
@@ -151,7 +156,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Oversee: 100 * time.Millisecond, Azure: steps})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

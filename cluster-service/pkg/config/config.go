@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
 // Config is the configuration file.
@@ -36,6 +36,8 @@ type Config struct {
 	Deletion            Deletion             `json:"deletion"`
 	// AzureResources has each cluster get resources in Azure; without, clusters have none.
 	AzureResources *AzureResources `json:"azureResources"`
+	// Placement is the rules by which clusters get their provision shards.
+	Placement placement.Rules `json:"placement"`
 }
 
 // Deletion is what is expected of deletions.
@@ -100,7 +102,7 @@ type ServingCertificates struct {
 func Default() *Config {
 	return &Config{
 		Azure: Azure{Cloud: "AzurePublicCloud", TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408", IdentitiesVault: "hcpmesh-identities"},
-		Etcd:  Etcd{StorageClass: "managed-csi", Size: "8Gi"},
+		Etcd:  Etcd{StorageClass: "managed-csi", Size: "8Gi"}, Placement: placement.DefaultRules(),
 	}
 }
 
@@ -110,7 +112,15 @@ func Load(path string) (*Config, error) {
 	if path == "" {
 		return c, nil
 	}
+	// A list in the file replaces the default one, element by element too.
+	c.Placement.SizeClasses = nil
 	if err := readStrict(path, c); err != nil {
+		return nil, err
+	}
+	if c.Placement.SizeClasses == nil {
+		c.Placement.SizeClasses = placement.DefaultRules().SizeClasses
+	}
+	if err := c.Placement.Validate(path + ": placement"); err != nil {
 		return nil, err
 	}
 	var missing []error
@@ -152,12 +162,14 @@ type Shard struct {
 	// Name of the management cluster, which is also its Maestro consumer's.
 	Name     string `json:"name"`
 	Capacity int32  `json:"capacity"`
+	// Zones are the availability zones that it stands in, SizeClasses those that it takes: none means all.
+	Zones       []string          `json:"zones"`
+	SizeClasses []string          `json:"sizeClasses"`
+	Labels      map[string]string `json:"labels"`
 }
 
-var shardName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
-// LoadShards reads the provision shards.
-func LoadShards(path string) ([]Shard, error) {
+// LoadShards reads the provision shards of a region with such rules.
+func LoadShards(path string, rules *placement.Rules) ([]Shard, error) {
 	var file struct {
 		ProvisionShards []Shard `json:"provisionShards"`
 	}
@@ -170,14 +182,18 @@ func LoadShards(path string) ([]Shard, error) {
 	seen := map[string]bool{}
 	for i, s := range file.ProvisionShards {
 		switch {
-		case !shardName.MatchString(s.Name):
-			return nil, fmt.Errorf("%s: provisionShards[%d].name: %q is not lower-case letters, digits and hyphens", path, i, s.Name)
 		case seen[s.Name]:
 			return nil, fmt.Errorf("%s: provisionShards[%d].name: %q appears twice", path, i, s.Name)
 		case s.Capacity < 0:
 			return nil, fmt.Errorf("%s: provisionShards[%d].capacity: %d is negative", path, i, s.Capacity)
 		}
 		seen[s.Name] = true
+		at := fmt.Sprintf("provisionShards[%d].", i)
+		problems := slices.Concat(placement.CheckName(at+"name", s.Name), placement.CheckZones(at+"zones", s.Zones),
+			rules.CheckClasses(at+"sizeClasses", s.SizeClasses), placement.CheckLabels(at+"labels", s.Labels))
+		for _, problem := range problems {
+			return nil, fmt.Errorf("%s: %s: %s", path, problem.Field, problem.Message)
+		}
 	}
 	return file.ProvisionShards, nil
 }

@@ -43,8 +43,8 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadShards(t *testing.T) {
-	shards, err := config.LoadShards(write(t, "provisionShards: [{name: mgmt-1, capacity: 3}, {name: mgmt-2, capacity: 0}]"))
-	if err != nil || len(shards) != 2 || shards[0] != (config.Shard{Name: "mgmt-1", Capacity: 3}) {
+	shards, err := config.LoadShards(write(t, "provisionShards: [{name: mgmt-1, capacity: 3}, {name: mgmt-2, capacity: 0}]"), &config.Default().Placement)
+	if err != nil || len(shards) != 2 || shards[0].Name != "mgmt-1" || shards[0].Capacity != 3 {
 		t.Errorf("%v, %v", shards, err)
 	}
 	tests := map[string]struct{ reason, text, want string }{
@@ -52,11 +52,14 @@ func TestLoadShards(t *testing.T) {
 		"Name":          {"consumers have such names", "provisionShards: [{name: A, capacity: 1}]", "provisionShards[0].name"},
 		"Twice":         {"which one would be meant", "provisionShards: [{name: a, capacity: 1}, {name: a, capacity: 2}]", "provisionShards[1].name"},
 		"Capacity":      {"fewer than none", "provisionShards: [{name: a, capacity: -1}]", "provisionShards[0].capacity"},
+		"Zone":          {"zones have names", "provisionShards: [{name: a, zones: [1!]}]", "provisionShards[0].zones[0]"},
+		"Size class":    {"the region has no such class", "provisionShards: [{name: a, sizeClasses: [huge]}]", "provisionShards[0].sizeClasses[0]"},
+		"Label":         {"labels are words", "provisionShards: [{name: a, labels: {a: b c}}]", "provisionShards[0].labels"},
 		"None":          {"nothing could be placed", "provisionShards: []", "provisionShards"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := config.LoadShards(write(t, tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := config.LoadShards(write(t, tc.text), &config.Default().Placement); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want it to name %q: %s", err, tc.want, tc.reason)
 			}
 		})

@@ -2,9 +2,12 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 )
@@ -21,7 +24,7 @@ type PlacerOptions struct {
 	Publish  func(clusterUIDs []string)
 }
 
-// Placer places clusters that found no room when they were created, oldest first, when room becomes free.
+// Placer places clusters that no shard could take when they were created, oldest first, when something changes for them.
 type Placer struct {
 	PlacerOptions
 	freed chan struct{}
@@ -58,32 +61,55 @@ func (p *Placer) Run(ctx context.Context) {
 }
 
 func (p *Placer) place(ctx context.Context) error {
-	uids, err := p.Store.Unplaced(ctx, placeLimit)
-	if err != nil {
-		return err
-	}
-	for _, uid := range uids {
-		room := true
-		result, err := p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
-			t := tx.Tenancies[uid]
-			if t.Cluster == nil || t.Cluster.Shard != "" || t.Cluster.Deleting() {
-				return nil
-			}
-			if t.Cluster.Shard, err = tx.Place(ctx); err != nil {
-				return err
-			}
-			if room = t.Cluster.Shard != ""; !room {
-				return nil
-			}
-			return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
-		})
+	// Of those with the same needs and no rules of their own the first that finds no room stands for all.
+	hopeless := map[placement.Needs]bool{}
+	var last *fleet.Cluster
+	for {
+		page, err := p.Store.Unplaced(ctx, last, placeLimit)
 		if err != nil {
 			return err
 		}
-		if !room {
+		for _, c := range page {
+			if err := p.placeOne(ctx, c.UID, hopeless); err != nil {
+				return err
+			}
+		}
+		if len(page) < placeLimit {
 			return nil
 		}
-		p.Publish(result.Due)
+		last = page[len(page)-1]
 	}
+}
+
+// placeOne decides on one cluster.
+func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placement.Needs]bool) error {
+	e, err := p.Store.Placement(ctx, uid)
+	if errors.Is(err, store.ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if e.Override == nil && hopeless[e.Tenancy.Needs()] {
+		return nil
+	}
+	result, err := p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+		t := tx.Tenancies[uid]
+		if t.Cluster == nil || t.Cluster.Shard != "" || t.Cluster.Deleting() {
+			return nil
+		}
+		decision, err := tx.Place(ctx, t.Cluster, t.Needs(), p.Renderer.Placement())
+		if err != nil {
+			return err
+		}
+		if decision.Shard == "" {
+			hopeless[t.Needs()] = hopeless[t.Needs()] || e.Override == nil
+		}
+		return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
+	})
+	if err != nil {
+		return err
+	}
+	p.Publish(result.Due)
 	return nil
 }

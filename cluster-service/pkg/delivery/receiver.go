@@ -40,7 +40,9 @@ type ReceiverOptions struct {
 	Publish func(clusterUIDs []string)
 	// Freed is told when a place on a shard became free, and UpgradesEnded when upgrades by policies came to their end.
 	Freed, UpgradesEnded func()
-	Metrics              *Metrics
+	// Heard is told of shards whose agents reported something new.
+	Heard   func(shard string)
+	Metrics *Metrics
 	// Sweep is how often orphans are looked for; 0 means every 10 minutes.
 	Sweep time.Duration
 }
@@ -259,14 +261,18 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	if len(clusters) == 0 {
 		return nil
 	}
-	freed := false
+	freed, heard := false, map[string]bool{}
 	result, err := r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
 		freed = false
+		clear(heard)
 		for uid, reports := range byCluster {
 			t := tx.Tenancies[uid]
 			for _, e := range reports {
 				if w := t.WorkByID(e.ResourceID); w != nil {
-					r.Metrics.statuses.WithLabelValues(take(w, e)).Inc()
+					outcome := take(w, e)
+					r.Metrics.statuses.WithLabelValues(outcome).Inc()
+					// What the server says on its own account is not of the agent, who says whether it applied a work.
+					heard[w.Shard] = heard[w.Shard] || outcome == taken && e.seen.Applied.Status != ""
 				}
 			}
 			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
@@ -280,6 +286,11 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 		return fmt.Errorf("storing statuses: %w", err)
 	}
 	r.Publish(result.Due)
+	for shard, is := range heard {
+		if is {
+			r.Heard(shard)
+		}
+	}
 	if result.UpgradesEnded {
 		r.UpgradesEnded()
 	}
@@ -288,6 +299,9 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	}
 	return nil
 }
+
+// taken is what take says of a status that was newer than what the row had.
+const taken = "taken"
 
 // take takes a status into a work's row, unless it is older than what the row has, and says what came of it.
 func take(w *fleet.Work, e report) string {
@@ -312,7 +326,7 @@ func take(w *fleet.Work, e report) string {
 	w.Observed = *seen
 	w.StatusHash = e.StatusHash
 	w.Sequence = order3{e.Version, e.Agent, e.Sequence}.String()
-	return "taken"
+	return taken
 }
 
 // order3 is where a status stands among those of its work.

@@ -135,12 +135,25 @@ func (r Region) decideCluster(now time.Time, t *Tenancy) {
 		decideClusterDeletion(now, t)
 	case c.Shard == "":
 		c.Status.Phase = csv1.ClusterPhase_CLUSTER_PHASE_PENDING
-		message := "Waiting for a provision shard with room."
+		message := c.waits()
 		c.Status.Conditions = setConditions(c.Status.Conditions, now, c.Generation, condition{"Placed", "False", "NoCapacity", message})
 		c.Status.Progress = setProgress(c.Status.Progress, now, layer{LayerPlacement, "WaitingForCapacity", message})
 	default:
 		r.decideWanted(now, t)
 	}
+}
+
+// waits is what a cluster without a place waits for: what was decided last.
+func (c *Cluster) waits() string {
+	if c.Waits != "" {
+		return c.Waits
+	}
+	for _, p := range c.Status.GetProgress() {
+		if p.GetLayer() == LayerPlacement && p.GetMessage() != "" {
+			return p.GetMessage()
+		}
+	}
+	return "Waiting for a provision shard with room."
 }
 
 func (r Region) decideWanted(now time.Time, t *Tenancy) {

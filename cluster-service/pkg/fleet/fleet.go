@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
 // Release is the release that was chosen for a cluster or node pool. It changes only when the customer asks.
@@ -28,7 +30,9 @@ type Cluster struct {
 	Spec       *csv1.ClusterSpec
 	Status     *csv1.ClusterStatus
 	// Shard is the provision shard that hosts it; empty until placed.
-	Shard   string
+	Shard string
+	// Waits says why no shard can take it, where that has just been decided. It is kept in the status.
+	Waits   string
 	Release Release
 	// Overrides is what SREs have decided over the spec; nil when nothing.
 	Overrides *csv1.ClusterOverrides
@@ -259,4 +263,46 @@ func (t *Tenancy) Clone() *Tenancy {
 		c.Works = append(c.Works, &work)
 	}
 	return c
+}
+
+// ExperimentSizeOverride is the tag by which a customer asks for a size of the control plane; see the ARM contract.
+const ExperimentSizeOverride = "aro-hcp.experimental.cluster.size-override"
+
+// Size is the size that was asked for, an SRE's before the customer's; empty when it follows from the cluster.
+func (c *Cluster) Size() string {
+	if size := c.Overrides.GetSize().GetSize(); size != "" {
+		return size
+	}
+	return c.Spec.GetExperiments()[ExperimentSizeOverride]
+}
+
+// WantedNodes are those that the node pools were asked for, the maximum where they autoscale.
+func (t *Tenancy) WantedNodes() int32 {
+	nodes := int64(0)
+	for _, p := range t.Pools {
+		if p.Deleting() {
+			continue
+		}
+		switch size := p.Spec.GetSize().(type) {
+		case *csv1.NodePoolSpec_Replicas:
+			nodes += int64(size.Replicas)
+		case *csv1.NodePoolSpec_Autoscaling:
+			nodes += int64(size.Autoscaling.GetMax())
+		}
+	}
+	return int32(min(nodes, math.MaxInt32))
+}
+
+// Nodes are those that exist.
+func (t *Tenancy) Nodes() int32 {
+	nodes := int32(0)
+	for _, p := range t.Pools {
+		nodes += p.Status.GetReplicas()
+	}
+	return nodes
+}
+
+// Needs is what a place for the cluster must offer.
+func (t *Tenancy) Needs() placement.Needs {
+	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Size()}
 }

@@ -23,7 +23,6 @@ const (
 // The service's experiments that change the rendering; see the ARM contract.
 const (
 	experimentSingleReplica = "aro-hcp.experimental.cluster.single-replica"
-	experimentSizeOverride  = "aro-hcp.experimental.cluster.size-override"
 	experimentCPOImage      = "aro-hcp.experimental.cluster.control-plane-operator-image-override"
 )
 
@@ -110,11 +109,7 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (ob
 	annotations := metadata["annotations"].(object)
 	annotations["azure.microsoft.com/hcp-cluster-azure-resource-id"] = c.ResourceID
 	annotations["hypershift.openshift.io/cleanup-cloud-resources"] = "true"
-	size := spec.GetExperiments()[experimentSizeOverride]
-	if override := c.Overrides.GetSize().GetSize(); override != "" { // an SRE's goes before the customer's
-		size = override
-	}
-	if size != "" {
+	if size := c.Size(); size != "" {
 		annotations["hypershift.openshift.io/cluster-size-override"] = size
 	}
 	if image := spec.GetExperiments()[experimentCPOImage]; image != "" {

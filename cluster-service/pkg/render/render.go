@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
 // object is a Kubernetes object, or a part of one.
@@ -56,6 +57,9 @@ func (r *Renderer) now() *Renderer {
 
 // forceUpgradeTo is HyperShift's annotation for an upgrade to one image that the cluster says it is not ready for.
 const forceUpgradeTo = "hypershift.openshift.io/force-upgrade-to"
+
+// Placement is the rules of placement of this moment.
+func (r *Renderer) Placement() *placement.Rules { return &r.now().Config.Placement }
 
 // Bundle is the content of a work.
 type Bundle struct {

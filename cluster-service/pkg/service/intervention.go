@@ -92,7 +92,7 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 			return "Nothing: the cluster is gone.", nil
 		}
 		if c.Shard == "" && !c.Deleting() {
-			if c.Shard, err = tx.Place(ctx); err != nil {
+			if _, err = tx.Place(ctx, c, t.Needs(), s.rules()); err != nil {
 				return "", err
 			}
 			if c.Shard == "" {

@@ -218,36 +218,3 @@ func watchResponse(change store.Change) *csv1.WatchResponse {
 	}
 	return response
 }
-
-// ListProvisionShards lists the provision shards.
-func (s *Service) ListProvisionShards(ctx context.Context, _ *csv1.ListProvisionShardsRequest) (*csv1.ListProvisionShardsResponse, error) {
-	shards, err := s.o.Store.Shards(ctx)
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	response := &csv1.ListProvisionShardsResponse{}
-	for _, shard := range shards {
-		response.ProvisionShards = append(response.ProvisionShards, shardProto(shard))
-	}
-	return response, nil
-}
-
-// UpdateProvisionShard stores what an operator decides of a shard.
-func (s *Service) UpdateProvisionShard(ctx context.Context, r *csv1.UpdateProvisionShardRequest) (*csv1.ProvisionShard, error) {
-	if r.Capacity != nil && r.GetCapacity() < 0 {
-		return nil, answer(ctx, apierror.InvalidFields([]apierror.Violation{{Field: "capacity", Message: "Invalid value: must not be negative"}}))
-	}
-	shard, err := s.o.Store.SetShard(ctx, r.GetName(), r.Cordoned, r.Capacity)
-	if errors.Is(err, store.ErrUnknownShard) {
-		err = unknown(ReasonShardUnknown, "provision shard", r.GetName())
-	}
-	if err != nil {
-		return nil, answer(ctx, err)
-	}
-	s.o.Freed()
-	return shardProto(shard), nil
-}
-
-func shardProto(shard store.Shard) *csv1.ProvisionShard {
-	return &csv1.ProvisionShard{Name: shard.Name, Capacity: shard.Capacity, Clusters: shard.Clusters, Cordoned: shard.Cordoned}
-}

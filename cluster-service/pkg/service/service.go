@@ -33,8 +33,15 @@ const (
 	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
 	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
-	ReasonShardUnknown      = "PROVISION_SHARD_UNKNOWN"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
+
+	ReasonShardUnknown       = "PROVISION_SHARD_UNKNOWN"
+	ReasonShardExists        = "PROVISION_SHARD_EXISTS"
+	ReasonShardChanged       = "PROVISION_SHARD_CHANGED"
+	ReasonShardNotConfigured = "PROVISION_SHARD_NOT_CONFIGURED"
+	ReasonShardNotCordoned   = "PROVISION_SHARD_NOT_CORDONED"
+	ReasonShardNotEmpty      = "PROVISION_SHARD_NOT_EMPTY"
+	ReasonLastShard          = "LAST_PROVISION_SHARD"
 
 	ReasonExternalAuthUnknown  = "EXTERNAL_AUTH_UNKNOWN"
 	ReasonExternalAuthExists   = "EXTERNAL_AUTH_EXISTS"
@@ -168,10 +175,12 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		if c, err = s.newCluster(uid, r, attempt, now); err != nil {
 			return nil, err
 		}
-		t.Cluster, c.Release = c, fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
-		if c.Shard, err = tx.Place(ctx); err != nil {
+		t.Cluster, c.Spec, c.Release = c, r.GetSpec(), fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
+		decision, err := tx.Place(ctx, c, t.Needs(), s.rules())
+		if err != nil {
 			return nil, err
 		}
+		slog.InfoContext(ctx, "decided on a cluster's place", "cluster_uid", uid, "resource_id", c.ResourceID, "shard", decision.Shard, "decision", decision.Message())
 	} else {
 		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
 			return nil, err

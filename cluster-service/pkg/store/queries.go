@@ -213,15 +213,6 @@ func (s *Store) RetryNow(ctx context.Context) error {
 	return nil
 }
 
-// Unplaced lists the clusters that wait for a place, oldest first.
-func (s *Store) Unplaced(ctx context.Context, limit int) ([]string, error) {
-	rows, err := s.pool.Query(ctx, "SELECT uid::text FROM clusters WHERE shard IS NULL AND delete_time IS NULL ORDER BY create_time LIMIT $1", limit)
-	if err != nil {
-		return nil, fmt.Errorf("listing clusters without a place: %w", err)
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
 // PlacedClusters lists a page of the clusters that are wanted and have a place, in order of uid, behind one.
 func (s *Store) PlacedClusters(ctx context.Context, after string, limit int) ([]string, error) {
 	rows, err := s.pool.Query(ctx, `SELECT uid::text FROM clusters WHERE shard IS NOT NULL AND delete_time IS NULL AND gone_time IS NULL

@@ -2,33 +2,137 @@ package store
 
 import (
 	"context"
+
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
+
+// Actor is who decided an intervention, and why. Its JSON form is stored.
+type Actor struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+	Ticket string `json:"ticket,omitempty"`
+}
+
+// Offer is what a shard offers. In an operator's overrides nil means what the shards file says.
+type Offer struct {
+	Capacity    *int32
+	Zones       []string
+	SizeClasses []string
+	Labels      map[string]string
+}
 
 // Shard is a provision shard's row.
 type Shard struct {
 	Name string
-	// Capacity is the one that counts: an operator's, else the configured one.
-	Capacity int32
+	// Base is what the shards file says, or what it was registered with; Override is an operator's, and wins.
+	Base, Override Offer
+	// Clusters is how many it holds.
 	Clusters int32
-	Cordoned bool
+	// Configured says that the shards file lists it, Registered that an operator did.
+	Configured, Registered, Deregistered bool
+	// Cordoned and Draining are an operator's; what is drained is cordoned.
+	Cordoned, Draining bool
+	// StateActor brought it into its state; nil when the configuration did.
+	StateActor *Actor
+	StateTime  time.Time
+	Version    int64
+	// Heard is when its agent last reported something new. Asked is since when Unanswered works have waited for it without a
+	// word; zero when none waits.
+	Heard, Asked time.Time
+	Unanswered   int32
 }
 
-const shardColumns = "name, coalesce(capacity_override, capacity), clusters, cordoned OR NOT configured"
+// Capacity is the one that counts.
+func (s *Shard) Capacity() int32 {
+	if s.Override.Capacity != nil {
+		return *s.Override.Capacity
+	}
+	if s.Base.Capacity == nil {
+		return 0
+	}
+	return *s.Base.Capacity
+}
+
+// Zones are those that count.
+func (s *Shard) Zones() []string {
+	if s.Override.Zones != nil {
+		return s.Override.Zones
+	}
+	return s.Base.Zones
+}
+
+// SizeClasses are those that count.
+func (s *Shard) SizeClasses() []string {
+	if s.Override.SizeClasses != nil {
+		return s.Override.SizeClasses
+	}
+	return s.Base.SizeClasses
+}
+
+// Labels are those that count.
+func (s *Shard) Labels() map[string]string {
+	if s.Override.Labels != nil {
+		return s.Override.Labels
+	}
+	return s.Base.Labels
+}
+
+// Listed says that it is in the shards file or was registered.
+func (s *Shard) Listed() bool { return (s.Configured || s.Registered) && !s.Deregistered }
+
+// State is what it means for new clusters.
+func (s *Shard) State() placement.State {
+	switch {
+	case s.Deregistered:
+		return placement.Retired
+	case s.Draining:
+		return placement.Draining
+	case s.Cordoned:
+		return placement.Cordoned
+	case !s.Listed():
+		return placement.Retired
+	}
+	return placement.Active
+}
+
+// Silent says that its agent has left works unanswered for longer than patience.
+func (s *Shard) Silent(now time.Time, patience time.Duration) bool {
+	return !s.Asked.IsZero() && now.Sub(s.Asked) > patience
+}
+
+// Facts are what a decision is made of.
+func (s *Shard) Facts(now time.Time, rules *placement.Rules) placement.Shard {
+	return placement.Shard{Name: s.Name, State: s.State(), Capacity: s.Capacity(), Clusters: s.Clusters, Zones: s.Zones(),
+		SizeClasses: s.SizeClasses(), Labels: s.Labels(), Silent: s.Silent(now, rules.Silence())}
+}
+
+const shardColumns = `name, capacity, capacity_override, zones, zones_override, size_classes, size_classes_override, labels, labels_override,
+	clusters, configured, registered, deregistered, cordoned, draining, state_actor, state_time, version, heard_time, asked_time, unanswered`
 
 func scanShard(row pgx.CollectableRow) (Shard, error) {
 	var s Shard
-	err := row.Scan(&s.Name, &s.Capacity, &s.Clusters, &s.Cordoned)
+	var state, heard, asked *time.Time
+	err := row.Scan(&s.Name, &s.Base.Capacity, &s.Override.Capacity, &s.Base.Zones, &s.Override.Zones, &s.Base.SizeClasses, &s.Override.SizeClasses,
+		&s.Base.Labels, &s.Override.Labels, &s.Clusters, &s.Configured, &s.Registered, &s.Deregistered, &s.Cordoned, &s.Draining,
+		&s.StateActor, &state, &s.Version, &heard, &asked, &s.Unanswered)
+	s.StateTime, s.Heard, s.Asked = notNull(state), notNull(heard), notNull(asked)
 	return s, err
 }
 
+// lockShards locks all shards, in the order that everybody keeps.
+const lockShards = "SELECT " + shardColumns + " FROM provision_shards ORDER BY name FOR UPDATE"
+
 // ConfigureShards merges the configured shards into the table. A shard that is no longer configured keeps its clusters and
-// gets no new ones; what an operator set stays.
+// gets no new ones, unless an operator registered it; what an operator set stays.
 func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) error {
 	var names []string
 	for _, shard := range shards {
@@ -38,8 +142,9 @@ func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) erro
 		batch := &pgx.Batch{}
 		batch.Queue("SELECT 1 FROM provision_shards ORDER BY name FOR UPDATE")
 		for _, shard := range shards {
-			batch.Queue(`INSERT INTO provision_shards (name, capacity) VALUES ($1, $2)
-				ON CONFLICT (name) DO UPDATE SET capacity = $2, configured = true`, shard.Name, shard.Capacity)
+			batch.Queue(`INSERT INTO provision_shards (name, capacity, zones, size_classes, labels) VALUES ($1, $2, $3, $4, $5)
+				ON CONFLICT (name) DO UPDATE SET capacity = $2, zones = $3, size_classes = $4, labels = $5, configured = true`,
+				shard.Name, shard.Capacity, notNil(shard.Zones), notNil(shard.SizeClasses), labels(shard.Labels))
 		}
 		batch.Queue("UPDATE provision_shards SET configured = false WHERE NOT name = ANY ($1)", names)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -49,7 +154,14 @@ func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) erro
 	})
 }
 
-// Shards lists the provision shards by name.
+func labels(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// Shards lists the provision shards by name, those that were deregistered too.
 func (s *Store) Shards(ctx context.Context) ([]Shard, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+shardColumns+" FROM provision_shards ORDER BY name")
 	if err != nil {
@@ -61,35 +173,157 @@ func (s *Store) Shards(ctx context.Context) ([]Shard, error) {
 // ErrUnknownShard is returned for a shard that does not exist.
 var ErrUnknownShard = errors.New("unknown provision shard")
 
-// SetShard stores what an operator decides of a shard; nil leaves it.
-func (s *Store) SetShard(ctx context.Context, name string, cordoned *bool, capacity *int32) (Shard, error) {
-	rows, err := s.pool.Query(ctx, `UPDATE provision_shards SET cordoned = coalesce($2, cordoned), capacity_override = coalesce($3, capacity_override)
-		WHERE name = $1 RETURNING `+shardColumns, name, cordoned, capacity)
-	if err != nil {
-		return Shard{}, fmt.Errorf("updating a provision shard: %w", err)
-	}
-	shard, err := pgx.CollectExactlyOneRow(rows, scanShard)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Shard{}, ErrUnknownShard
-	}
-	return shard, err
+// ShardChange is an entry of a shard's history.
+type ShardChange struct {
+	Time    time.Time
+	Actor   Actor
+	Action  string
+	Changes []string
+	Version int64
 }
 
-// Place takes a place for one cluster on the shard that is the least full of those with room, and returns its name; empty
-// when there is none. The shards stay locked to the end of the transaction, so that two clusters never share a place.
-func (t *Tx) Place(ctx context.Context) (string, error) {
-	// The order of the lock is the name's; the order of the choice is how full a shard is, then its name.
-	row := t.conn.QueryRow(ctx, `WITH locked AS MATERIALIZED (SELECT `+shardColumns+` FROM provision_shards ORDER BY name FOR UPDATE),
-		chosen AS (SELECT name FROM locked AS l (name, capacity, clusters, closed) WHERE NOT closed AND clusters < capacity
-			ORDER BY clusters::float8 / capacity, name LIMIT 1)
-		UPDATE provision_shards AS p SET clusters = p.clusters + 1 FROM chosen WHERE p.name = chosen.name RETURNING p.name`)
-	var name string
-	err := row.Scan(&name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+// maxShardChanges bounds the history of a shard.
+const maxShardChanges = 100
+
+// ChangeShard locks all shards and has change decide on one of them, which is nil when there is none of its name, given the
+// others. It stores the shard that change returns together with the entry of its history; a nil entry stores nothing.
+func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard *Shard, others []Shard) (*Shard, *ShardChange, error)) (*Shard, error) {
+	if err := s.fault("before-begin"); err != nil {
+		return nil, err
 	}
+	var changed *Shard
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, lockShards)
+		if err != nil {
+			return fmt.Errorf("locking the provision shards: %w", err)
+		}
+		shards, err := pgx.CollectRows(rows, scanShard)
+		if err != nil {
+			return fmt.Errorf("reading the provision shards: %w", err)
+		}
+		var known *Shard
+		if i := slices.IndexFunc(shards, func(shard Shard) bool { return shard.Name == name }); i >= 0 {
+			shard := shards[i]
+			known, shards = &shard, slices.Delete(shards, i, i+1)
+		}
+		var entry *ShardChange
+		if changed, entry, err = change(known, shards); err != nil {
+			return err
+		}
+		if entry == nil {
+			return nil
+		}
+		changed.Version++
+		entry.Version = changed.Version
+		batch := &pgx.Batch{}
+		queueShard(batch, changed)
+		batch.Queue("INSERT INTO provision_shard_changes (shard, version, time, actor, action, changes) VALUES ($1, $2, $3, $4, $5, $6)",
+			changed.Name, entry.Version, entry.Time, entry.Actor, entry.Action, notNil(entry.Changes))
+		batch.Queue("DELETE FROM provision_shard_changes WHERE shard = $1 AND version <= $2", changed.Name, changed.Version-maxShardChanges)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("storing a provision shard: %w", err)
+		}
+		return s.fault("before-commit")
+	})
 	if err != nil {
-		return "", fmt.Errorf("placing a cluster: %w", err)
+		return nil, err
 	}
-	return name, nil
+	return changed, s.fault("after-commit")
 }
+
+func queueShard(batch *pgx.Batch, s *Shard) {
+	// A typed nil in an interface would be stored as JSON's null.
+	var actor any
+	if s.StateActor != nil {
+		actor = s.StateActor
+	}
+	var overridden any
+	if s.Override.Labels != nil {
+		overridden = s.Override.Labels
+	}
+	batch.Queue(`INSERT INTO provision_shards (name, capacity, capacity_override, zones, zones_override, size_classes, size_classes_override,
+			labels, labels_override, configured, registered, deregistered, cordoned, draining, state_actor, state_time, version)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		ON CONFLICT (name) DO UPDATE SET capacity = $2, capacity_override = $3, zones = $4, zones_override = $5, size_classes = $6,
+			size_classes_override = $7, labels = $8, labels_override = $9, registered = $11, deregistered = $12, cordoned = $13, draining = $14,
+			state_actor = $15, state_time = $16, version = $17`,
+		s.Name, s.Base.Capacity, s.Override.Capacity, notNil(s.Base.Zones), s.Override.Zones, notNil(s.Base.SizeClasses), s.Override.SizeClasses,
+		labels(s.Base.Labels), overridden, s.Configured, s.Registered, s.Deregistered, s.Cordoned, s.Draining, actor, nullTime(s.StateTime), s.Version)
+}
+
+// ShardChanges reads the history of a shard, the newest first.
+func (s *Store) ShardChanges(ctx context.Context, name string) ([]ShardChange, error) {
+	rows, err := s.pool.Query(ctx, "SELECT time, actor, action, changes, version FROM provision_shard_changes WHERE shard = $1 ORDER BY version DESC", name)
+	if err != nil {
+		return nil, fmt.Errorf("reading a provision shard's history: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (ShardChange, error) {
+		var c ShardChange
+		err := row.Scan(&c.Time, &c.Actor, &c.Action, &c.Changes, &c.Version)
+		return c, err
+	})
+}
+
+// Heard stores when agents were last heard, finds out which of them leave works unanswered, and since when. It returns the
+// shards whose agents answer again.
+func (s *Store) Heard(ctx context.Context, heard map[string]time.Time) (answering []string, err error) {
+	now := s.Now()
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		answering = nil
+		// A work is unanswered while no report is about the version that Maestro gave its newest content. Deletions may take
+		// their time without a word.
+		rows, err := tx.Query(ctx, `SELECT shard, count(*)::integer FROM works WHERE delete_time IS NULL AND published > 0 AND NOT refused
+			AND maestro_version > coalesce(nullif(split_part(sequence, ' ', 1), '')::bigint, 0) GROUP BY shard`)
+		if err != nil {
+			return err
+		}
+		unanswered := map[string]int32{}
+		var shard string
+		var count int32
+		if _, err := pgx.ForEachRow(rows, []any{&shard, &count}, func() error { unanswered[shard] = count; return nil }); err != nil {
+			return err
+		}
+		if rows, err = tx.Query(ctx, lockShards); err != nil {
+			return err
+		}
+		shards, err := pgx.CollectRows(rows, scanShard)
+		if err != nil {
+			return err
+		}
+		batch := &pgx.Batch{}
+		for _, row := range shards {
+			next := row
+			if at := heard[row.Name]; at.After(row.Heard) {
+				next.Heard = at
+			}
+			next.Unanswered = unanswered[row.Name]
+			switch {
+			case next.Unanswered == 0:
+				next.Asked = time.Time{}
+			case row.Asked.IsZero() || next.Heard.After(row.Asked):
+				next.Asked = now
+			}
+			if !row.Asked.IsZero() && !next.Asked.Equal(row.Asked) {
+				answering = append(answering, row.Name)
+			}
+			if !next.Heard.Equal(row.Heard) || !next.Asked.Equal(row.Asked) || next.Unanswered != row.Unanswered {
+				batch.Queue("UPDATE provision_shards SET heard_time = $2, asked_time = $3, unanswered = $4 WHERE name = $1",
+					row.Name, nullTime(next.Heard), nullTime(next.Asked), next.Unanswered)
+			}
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("storing when agents were heard: %w", err)
+	}
+	return answering, nil
+}
+
+// equalOffers compares what counts of two offers.
+func (o Offer) equal(other Offer) bool {
+	return (o.Capacity == nil) == (other.Capacity == nil) && (o.Capacity == nil || *o.Capacity == *other.Capacity) &&
+		slices.Equal(o.Zones, other.Zones) && slices.Equal(o.SizeClasses, other.SizeClasses) && maps.Equal(o.Labels, other.Labels)
+}
+
+// Offers says whether this is what a shard was registered with.
+func (s *Shard) Offers(o Offer) bool { return s.Base.equal(o) }

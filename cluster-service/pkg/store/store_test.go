@@ -15,11 +15,14 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 )
 
 var databases *postgrestest.Server
+
+var rules = placement.DefaultRules()
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
@@ -146,8 +149,10 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 10}, {Name: "b", Capacity: 20}, {Name: "c", Capacity: 50}}); err != nil {
 		t.Fatal(err)
 	}
-	cordoned := true
-	if _, err := s.SetShard(ctx, "c", &cordoned, nil); err != nil {
+	if _, err := s.ChangeShard(ctx, "c", func(shard *store.Shard, _ []store.Shard) (*store.Shard, *store.ShardChange, error) {
+		shard.Cordoned = true
+		return shard, &store.ShardChange{Time: s.Now(), Actor: store.Actor{Name: "kim"}, Action: "cordon"}, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	placed := make(chan string, 100)
@@ -156,12 +161,12 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 		group.Go(func() {
 			uid := uuid.NewString()
 			var shard string
-			_, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
-				if shard, err = tx.Place(ctx); err != nil {
-					return err
-				}
-				tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Shard: shard, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
-				return nil
+			_, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+				c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+				tx.Tenancies[uid].Cluster = c
+				_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
+				shard = c.Shard
+				return err
 			})
 			if err != nil {
 				t.Error(err)
@@ -205,8 +210,9 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	}
 	fail = true
 	if _, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
-		shard, err := tx.Place(ctx)
-		tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Shard: shard, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		tx.Tenancies[uid].Cluster = c
+		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
 		return err
 	}); !errors.Is(err, crash) {
 		t.Fatalf("got %v", err)

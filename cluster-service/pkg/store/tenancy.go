@@ -47,6 +47,12 @@ type Tx struct {
 	// Tenancies are locked, by cluster uid.
 	Tenancies map[string]*fleet.Tenancy
 	before    map[string]*fleet.Tenancy
+
+	// shards are locked, once a cluster was placed; taken is how many places were taken on each, placings are the decisions.
+	shards    []Shard
+	taken     map[string]int32
+	placings  []placing
+	overrides []func(batch *pgx.Batch)
 }
 
 // Result of an update.
@@ -100,7 +106,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}}
+	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}, taken: map[string]int32{}}
 	if err := tx.load(ctx, uids); err != nil {
 		return nil, err
 	}
@@ -208,13 +214,14 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	// newest one.
 	var changed []func(batch *pgx.Batch, behind int64)
 	rows := &pgx.Batch{}
-	given := map[string]int32{}
+	// taken is how many places more are taken on each shard.
+	taken := maps.Clone(t.taken)
 	for _, uid := range uids {
 		old, tenancy := t.before[uid], t.Tenancies[uid]
 		if c := tenancy.Cluster; c != nil && clusterChanged(old.Cluster, c) {
 			clusters = append(clusters, c)
 			if c.Gone() && c.Shard != "" && old.Cluster != nil && !old.Cluster.Gone() {
-				given[c.Shard]++
+				taken[c.Shard]--
 			}
 		}
 		for _, p := range tenancy.Pools {
@@ -235,8 +242,12 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	}
 
 	batch := &pgx.Batch{}
-	for _, shard := range slices.Sorted(maps.Keys(given)) {
-		batch.Queue("UPDATE provision_shards SET clusters = clusters - $2 WHERE name = $1", shard, given[shard])
+	for _, shard := range slices.Sorted(maps.Keys(taken)) {
+		batch.Queue("UPDATE provision_shards SET clusters = clusters + $2 WHERE name = $1", shard, taken[shard])
+	}
+	t.queuePlacings(rows, now)
+	for _, queue := range t.overrides {
+		queue(rows)
 	}
 	n := int64(len(clusters) + len(changed))
 	if n > 0 {

@@ -127,8 +127,8 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) error {
 	return nil
 }
 
-// credentialCluster reads the cluster in the path, if its credentials can be asked for and revoked now: when it stands
-// still, has an API server, and no revocation is under way.
+// credentialCluster reads the cluster in the path, if its credentials can be asked for and revoked now: when it is the one
+// that the request's conditions speak of, stands still, has an API server, and no revocation is under way.
 func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.Item[database.ClusterDocument], error) {
 	cluster, err := s.Database.Clusters().Find(ctx, rq.key())
 	if err != nil {
@@ -136,6 +136,9 @@ func (s *Server) credentialCluster(ctx context.Context, rq *request) (*database.
 	}
 	if live(cluster) == nil {
 		return nil, notFound(rq.resourceID)
+	}
+	if err := rq.preconditions(cluster.ETag); err != nil {
+		return nil, err
 	}
 	refuse := func(format string, args ...any) error {
 		return apierror.New(apierror.Conflict, format, args...).WithRetryAfter(leastPollAfter)

@@ -154,6 +154,31 @@ func TestCredentialsAndRevocations(t *testing.T) {
 	}
 }
 
+// TestActionsHeedConditions: an action on a cluster that has changed since its client looked is refused, and leaves nothing.
+func TestActionsHeedConditions(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	for _, action := range []string{"/requestAdminCredential", "/revokeCredentials"} {
+		t.Run(action[1:], func(t *testing.T) {
+			y := y.in(t)
+			before, operations := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag"), len(all(y, y.db.Operations()))
+			for _, condition := range [][2]string{{"If-Match", `"another"`}, {"If-None-Match", "*"}, {"If-None-Match", before}} {
+				status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+action, signingRequest(t), condition[0], condition[1])
+				if status != http.StatusPreconditionFailed || header.Get("X-Ms-Error-Code") != "PreconditionFailed" {
+					t.Errorf("with %s: %s it was answered %d %s", condition[0], condition[1], status, answer)
+				}
+			}
+			if now := len(all(y, y.db.Operations())); now != operations {
+				t.Errorf("the refused requests left %d operations", now-operations)
+			}
+			y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+action, signingRequest(t), "If-Match", before)
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // TestMostPendingCredentials: no more are pending than a revocation cancels in its batch, and it does cancel as many.
 func TestMostPendingCredentials(t *testing.T) {
 	y := newHarness(t).tenancy(t)

@@ -48,7 +48,7 @@ func (s *Server) play(id string, calls map[string]int, behaviour Behaviour) {
 	defer s.mu.Unlock()
 	r := s.resources[id]
 	switch {
-	case r == nil:
+	case r == nil, s.silent[r.Consumer]:
 		return
 	case r.Deleting:
 		if s.needed(r) || s.held[r.Name] != nil {

@@ -52,6 +52,8 @@ type Server struct {
 	resources   map[string]*Resource
 	subscribers map[chan *pbv1.CloudEvent]string
 	fault       func(action string, r *Resource) (before, after error)
+	// silent are the consumers whose agents do nothing.
+	silent map[string]bool
 	// changed has the ids whose agents have something to do.
 	changed []string
 	arrived chan struct{}
@@ -71,7 +73,7 @@ func Start(consumers ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, resources: map[string]*Resource{},
+	s := &Server{Address: listener.Addr().String(), consumers: map[string]bool{}, silent: map[string]bool{}, resources: map[string]*Resource{},
 		subscribers: map[chan *pbv1.CloudEvent]string{}, arrived: make(chan struct{}, 1), held: map[string]*hold{}}
 	for _, c := range consumers {
 		s.consumers[c] = true
@@ -182,6 +184,14 @@ func (s *Server) Touch() {
 	case s.arrived <- struct{}{}:
 	default:
 	}
+}
+
+// Silence has the agent of a consumer do nothing, or go on where it was.
+func (s *Server) Silence(consumer string, silent bool) {
+	s.mu.Lock()
+	s.silent[consumer] = silent
+	s.mu.Unlock()
+	s.Touch()
 }
 
 // Lose forgets a resource, as a restored database does.

@@ -1,7 +1,7 @@
 // Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
-// Resource Manager (package armclient), what SREs do through admin (package adminclient), but for deletions, of which
-// Cluster Service is asked itself (package fleetclient); the region's commands drive the supervisor of package local. The defaults of
-// all flags come from the state folder of a local region, so that a command needs none there.
+// Resource Manager (package armclient), what SREs do through admin (package adminclient), but for deletions, upgrades and provision
+// shards, of which Cluster Service is asked itself (package fleetclient); the region's commands drive the supervisor of
+// package local. The defaults of all flags come from the state folder of a local region, so that a command needs none there.
 package command
 
 import (
@@ -48,7 +48,8 @@ func New(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
-	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.upgrade(), e.version(), e.explain(), e.mustGather())
+	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version())
+	root.AddCommand(e.explain(), e.mustGather())
 	return root
 }
 

@@ -1,0 +1,475 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+// kim intervenes in these tests.
+var kim = &csv1.Actor{Name: "kim@example.com", Reason: "kernel update", Ticket: "INC-1"}
+
+const (
+	active   = csv1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE
+	cordoned = csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED
+	draining = csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING
+)
+
+func (i *instance) report(t *testing.T, name string) *csv1.ProvisionShardReport {
+	t.Helper()
+	report, err := i.GetProvisionShard(t.Context(), &csv1.GetProvisionShardRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// history is what was done to a shard, the oldest first.
+func history(report *csv1.ProvisionShardReport) []string {
+	var list []string
+	for _, change := range report.GetHistory() {
+		list = append([]string{change.GetActor().GetName() + " " + change.GetAction() + ": " + strings.Join(change.GetChanges(), ", ")}, list...)
+	}
+	return list
+}
+
+// TestShardLife registers a management cluster, opens it, has clusters placed on it, drains it and forgets it. What was
+// decided stays when the service starts anew.
+func TestShardLife(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 2, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 2})
+	r.play()
+	// The region has a third management cluster that is in no file.
+	r.shards = r.shards[:1]
+	service := r.start(nil)
+	ctx := t.Context()
+	register := &csv1.RegisterProvisionShardRequest{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}, Labels: map[string]string{"stage": "prod"}, Actor: kim}
+	for range 2 { // repeating changes nothing
+		shard, err := service.RegisterProvisionShard(ctx, register)
+		if err != nil || shard.GetState() != cordoned || shard.GetVersion() != 1 || shard.GetStateActor().GetTicket() != "INC-1" {
+			t.Fatalf("%v, %v; want it cordoned at version 1", shard, err)
+		}
+	}
+	open := false
+	shard, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &open, ExpectedVersion: 1, Actor: kim})
+	if err != nil || shard.GetState() != active || shard.GetHeadroom() != 5 {
+		t.Fatalf("%v, %v; want it active", shard, err)
+	}
+	var requests []*csv1.ApplyClusterRequest
+	for i := range 4 {
+		requests = append(requests, applyRequest(fmt.Sprintf("c%d", i), 1))
+		if _, err := service.ApplyCluster(ctx, requests[i]); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitCluster(t, requests[i].Uid, clusterReady(1))
+	}
+	pool := poolRequest(requests[1], "np", 70)
+	if _, err := service.ApplyNodePool(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 70 })
+
+	// 0/2 and 0/5: mgmt-1, then mgmt-2 three times, for 2/5 is less than a half.
+	report := service.report(t, "mgmt-2")
+	var classes []string
+	for _, c := range report.GetSizeClasses() {
+		classes = append(classes, fmt.Sprintf("%s %d clusters %d nodes of %d", c.GetSizeClass(), c.GetClusters(), c.GetNodes(), c.GetWantedNodes()))
+	}
+	want := []string{"small 2 clusters 0 nodes of 0", "medium 1 clusters 70 nodes of 70", "large 0 clusters 0 nodes of 0"}
+	if diff := cmp.Diff(want, classes); diff != "" || report.GetNodes() != 70 || report.GetProvisionShard().GetHeadroom() != 2 {
+		t.Errorf("%v (-want +got):\n%s", report, diff)
+	}
+
+	// The drain is planned: one cluster finds the place that is left, two do not.
+	plan, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-2", Actor: kim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantPlan := []string{"1 cluster would move: 1 to mgmt-1 (then 2 of 2).", "2 clusters could not go anywhere.", "Needed: 2 more places for size class small.",
+		"The first of them could go as soon as a cluster leaves mgmt-1 or its capacity is raised."}
+	if diff := cmp.Diff(wantPlan, plan.GetSentences()); diff != "" || plan.GetProvisionShard().GetState() != draining || plan.GetMoves()[0].GetCluster().GetUid() != requests[1].Uid {
+		t.Errorf("%v (-want +got):\n%s", plan, diff)
+	}
+	last := applyRequest("last", 1)
+	placed, err := service.ApplyCluster(ctx, last)
+	if err != nil || placed.GetStatus().GetProvisionShard() != "mgmt-1" {
+		t.Errorf("%v, %v; want it on the shard that is not drained", placed.GetStatus(), err)
+	}
+
+	service.stop()
+	service = r.start(nil)
+	if report := service.report(t, "mgmt-2"); report.GetProvisionShard().GetState() != draining || report.GetProvisionShard().GetClusters() != 3 {
+		t.Errorf("after a restart it is %v", report.GetProvisionShard())
+	}
+	if _, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-2", Actor: kim}); reason(err) != "PROVISION_SHARD_NOT_EMPTY" {
+		t.Errorf("deregistering what is not empty got %v", err)
+	}
+	for _, request := range requests[1:] {
+		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, request := range requests[1:] {
+		service.awaitCluster(t, request.Uid, clusterDeleted)
+	}
+	for range 2 {
+		if _, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-2", Actor: kim}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed, err := service.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
+	if err != nil || len(listed.GetProvisionShards()) != 1 {
+		t.Errorf("%v, %v; want mgmt-1 alone", listed, err)
+	}
+	if _, err := service.GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: "mgmt-2"}); reason(err) != "PROVISION_SHARD_UNKNOWN" {
+		t.Errorf("a forgotten shard got %v", err)
+	}
+	register.Capacity = 7
+	if _, err := service.RegisterProvisionShard(ctx, register); err != nil {
+		t.Errorf("registering it again got %v", err)
+	}
+	wantHistory := []string{"kim@example.com register: capacity 5, zones 1, 2, size classes none, labels stage=prod, cordoned", "kim@example.com uncordon: uncordoned",
+		"kim@example.com drain: cordoned, draining", "kim@example.com deregister: deregistered",
+		"kim@example.com register: capacity 7, zones 1, 2, size classes none, labels stage=prod, cordoned"}
+	if diff := cmp.Diff(wantHistory, history(service.report(t, "mgmt-2"))); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func reason(err error) string { return apierror.As(apierror.FromGRPC(err)).Reason }
+
+// TestShardsFileAndOperator has both say what a shard offers: the operator's word goes before the file's, until it is taken
+// back.
+func TestShardsFileAndOperator(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	ctx := t.Context()
+	yes, capacity := true, int32(7)
+	update := &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Cordoned: &yes, SizeClasses: &csv1.Names{Values: []string{"large"}},
+		Labels: &csv1.Labels{Values: map[string]string{"stage": "prod"}}, Actor: kim}
+	for range 2 {
+		if shard, err := service.UpdateProvisionShard(ctx, update); err != nil || shard.GetVersion() != 1 {
+			t.Fatalf("%v, %v; want one change", shard, err)
+		}
+	}
+	// The file names other zones now, and no longer mgmt-2.
+	r.shards = []config.Shard{{Name: "mgmt-1", Capacity: 50, Zones: []string{"3"}, SizeClasses: []string{"small"}}}
+	service.stop()
+	service = r.start(nil)
+	shard := service.report(t, "mgmt-1").GetProvisionShard()
+	if shard.GetCapacity() != 7 || shard.GetState() != cordoned || shard.GetSizeClasses()[0] != "large" || shard.GetZones()[0] != "3" || shard.GetStateActor().GetName() != kim.GetName() ||
+		strings.Join(shard.GetOverridden(), " ") != "capacity labels size_classes" {
+		t.Errorf("%v; want what the operator set, and the file's zones", shard)
+	}
+	if retired := service.report(t, "mgmt-2").GetProvisionShard(); retired.GetState() != csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED || !retired.GetCordoned() {
+		t.Errorf("%v; want it retired", retired)
+	}
+	no := false
+	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}); reason(err) != "PROVISION_SHARD_NOT_CONFIGURED" {
+		t.Errorf("opening what is in no file got %v", err)
+	}
+	back, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &no, UseConfigured: []string{"capacity", "size_classes", "labels"}, Actor: kim})
+	if err != nil || back.GetCapacity() != 50 || back.GetSizeClasses()[0] != "small" || len(back.GetLabels()) != 0 || back.GetState() != active || len(back.GetOverridden()) != 0 {
+		t.Errorf("%v, %v; want the file's again", back, err)
+	}
+	want := []string{"kim@example.com cordon: capacity 100 → 7, size classes none → large, labels none → stage=prod, cordoned",
+		"kim@example.com uncordon: capacity 7 → 50, size classes large → small, labels stage=prod → none, uncordoned"}
+	if diff := cmp.Diff(want, history(service.report(t, "mgmt-1"))); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+// TestShardRefusals goes through what is refused, and how.
+func TestShardRefusals(t *testing.T) {
+	r := newRegion(t)
+	service := r.start(nil)
+	ctx := t.Context()
+	if _, err := service.ApplyCluster(ctx, applyRequest("c", 1)); err != nil {
+		t.Fatal(err)
+	}
+	yes, negative := true, int32(-1)
+	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	update := func(request *csv1.UpdateProvisionShardRequest) func() error {
+		return func() error { _, err := service.UpdateProvisionShard(ctx, request); return err }
+	}
+	policy := func(request *csv1.SetPlacementPolicyRequest) func() error {
+		return func() error { _, err := service.SetPlacementPolicy(ctx, request); return err }
+	}
+	uid := applyRequest("c", 1).Uid
+	tests := map[string]struct {
+		reason string
+		call   func() error
+		code   codes.Code
+		// detail is the ErrorInfo's reason, or the violations' fields.
+		detail string
+	}{
+		"Nobody": {"who intervenes is said", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes}), codes.InvalidArgument, "actor"},
+		"No reason": {"and why", func() error {
+			_, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: &csv1.Actor{Name: "kim"}})
+			return err
+		}, codes.InvalidArgument, "actor.reason"},
+		"Settings": {"all wrong fields are named", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &negative, Zones: &csv1.Names{Values: []string{"1", "1"}},
+			SizeClasses: &csv1.Names{Values: []string{"huge"}}, UseConfigured: []string{"name"}, Actor: kim}), codes.InvalidArgument, "zones.values[1] size_classes.values[0] capacity use_configured[0]"},
+		"Set and not": {"which would be meant", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &negative, UseConfigured: []string{"capacity"}, Actor: kim}), codes.InvalidArgument, "capacity use_configured[0]"},
+		"Last":        {"every new cluster would wait", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Cordoned: &yes, Actor: kim}), codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
+		"Drain of the last": {"every new cluster would wait", func() error {
+			_, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", Actor: kim})
+			return err
+		}, codes.FailedPrecondition, "LAST_PROVISION_SHARD"},
+		"Race": {"somebody was faster", update(&csv1.UpdateProvisionShardRequest{Name: "mgmt-2", ExpectedVersion: 7, Actor: kim}), codes.Aborted, "PROVISION_SHARD_CHANGED"},
+		"Twice": {"it is there, with other settings", func() error {
+			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "mgmt-1", Capacity: 1, Actor: kim})
+			return err
+		}, codes.FailedPrecondition, "PROVISION_SHARD_EXISTS"},
+		"Name": {"it is a consumer's", func() error {
+			_, err := service.RegisterProvisionShard(ctx, &csv1.RegisterProvisionShardRequest{Name: "Mgmt 1", Capacity: -1, Actor: kim})
+			return err
+		}, codes.InvalidArgument, "name capacity"},
+		"Forget an open one": {"it takes clusters", func() error {
+			_, err := service.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: "mgmt-1", Actor: kim})
+			return err
+		}, codes.FailedPrecondition, "PROVISION_SHARD_NOT_CORDONED"},
+		"Plan for nobody": {"there is none", func() error {
+			_, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-9"})
+			return err
+		}, codes.NotFound, "PROVISION_SHARD_UNKNOWN"},
+		"Explain nothing": {"there is none", func() error {
+			_, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uuid.NewString()})
+			return err
+		}, codes.NotFound, "CLUSTER_UNKNOWN"},
+		"Rules": {"all wrong fields are named", policy(&csv1.SetPlacementPolicyRequest{Uid: uid, Actor: kim, Policy: &csv1.PlacementPolicy{Strategy: 9, SizeClass: "huge", ProvisionShard: "a", Avoid: []string{"a"}}}),
+			codes.InvalidArgument, "policy.strategy policy.sizeClass policy.avoid"},
+		"Rules of nobody": {"there is none", policy(&csv1.SetPlacementPolicyRequest{Uid: uuid.NewString(), Actor: kim}), codes.NotFound, "CLUSTER_UNKNOWN"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := tc.call()
+			if status.Code(err) != tc.code {
+				t.Fatalf("%v, want code %s: %s", err, tc.code, tc.reason)
+			}
+			e := apierror.As(apierror.FromGRPC(err))
+			detail := []string{}
+			for _, v := range e.Violations {
+				detail = append(detail, v.Field)
+			}
+			if e.Reason != "" {
+				detail = append(detail, e.Reason)
+			}
+			if got := strings.Join(detail, " "); got != tc.detail {
+				t.Errorf("detail %q, want %q: %s", got, tc.detail, tc.reason)
+			}
+		})
+	}
+	if _, err := service.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: "mgmt-1", AcceptNoRoom: true, Actor: kim}); err != nil {
+		t.Errorf("with no room accepted it got %v", err)
+	}
+}
+
+// TestPlacementIsExplained follows a cluster that waits, is steered by rules of its own, and is placed.
+func TestPlacementIsExplained(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 1, Zones: []string{"1"}}, config.Shard{Name: "mgmt-2", Capacity: 5, Zones: []string{"1", "2"}})
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	yes := true
+	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &yes, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	first, second := applyRequest("first", 1), applyRequest("second", 1)
+	for _, request := range []*csv1.ApplyClusterRequest{first, second} {
+		if _, err := service.ApplyCluster(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	explain := func(uid string) *csv1.PlacementExplanation {
+		t.Helper()
+		e, err := service.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	said := func(e *csv1.PlacementExplanation, parts ...string) {
+		t.Helper()
+		text := strings.Join(e.GetSentences(), "\n")
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("it does not say %q:\n%s", part, text)
+			}
+		}
+	}
+	said(explain(first.Uid), "is on mgmt-1 since", "mgmt-1 was chosen: it is the only provision shard that can take the cluster, with 0 of 1 places taken.")
+	waiting := explain(second.Uid)
+	said(waiting, "waits for a place", "mgmt-1 is full (1 of 1 places taken); mgmt-2 is cordoned", "size class small, and the rules are: spread",
+		"would be placed as soon as a cluster leaves mgmt-1 or its capacity is raised, or mgmt-2 is uncordoned")
+	if len(waiting.GetDecisions()) != 1 || waiting.GetDecisions()[0].GetProvisionShard() != "" || len(waiting.GetDecisions()[0].GetVerdicts()) != 2 {
+		t.Errorf("decisions %v", waiting.GetDecisions())
+	}
+	if c, err := service.GetCluster(ctx, &csv1.GetClusterRequest{Uid: second.Uid}); err != nil || !strings.Contains(c.GetStatus().GetProgress()[0].GetMessage(), "mgmt-2 is cordoned") {
+		t.Errorf("%v, %v; want its progress to say what it waits for", c.GetStatus(), err)
+	}
+
+	// Rules of its own keep it out of the one that becomes free, and are answered with what they mean.
+	ruled, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Zones: []string{"2"}}, Actor: kim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said(ruled, "It has rules of its own: in zone 2. kim@example.com set them on", "kernel update", "as soon as mgmt-2 is uncordoned")
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: first.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, first.Uid, clusterDeleted)
+	no := false
+	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-2", Cordoned: &no, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	ready := service.awaitCluster(t, second.Uid, clusterReady(1))
+	if ready.GetStatus().GetProvisionShard() != "mgmt-2" {
+		t.Errorf("it is on %s", ready.GetStatus().GetProvisionShard())
+	}
+	said(explain(second.Uid), "is on mgmt-2 since", "It had waited since", "in zone 2")
+	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	if e := explain(second.Uid); e.GetOverride() != nil {
+		t.Errorf("it still has rules %v", e.GetOverride())
+	}
+	// A label that it never had to have: what is placed stays, and it is said.
+	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: second.Uid, Policy: &csv1.PlacementPolicy{Labels: map[string]string{"gpu": "yes"}}, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	said(explain(second.Uid), "It would not be placed there today: mgmt-2 does not carry the label gpu=yes.")
+	plan, err := service.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: "mgmt-2"})
+	if err != nil || len(plan.GetBlocked()) != 1 || plan.GetNeeds()[0].GetPolicy().GetLabels()["gpu"] != "yes" {
+		t.Errorf("%v, %v; want it bound by its rules", plan, err)
+	}
+}
+
+// TestOneWhoWaitsHoldsUpNobody has the oldest wait for what never comes.
+func TestOneWhoWaitsHoldsUpNobody(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 0})
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	var requests []*csv1.ApplyClusterRequest
+	for i := range 3 {
+		requests = append(requests, applyRequest(fmt.Sprintf("c%d", i), 1))
+		if _, err := service.ApplyCluster(ctx, requests[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := service.SetPlacementPolicy(ctx, &csv1.SetPlacementPolicyRequest{Uid: requests[0].Uid, Policy: &csv1.PlacementPolicy{ProvisionShard: "mgmt-9"}, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	capacity := int32(2)
+	if _, err := service.UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: "mgmt-1", Capacity: &capacity, Actor: kim}); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, requests[1].Uid, clusterReady(1))
+	service.awaitCluster(t, requests[2].Uid, clusterReady(1))
+}
+
+// TestSilentAgentsGetNoClusters has an agent that answers nothing: the next clusters go elsewhere until it speaks.
+func TestSilentAgentsGetNoClusters(t *testing.T) {
+	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: 100}, config.Shard{Name: "mgmt-2", Capacity: 100})
+	r.rules.SilentAfter = "100ms"
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	r.maestro.Silence("mgmt-1", true)
+	first, second := applyRequest("first", 1), applyRequest("second", 1)
+	if c, err := service.ApplyCluster(ctx, first); err != nil || c.GetStatus().GetProvisionShard() != "mgmt-1" {
+		t.Fatalf("%v, %v; want it on mgmt-1", c, err)
+	}
+	awaitSilence := func(silent bool) {
+		t.Helper()
+		untilDone(t, func(context.Context) error {
+			report := service.report(t, "mgmt-1")
+			if shard := report.GetProvisionShard(); shard.GetAgentSilent() != silent || (shard.GetLastHeardTime() == nil) != silent || (report.GetUnansweredWorks() > 0) != silent {
+				return fmt.Errorf("want the agent silent: %t; it is %v", silent, report)
+			}
+			return nil
+		})
+	}
+	awaitSilence(true)
+	// Both are as full as each other, and the name would decide.
+	for i := range 2 {
+		if c, err := service.ApplyCluster(ctx, applyRequest(fmt.Sprintf("c%d", i), 1)); err != nil || c.GetStatus().GetProvisionShard() != "mgmt-2" {
+			t.Errorf("%v, %v; want it where an agent answers", c.GetStatus(), err)
+		}
+	}
+	r.maestro.Silence("mgmt-1", false)
+	service.awaitCluster(t, first.Uid, clusterReady(1))
+	awaitSilence(false)
+	if c, err := service.ApplyCluster(ctx, second); err != nil || c.GetStatus().GetProvisionShard() != "mgmt-1" {
+		t.Errorf("%v, %v; want it on mgmt-1 again", c.GetStatus(), err)
+	}
+}
+
+// TestShardChangesSurviveEveryCrash ends the process at each point of a shard's changes, and repeats what was asked for: the
+// end is always the same, and every change is in the history once.
+func TestShardChangesSurviveEveryCrash(t *testing.T) {
+	r := newRegion(t)
+	yes, no := true, false
+	register := &csv1.RegisterProvisionShardRequest{Capacity: 5, Actor: kim}
+	for n, passed := 1, false; !passed && (n <= 6 || !testing.Short()); n++ {
+		d := dieAt(n)
+		w := r.survivor(d)
+		name := fmt.Sprintf("mgmt-1%d", n)
+		for _, call := range []func(ctx context.Context) error{
+			func(ctx context.Context) error {
+				register.Name = name
+				_, err := w.now().RegisterProvisionShard(ctx, register)
+				return err
+			},
+			func(ctx context.Context) error {
+				_, err := w.now().UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &no, Actor: kim})
+				return err
+			},
+			func(ctx context.Context) error {
+				_, err := w.now().UpdateProvisionShard(ctx, &csv1.UpdateProvisionShardRequest{Name: name, Cordoned: &yes, Actor: kim})
+				return err
+			},
+			func(ctx context.Context) error {
+				_, err := w.now().DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: name, Actor: kim})
+				return err
+			},
+		} {
+			untilDone(t, call)
+		}
+		var report *csv1.ProvisionShardReport
+		untilDone(t, func(ctx context.Context) (err error) {
+			report, err = w.now().GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: name})
+			return err
+		})
+		var actions []string
+		for _, change := range report.GetHistory() {
+			actions = append(actions, change.GetAction())
+		}
+		if got := strings.Join(actions, " "); got != "drain cordon uncordon register" || report.GetProvisionShard().GetVersion() != 4 || report.GetProvisionShard().GetState() != draining {
+			t.Errorf("point %d: %v", n, report)
+		}
+		untilDone(t, func(ctx context.Context) error {
+			_, err := w.now().DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: name, Actor: kim})
+			return err
+		})
+		select {
+		case <-d.died:
+		default:
+			passed = true
+			t.Logf("%d points", n-1)
+		}
+		w.end()
+	}
+}

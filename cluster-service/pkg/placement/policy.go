@@ -1,0 +1,257 @@
+package placement
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Strategy says which of the shards that can take a cluster gets it.
+type Strategy string
+
+// The strategies.
+const (
+	// Spread takes the least full, in parts of its capacity.
+	Spread Strategy = "spread"
+	// Pack takes the fullest.
+	Pack Strategy = "pack"
+)
+
+// Policy is the rules by which a shard is chosen: a region's, or over them those of one cluster, where what is absent is
+// the region's.
+type Policy struct {
+	Strategy Strategy `json:"strategy,omitempty"`
+	// Zones are availability zones that the shard must stand in, all of them; MinimumZones is how many it must.
+	Zones        []string          `json:"zones,omitempty"`
+	MinimumZones int               `json:"minimumZones,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+
+	// The rest is for the rules of one cluster.
+
+	// SizeClass stands in place of the one that follows from the cluster's nodes.
+	SizeClass string `json:"sizeClass,omitempty"`
+	// Shard is the only one that may take it; Avoid are those that may not.
+	Shard string   `json:"shard,omitempty"`
+	Avoid []string `json:"avoid,omitempty"`
+}
+
+// over puts a cluster's rules over the region's.
+func (p Policy) over(region Policy) Policy {
+	p.Strategy = cmp.Or(p.Strategy, region.Strategy, Spread)
+	if len(p.Zones) == 0 {
+		p.Zones = region.Zones
+	}
+	p.MinimumZones = cmp.Or(p.MinimumZones, region.MinimumZones)
+	if len(region.Labels) > 0 {
+		labels := maps.Clone(region.Labels)
+		maps.Copy(labels, p.Labels)
+		p.Labels = labels
+	}
+	return p
+}
+
+// SizeClass is a range of sizes of clusters.
+type SizeClass struct {
+	Name string `json:"name"`
+	// MaxNodes is the most nodes of a cluster of this class; 0 means any number, which only the last has.
+	MaxNodes int32 `json:"maxNodes,omitempty"`
+}
+
+// Rules are a region's.
+type Rules struct {
+	Policy
+	// SizeClasses go from the smallest to the largest.
+	SizeClasses []SizeClass `json:"sizeClasses,omitempty"`
+	// SilentAfter, as in 5m, is how long an agent may leave works unanswered before no cluster is placed on its shard.
+	SilentAfter string `json:"silentAfter,omitempty"`
+}
+
+// DefaultSilentAfter is many times what an agent takes that has lost everything.
+const DefaultSilentAfter = 5 * time.Minute
+
+// DefaultRules are those of a region that says nothing.
+func DefaultRules() Rules {
+	return Rules{Policy: Policy{Strategy: Spread}, SilentAfter: DefaultSilentAfter.String(),
+		SizeClasses: []SizeClass{{"small", 60}, {"medium", 252}, {"large", 0}}}
+}
+
+// Silence is SilentAfter.
+func (r *Rules) Silence() time.Duration {
+	d, err := time.ParseDuration(r.SilentAfter)
+	if err != nil || d <= 0 {
+		return DefaultSilentAfter
+	}
+	return d
+}
+
+// Class is the size class of a cluster: the named one if there is such a class, else the one that its nodes make.
+func (r *Rules) Class(named string, nodes int32) string {
+	for _, c := range r.SizeClasses {
+		if c.Name == named {
+			return named
+		}
+	}
+	for _, c := range r.SizeClasses {
+		if c.MaxNodes == 0 || nodes <= c.MaxNodes {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// ClassOf is the size class that a cluster counts as.
+func (r *Rules) ClassOf(needs Needs, override Policy) string {
+	return r.Class(cmp.Or(override.SizeClass, needs.SizeClass), needs.Nodes)
+}
+
+// size orders size classes; an unknown one comes last.
+func (r *Rules) size(class string) int {
+	if i := slices.IndexFunc(r.SizeClasses, func(c SizeClass) bool { return c.Name == class }); i >= 0 {
+		return i
+	}
+	return len(r.SizeClasses)
+}
+
+// HasClass says whether there is a size class of a name.
+func (r *Rules) HasClass(name string) bool { return r.size(name) < len(r.SizeClasses) }
+
+var (
+	namePattern  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	zonePattern  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
+	labelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_./]{0,125}[A-Za-z0-9])?$`)
+)
+
+// The bounds of what an operator may set.
+const (
+	MaxZones  = 16
+	MaxLabels = 32
+	maxAvoid  = 100
+)
+
+// Problem is a setting that is wrong; Field is its JSON path.
+type Problem struct{ Field, Message string }
+
+// CheckName finds what is wrong with a shard's name.
+func CheckName(field, name string) []Problem { return checkList(field, []string{name}, 1, namePattern) }
+
+// CheckZones finds what is wrong with a list of zones.
+func CheckZones(field string, zones []string) []Problem {
+	return checkList(field, zones, MaxZones, zonePattern)
+}
+
+// CheckLabels finds what is wrong with labels.
+func CheckLabels(field string, labels map[string]string) []Problem {
+	var problems []Problem
+	if len(labels) > MaxLabels {
+		problems = append(problems, Problem{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(labels), MaxLabels)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if !labelPattern.MatchString(key) || labels[key] != "" && !labelPattern.MatchString(labels[key]) {
+			problems = append(problems, Problem{field, fmt.Sprintf("Invalid value: %q=%q: must match %s", key, labels[key], labelPattern)})
+		}
+	}
+	return problems
+}
+
+// CheckClasses finds size classes that the region does not have.
+func (r *Rules) CheckClasses(field string, classes []string) []Problem {
+	problems := checkList(field, classes, len(r.SizeClasses), namePattern)
+	for i, class := range classes {
+		if len(problems) == 0 && !r.HasClass(class) {
+			problems = append(problems, Problem{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("Unsupported value: %q: supported values: %s", class, r.classNames())})
+		}
+	}
+	return problems
+}
+
+// Check finds what is wrong with the rules of one cluster.
+func (r *Rules) Check(field string, p Policy) []Problem {
+	problems := CheckZones(field+"zones", p.Zones)
+	problems = append(problems, CheckLabels(field+"labels", p.Labels)...)
+	problems = append(problems, checkList(field+"avoid", p.Avoid, maxAvoid, namePattern)...)
+	if p.Strategy != "" && p.Strategy != Spread && p.Strategy != Pack {
+		problems = append(problems, Problem{field + "strategy", fmt.Sprintf("Unsupported value: %q: supported values: %s, %s", p.Strategy, Spread, Pack)})
+	}
+	if p.MinimumZones < 0 || p.MinimumZones > MaxZones {
+		problems = append(problems, Problem{field + "minimumZones", fmt.Sprintf("Invalid value: %d: must be between 0 and %d", p.MinimumZones, MaxZones)})
+	}
+	if p.SizeClass != "" && !r.HasClass(p.SizeClass) {
+		problems = append(problems, Problem{field + "sizeClass", fmt.Sprintf("Unsupported value: %q: supported values: %s", p.SizeClass, r.classNames())})
+	}
+	if p.Shard != "" {
+		problems = append(problems, CheckName(field+"shard", p.Shard)...)
+		if slices.Contains(p.Avoid, p.Shard) {
+			problems = append(problems, Problem{field + "avoid", fmt.Sprintf("Invalid value: %q: is the one that the rules name", p.Shard)})
+		}
+	}
+	return problems
+}
+
+func (r *Rules) classNames() string {
+	names := ""
+	for i, c := range r.SizeClasses {
+		if i > 0 {
+			names += ", "
+		}
+		names += c.Name
+	}
+	return names
+}
+
+func checkList(field string, values []string, most int, pattern *regexp.Regexp) []Problem {
+	var problems []Problem
+	if len(values) > most {
+		problems = append(problems, Problem{field, fmt.Sprintf("Too many: %d: must have at most %d items", len(values), most)})
+	}
+	for i, value := range values {
+		at := field
+		if most > 1 {
+			at = fmt.Sprintf("%s[%d]", field, i)
+		}
+		switch {
+		case !pattern.MatchString(value):
+			problems = append(problems, Problem{at, fmt.Sprintf("Invalid value: %q: must match %s", value, pattern)})
+		case slices.Contains(values[:i], value):
+			problems = append(problems, Problem{at, fmt.Sprintf("Duplicate value: %q", value)})
+		}
+	}
+	return problems
+}
+
+// Validate checks a region's rules.
+func (r *Rules) Validate(path string) error {
+	var errs []error
+	fail := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s.%s: %s", path, field, fmt.Sprintf(format, args...)))
+	}
+	if r.SizeClass != "" || r.Shard != "" || len(r.Avoid) > 0 {
+		fail("sizeClass, shard, avoid", "are for the rules of one cluster")
+	}
+	for _, problem := range r.Check("", r.Policy) {
+		fail(problem.Field, "%s", problem.Message)
+	}
+	if d, err := time.ParseDuration(r.SilentAfter); r.SilentAfter != "" && (err != nil || d <= 0) {
+		fail("silentAfter", "%q is not a length of time", r.SilentAfter)
+	}
+	if len(r.SizeClasses) == 0 {
+		fail("sizeClasses", "at least one is needed")
+	}
+	for i, c := range r.SizeClasses {
+		last := i == len(r.SizeClasses)-1
+		switch {
+		case !namePattern.MatchString(c.Name):
+			fail(fmt.Sprintf("sizeClasses[%d].name", i), "%q does not match %s", c.Name, namePattern)
+		case r.size(c.Name) != i:
+			fail(fmt.Sprintf("sizeClasses[%d].name", i), "%q appears twice", c.Name)
+		case last && c.MaxNodes != 0:
+			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "the last class takes any number of nodes")
+		case !last && c.MaxNodes <= 0, i > 0 && !last && c.MaxNodes <= r.SizeClasses[i-1].MaxNodes:
+			fail(fmt.Sprintf("sizeClasses[%d].maxNodes", i), "%d does not follow on the class before", c.MaxNodes)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
+)
+
+// maxDecisions bounds what is kept of one cluster.
+const maxDecisions = 20
+
+// Decided is a decision as it is kept.
+type Decided struct {
+	placement.Decision
+	First, Last time.Time
+	// Count is how often in a row it was made.
+	Count    int32
+	sequence int64
+}
+
+// Override is the rules of one cluster.
+type Override struct {
+	Policy placement.Policy
+	Actor  Actor
+	Time   time.Time
+}
+
+// placing is a decision to be written.
+type placing struct {
+	clusterUID string
+	decision   placement.Decision
+	// last is the decision before; nil when there is none.
+	last *Decided
+}
+
+const (
+	selectDecisions = "SELECT sequence, decision, first_time, last_time, count FROM placement_decisions WHERE cluster_uid = $1 ORDER BY sequence DESC LIMIT $2"
+	selectOverride  = "SELECT policy, actor, time FROM placement_policies WHERE cluster_uid = $1"
+)
+
+func scanDecided(row pgx.CollectableRow) (Decided, error) {
+	var d Decided
+	err := row.Scan(&d.sequence, &d.Decision, &d.First, &d.Last, &d.Count)
+	d.First, d.Last = d.First.UTC(), d.Last.UTC()
+	return d, err
+}
+
+func queueOverride(batch *pgx.Batch, clusterUID string, found *Override) {
+	batch.Queue(selectOverride, clusterUID).Query(func(rows pgx.Rows) error {
+		_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (any, error) {
+			return nil, row.Scan(&found.Policy, &found.Actor, &found.Time)
+		})
+		found.Time = found.Time.UTC()
+		return err
+	})
+}
+
+// Place decides where a cluster without a place goes, takes the place and keeps the decision; the cluster's Shard stays
+// empty, and Waits says why, when none can take it. The shards stay locked to the end of the transaction, so that two clusters never share a
+// place.
+func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs, rules *placement.Rules) (placement.Decision, error) {
+	var override Override
+	var last *Decided
+	batch := &pgx.Batch{}
+	// Shards that this transaction has locked before are as it left them.
+	if t.shards == nil {
+		batch.Queue(lockShards).Query(func(rows pgx.Rows) (err error) {
+			t.shards, err = pgx.CollectRows(rows, scanShard)
+			return err
+		})
+	}
+	queueOverride(batch, c.UID, &override)
+	batch.Queue(selectDecisions, c.UID, 1).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanDecided)
+		if len(found) > 0 {
+			last = &found[0]
+		}
+		return err
+	})
+	if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return placement.Decision{}, fmt.Errorf("placing a cluster: %w", err)
+	}
+	decision := placement.Decide(facts(t.shards, t.store.Now(), rules), needs, rules, override.Policy)
+	if i := slices.IndexFunc(t.shards, func(s Shard) bool { return s.Name == decision.Shard }); i >= 0 {
+		t.shards[i].Clusters++
+		t.taken[decision.Shard]++
+	}
+	c.Shard, c.Waits = decision.Shard, ""
+	if c.Shard == "" {
+		c.Waits = decision.Message()
+	}
+	t.placings = append(t.placings, placing{clusterUID: c.UID, decision: decision, last: last})
+	return decision, nil
+}
+
+// facts leaves out the shards that were deregistered.
+func facts(shards []Shard, now time.Time, rules *placement.Rules) []placement.Shard {
+	var list []placement.Shard
+	for _, s := range shards {
+		if !s.Deregistered {
+			list = append(list, s.Facts(now, rules))
+		}
+	}
+	return list
+}
+
+// queuePlacings queues the decisions of a transaction, behind the rows of their clusters.
+func (t *Tx) queuePlacings(batch *pgx.Batch, now time.Time) {
+	for _, p := range t.placings {
+		encoded, _ := json.Marshal(p.decision) // a struct of strings and numbers
+		switch {
+		case p.last == nil:
+			batch.Queue("INSERT INTO placement_decisions (cluster_uid, sequence, decision, first_time, last_time, count) VALUES ($1, 1, $2, $3, $3, 1)", p.clusterUID, encoded, now)
+			continue
+		case sameDecision(p.last.Decision, encoded):
+			batch.Queue("UPDATE placement_decisions SET last_time = $3, count = count + 1 WHERE cluster_uid = $1 AND sequence = $2", p.clusterUID, p.last.sequence, now)
+			continue
+		}
+		next := p.last.sequence + 1
+		batch.Queue("INSERT INTO placement_decisions (cluster_uid, sequence, decision, first_time, last_time, count) VALUES ($1, $2, $3, $4, $4, 1)", p.clusterUID, next, encoded, now)
+		batch.Queue("DELETE FROM placement_decisions WHERE cluster_uid = $1 AND sequence <= $2", p.clusterUID, next-maxDecisions)
+	}
+}
+
+func sameDecision(last placement.Decision, encoded []byte) bool {
+	before, _ := json.Marshal(last)
+	return string(before) == string(encoded)
+}
+
+// Explanation is what is known of a cluster's placement.
+type Explanation struct {
+	Tenancy *fleet.Tenancy
+	// Override is nil when the cluster has no rules of its own.
+	Override *Override
+	// Decisions are the newest first.
+	Decisions []Decided
+	Shards    []Shard
+}
+
+// Placement reads what is known of a cluster's placement.
+func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation, error) {
+	e := &Explanation{Tenancy: &fleet.Tenancy{}}
+	var override Override
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		queueTenancy(batch, clusterUID, e.Tenancy, s.Now())
+		queueOverride(batch, clusterUID, &override)
+		batch.Queue(selectDecisions, clusterUID, maxDecisions).Query(func(rows pgx.Rows) (err error) {
+			e.Decisions, err = pgx.CollectRows(rows, scanDecided)
+			return err
+		})
+		batch.Queue("SELECT " + shardColumns + " FROM provision_shards ORDER BY name").Query(func(rows pgx.Rows) (err error) {
+			e.Shards, err = pgx.CollectRows(rows, scanShard)
+			return err
+		})
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading a cluster's placement: %w", err)
+	}
+	if e.Tenancy.Cluster == nil {
+		return nil, ErrUnknown
+	}
+	if override.Actor.Name != "" {
+		e.Override = &override
+	}
+	return e, nil
+}
+
+// Now is what would be decided on the cluster as things stand, were it to be placed. The place that it has is free for it.
+func (e *Explanation) Now(now time.Time, rules *placement.Rules) placement.Decision {
+	var override placement.Policy
+	if e.Override != nil {
+		override = e.Override.Policy
+	}
+	shards := facts(e.Shards, now, rules)
+	for i := range shards {
+		if shards[i].Name == e.Tenancy.Cluster.Shard {
+			shards[i].Clusters--
+		}
+	}
+	return placement.Decide(shards, e.Tenancy.Needs(), rules, override)
+}
+
+// SetOverride stores the rules of the cluster of a locked tenancy with the transaction; nil removes them.
+func (t *Tx) SetOverride(clusterUID string, override *Override) {
+	t.overrides = append(t.overrides, func(batch *pgx.Batch) {
+		if override == nil {
+			batch.Queue("DELETE FROM placement_policies WHERE cluster_uid = $1", clusterUID)
+			return
+		}
+		batch.Queue(`INSERT INTO placement_policies (cluster_uid, policy, actor, time) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (cluster_uid) DO UPDATE SET policy = $2, actor = $3, time = $4`, clusterUID, override.Policy, override.Actor, override.Time)
+	})
+}
+
+// Unplaced reads a page of the clusters that wait for a place, the oldest first, behind one of them; nil begins.
+func (s *Store) Unplaced(ctx context.Context, after *fleet.Cluster, limit int) ([]*fleet.Cluster, error) {
+	var since time.Time
+	uid := "00000000-0000-0000-0000-000000000000"
+	if after != nil {
+		since, uid = after.CreateTime, after.UID
+	}
+	rows, err := s.pool.Query(ctx, "SELECT "+clusterColumns+` FROM clusters WHERE shard IS NULL AND delete_time IS NULL AND (create_time, uid) > ($1, $2::uuid)
+		ORDER BY create_time, uid LIMIT $3`, since, uid, limit)
+	if err != nil {
+		return nil, fmt.Errorf("listing clusters without a place: %w", err)
+	}
+	return pgx.CollectRows(rows, scanCluster)
+}
+
+// Tenants reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
+func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.Tenancy, overrides map[string]placement.Policy, err error) {
+	overrides = map[string]placement.Policy{}
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		const of = " FROM clusters c WHERE c.shard = $1 AND c.gone_time IS NULL"
+		byUID := map[string]*fleet.Tenancy{}
+		batch := &pgx.Batch{}
+		batch.Queue("SELECT "+clusterColumns+" FROM clusters WHERE shard = $1 AND gone_time IS NULL ORDER BY uid", shard).Query(func(rows pgx.Rows) error {
+			clusters, err := pgx.CollectRows(rows, scanCluster)
+			for _, c := range clusters {
+				byUID[c.UID] = &fleet.Tenancy{Cluster: c}
+				tenancies = append(tenancies, byUID[c.UID])
+			}
+			return err
+		})
+		batch.Queue("SELECT "+poolColumns+" FROM node_pools WHERE gone_time IS NULL AND cluster_uid IN (SELECT c.uid"+of+")", shard).Query(func(rows pgx.Rows) error {
+			pools, err := pgx.CollectRows(rows, scanPool)
+			for _, p := range pools {
+				if t := byUID[p.ClusterUID]; t != nil {
+					t.Pools = append(t.Pools, p)
+				}
+			}
+			return err
+		})
+		batch.Queue("SELECT cluster_uid::text, policy FROM placement_policies WHERE cluster_uid IN (SELECT c.uid"+of+")", shard).Query(func(rows pgx.Rows) error {
+			_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (any, error) {
+				var uid string
+				var policy placement.Policy
+				err := row.Scan(&uid, &policy)
+				overrides[uid] = policy
+				return nil, err
+			})
+			return err
+		})
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the clusters of a provision shard: %w", err)
+	}
+	return tenancies, overrides, nil
+}
+
+// Waiting counts the clusters that wait for a place.
+func (s *Store) Waiting(ctx context.Context) (count int32, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM clusters WHERE shard IS NULL AND delete_time IS NULL").Scan(&count)
+	return count, err
+}

@@ -1,0 +1,270 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+// place makes a cluster where there is none and asks for a place for it.
+func place(ctx context.Context, s *store.Store, uid string) (shard string, err error) {
+	_, err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+		t := tx.Tenancies[uid]
+		if t.Cluster == nil {
+			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+		}
+		_, err := tx.Place(ctx, t.Cluster, t.Needs(), &rules)
+		shard = t.Cluster.Shard
+		return err
+	})
+	return shard, err
+}
+
+func change(ctx context.Context, s *store.Store, name string, change func(*store.Shard)) error {
+	_, err := s.ChangeShard(ctx, name, func(shard *store.Shard, _ []store.Shard) (*store.Shard, *store.ShardChange, error) {
+		change(shard)
+		return shard, &store.ShardChange{Time: s.Now(), Actor: store.Actor{Name: "kim", Reason: "test"}, Action: "update"}, nil
+	})
+	return err
+}
+
+// TestNobodyIsPlacedBehindACordon has shards cordoned, opened and resized while clusters come and go: whoever was told that a
+// shard is cordoned sees no cluster arrive on it, no shard is ever over its capacity, and every decision that is kept could be
+// made of the facts that it names.
+func TestNobodyIsPlacedBehindACordon(t *testing.T) {
+	const rounds, creators = 15, 4
+	s := open(t, store.Options{MaxConnections: 12})
+	ctx := t.Context()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 30}, {Name: "b", Capacity: 30}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var uids []string
+	for range creators {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				uid := uuid.NewString()
+				shard, err := place(ctx, s, uid)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				uids = append(uids, uid)
+				mu.Unlock()
+				if shard == "" {
+					continue
+				}
+				// It goes again, so that there is room for the next.
+				if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+					tx.Tenancies[uid].Cluster.DeleteTime, tx.Tenancies[uid].Cluster.GoneTime = s.Now(), s.Now()
+					return nil
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for round := range rounds {
+		name, capacity := string("ab"[round%2]), int32(round%4)
+		if err := change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned, shard.Override.Capacity = true, &capacity }); err != nil {
+			t.Fatal(err)
+		}
+		before := onShard(t, s, name)
+		for range 5 {
+			if after := onShard(t, s, name); after > before {
+				t.Errorf("round %d: %d clusters on %s, and %d after it was cordoned", round, before, name, after)
+			} else {
+				before = after
+			}
+		}
+		if err := change(ctx, s, name, func(shard *store.Shard) { shard.Cordoned = false }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	group.Wait()
+	for _, uid := range uids {
+		e, err := s.Placement(ctx, uid)
+		if err != nil || len(e.Decisions) != 1 {
+			t.Fatalf("%v, %v; want one decision", e, err)
+		}
+		for _, v := range e.Decisions[0].Verdicts {
+			if (v.Shard == e.Decisions[0].Shard) != (v.Rank == 1) || v.Rank > 0 && v.Clusters >= v.Capacity {
+				t.Errorf("decision %+v", e.Decisions[0])
+			}
+		}
+	}
+	shards, err := s.Shards(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards {
+		if shard.Clusters != 0 || shard.Version == 0 {
+			t.Errorf("in the end %s holds %d clusters at version %d", shard.Name, shard.Clusters, shard.Version)
+		}
+	}
+}
+
+func onShard(t *testing.T, s *store.Store, name string) int32 {
+	t.Helper()
+	shards, err := s.Shards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards {
+		if shard.Name == name {
+			return shard.Clusters
+		}
+	}
+	return 0
+}
+
+// TestDecisionsAreBounded decides on a cluster again and again: what is the same is counted, what differs is kept up to a
+// number, and all of it goes with the cluster.
+func TestDecisionsAreBounded(t *testing.T) {
+	s := open(t, store.Options{})
+	ctx, uid := t.Context(), uuid.NewString()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 0}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if shard, err := place(ctx, s, uid); err != nil || shard != "" {
+			t.Fatalf("%q, %v", shard, err)
+		}
+	}
+	e, err := s.Placement(ctx, uid)
+	if err != nil || len(e.Decisions) != 1 || e.Decisions[0].Count != 3 || e.Decisions[0].Last.Before(e.Decisions[0].First) {
+		t.Fatalf("%+v, %v; want one decision, three times", e, err)
+	}
+	for i := range 30 {
+		if err := s.ConfigureShards(ctx, []config.Shard{{Name: fmt.Sprintf("s%d", i), Capacity: 0}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := place(ctx, s, uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e, err = s.Placement(ctx, uid); err != nil || len(e.Decisions) != 20 || len(e.Decisions[0].Verdicts) != 31 || len(e.Decisions[19].Verdicts) != 12 {
+		t.Errorf("%d decisions, %v; want the newest 20", len(e.Decisions), err)
+	}
+	// Rules that name a shard are the cluster's, and go with it too.
+	if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		tx.SetOverride(uid, &store.Override{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = s.Placement(ctx, uid); err != nil || e.Override == nil || e.Now(s.Now(), &rules).Policy.Shard != "s3" {
+		t.Errorf("%+v, %v; want its own rules", e, err)
+	}
+	if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		c := tx.Tenancies[uid].Cluster
+		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Placement(ctx, uid); !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("%+v, %v; want nothing left", e, err)
+	}
+}
+
+// TestHistoryIsBounded changes a shard more often than is kept.
+func TestHistoryIsBounded(t *testing.T) {
+	s := open(t, store.Options{})
+	ctx := t.Context()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 105 {
+		if err := change(ctx, s, "a", func(shard *store.Shard) { shard.Cordoned = i%2 == 0 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes, err := s.ShardChanges(ctx, "a")
+	if err != nil || len(changes) != 100 || changes[0].Version != 105 || changes[99].Version != 6 {
+		t.Errorf("%d changes, %v; want the newest 100", len(changes), err)
+	}
+}
+
+// TestSilence follows an agent that is asked and does not answer, then answers.
+func TestSilence(t *testing.T) {
+	now := time.Now().Truncate(time.Microsecond)
+	s := open(t, store.Options{Now: func() time.Time { return now }})
+	ctx, uid := t.Context(), uuid.NewString()
+	if err := s.ConfigureShards(ctx, []config.Shard{{Name: "a", Capacity: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := place(ctx, s, uid); err != nil {
+		t.Fatal(err)
+	}
+	work := func(change func(*fleet.Work)) {
+		t.Helper()
+		if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+			t := tx.Tenancies[uid]
+			if len(t.Works) == 0 {
+				t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
+			}
+			change(t.Works[0])
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []struct {
+		reason    string
+		do        func()
+		heard     bool
+		silent    bool
+		answering int
+	}{
+		{"nothing was asked", func() {}, false, false, 0},
+		{"it was asked just now", func() { work(func(w *fleet.Work) { w.Published, w.Version = 1, 3 }) }, false, false, 0},
+		{"it has left that unanswered", func() {}, false, true, 0},
+		{"it speaks of something else: it lives", func() {}, true, false, 1},
+		{"and is silent again", func() {}, false, true, 0},
+		{"it speaks of an older content", func() { work(func(w *fleet.Work) { w.Sequence = "2 1 agent" }) }, false, true, 0},
+		{"it answers", func() { work(func(w *fleet.Work) { w.Sequence = "3 1 agent" }) }, true, false, 1},
+		{"a deletion may take its time", func() { work(func(w *fleet.Work) { w.DeleteTime, w.DeletePublished, w.Version = now, true, 4 }) }, false, false, 0},
+		{"however long", func() {}, false, false, 0},
+	}
+	for i, step := range steps {
+		now = now.Add(time.Hour)
+		step.do()
+		heard := map[string]time.Time{}
+		if step.heard {
+			heard["a"] = now
+		}
+		answering, err := s.Heard(ctx, heard)
+		if err != nil || len(answering) != step.answering {
+			t.Errorf("step %d: %v, %v answer again: %s", i, answering, err, step.reason)
+		}
+		shards, err := s.Shards(ctx)
+		if err != nil || shards[0].Silent(now, placement.DefaultSilentAfter) != step.silent {
+			t.Errorf("step %d: %+v, %v; want it silent: %t: %s", i, shards[0], err, step.silent, step.reason)
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/fleetclient"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+func (e *environment) shard() *cobra.Command {
+	var f fleetFlags
+	c := group("shard", "Look after provision shards, the management clusters, and where clusters are placed",
+		e.shardList(&f), e.shardShow(&f), e.shardRegister(&f), e.shardCordon(&f), e.shardUncordon(&f), e.shardSet(&f), e.shardDrain(&f), e.shardPlan(&f),
+		e.shardDeregister(&f), e.shardExplain(&f), e.shardPlace(&f))
+	c.Long = `Look after provision shards, the management clusters, and where clusters are placed. CLUSTER is a name in --resource-group, an
+ARM resource id, or a uid. The runbook is docs/operators/shards.md.`
+	e.addFleetFlags(c, &f)
+	return c
+}
+
+// message prints a message in the API's own form when that was asked for, else as table does.
+func (e *environment) message(message proto.Message, table func() error) error {
+	if e.output == "" || e.output == "table" {
+		return table()
+	}
+	text, err := protojson.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return display.Object(e.out, e.output, rawJSON(text))
+}
+
+func (e *environment) shardList(f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List the provision shards", Args: cobra.NoArgs,
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, _ []string) error {
+			list, err := client.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
+			if err != nil {
+				return err
+			}
+			return e.message(list, func() error { return e.shardTable(list.GetProvisionShards()...) })
+		}),
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) shardTable(shards ...*csv1.ProvisionShard) error {
+	var rows [][]string
+	for _, s := range shards {
+		rows = append(rows, []string{s.GetName(), shardState(s), fmt.Sprintf("%d/%d", s.GetClusters(), s.GetCapacity()), fmt.Sprint(s.GetHeadroom()),
+			strings.Join(s.GetZones(), ","), strings.Join(s.GetSizeClasses(), ","), labelList(s.GetLabels()), agentState(s, time.Now())})
+	}
+	return display.Table(e.out, []string{"NAME", "STATE", "CLUSTERS", "ROOM", "ZONES", "SIZE CLASSES", "LABELS", "AGENT"}, rows)
+}
+
+func shardState(s *csv1.ProvisionShard) string {
+	return strings.ToLower(strings.TrimPrefix(s.GetState().String(), "PROVISION_SHARD_STATE_"))
+}
+
+func agentState(s *csv1.ProvisionShard, now time.Time) string {
+	state := "never heard"
+	if s.GetLastHeardTime() != nil {
+		state = "heard " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
+	}
+	if s.GetAgentSilent() {
+		state += ", silent since " + clock(s.GetUnansweredSince())
+	}
+	return state
+}
+
+func clock(t *timestamppb.Timestamp) string { return t.AsTime().UTC().Format(time.RFC3339) }
+
+func labelList(labels map[string]string) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, key+"="+labels[key])
+	}
+	return strings.Join(list, ",")
+}
+
+func (e *environment) shardShow(f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "show NAME", Short: "Show a shard: what it carries and has room for, and what was done to it", Args: cobra.ExactArgs(1),
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			report, err := client.GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return e.message(report, func() error { return e.shardReport(report) })
+		}),
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
+	s := report.GetProvisionShard()
+	if err := e.shardTable(s); err != nil {
+		return err
+	}
+	if a := s.GetStateActor(); a != nil {
+		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), clock(s.GetStateTime()), a.GetName(), why(a))
+	}
+	if len(s.GetOverridden()) > 0 {
+		fmt.Fprintf(e.out, "set by operators over the shards file: %s\n", strings.Join(s.GetOverridden(), ", "))
+	}
+	fmt.Fprintf(e.out, "%d clusters are being deleted; %d of %d nodes exist; %d works are unanswered; %d clusters of the region wait for a place\n\n",
+		report.GetDeletingClusters(), report.GetNodes(), report.GetWantedNodes(), report.GetUnansweredWorks(), report.GetWaitingClusters())
+	var rows [][]string
+	for _, c := range report.GetSizeClasses() {
+		taken := "no"
+		if c.GetAccepted() {
+			taken = "yes"
+		}
+		rows = append(rows, []string{c.GetSizeClass(), taken, fmt.Sprint(c.GetClusters()), fmt.Sprintf("%d/%d", c.GetNodes(), c.GetWantedNodes())})
+	}
+	if err := display.Table(e.out, []string{"SIZE CLASS", "TAKEN", "CLUSTERS", "NODES"}, rows); err != nil || len(report.GetHistory()) == 0 {
+		return err
+	}
+	fmt.Fprintln(e.out)
+	rows = nil
+	for _, h := range report.GetHistory() {
+		rows = append(rows, []string{clock(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), why(h.GetActor())})
+	}
+	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "BY", "WHY"}, rows)
+}
+
+func why(a *csv1.Actor) string {
+	if a.GetTicket() == "" {
+		return a.GetReason()
+	}
+	return a.GetReason() + " (" + a.GetTicket() + ")"
+}
+
+func (e *environment) shardRegister(f *fleetFlags) *cobra.Command {
+	request := &csv1.RegisterProvisionShardRequest{}
+	c := f.intervening(&cobra.Command{
+		Use: "register NAME", Short: "Make a management cluster a shard, cordoned", Args: cobra.ExactArgs(1),
+		Long: `Make a management cluster a shard. Its Maestro consumer must be registered under the same name. It is cordoned until
+'hcpctl shard uncordon'.`,
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			request.Name, request.Actor = args[0], f.actor()
+			shard, err := client.RegisterProvisionShard(ctx, request)
+			if err != nil {
+				return err
+			}
+			return e.shardTable(shard)
+		}),
+	})
+	flags := c.Flags()
+	flags.Int32Var(&request.Capacity, "capacity", 0, "the most `clusters` it may hold; required")
+	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` that it stands in")
+	flags.StringSliceVar(&request.SizeClasses, "size-classes", nil, "size `classes` that it takes (default all)")
+	flags.StringToStringVar(&request.Labels, "labels", nil, "`labels`, as in stage=prod")
+	_ = c.MarkFlagRequired("capacity")
+	return c
+}
+
+func (e *environment) shardCordon(f *fleetFlags) *cobra.Command {
+	var acceptNoRoom bool
+	c := e.updateShard(f, "cordon NAME", "Keep new clusters away from a shard", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+		r.Cordoned, r.AcceptNoRoom = proto.Bool(true), acceptNoRoom
+	})
+	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
+	return c
+}
+
+func (e *environment) shardUncordon(f *fleetFlags) *cobra.Command {
+	return e.updateShard(f, "uncordon NAME", "Let a shard take clusters again, and end its drain", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+		r.Cordoned = proto.Bool(false)
+	})
+}
+
+func (e *environment) shardSet(f *fleetFlags) *cobra.Command {
+	var capacity int32
+	var zones, classes, configured []string
+	var labels map[string]string
+	c := e.updateShard(f, "set NAME", "Set what a shard offers, over the shards file", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+		changed := c.Flags().Changed
+		if changed("capacity") {
+			r.Capacity = &capacity
+		}
+		if changed("zones") {
+			r.Zones = &csv1.Names{Values: zones}
+		}
+		if changed("size-classes") {
+			r.SizeClasses = &csv1.Names{Values: classes}
+		}
+		if changed("labels") {
+			r.Labels = &csv1.Labels{Values: labels}
+		}
+		for _, field := range configured {
+			r.UseConfigured = append(r.UseConfigured, strings.ReplaceAll(field, "-", "_"))
+		}
+	})
+	flags := c.Flags()
+	flags.Int32Var(&capacity, "capacity", 0, "the most `clusters` it may hold; fewer than it holds moves none")
+	flags.StringSliceVar(&zones, "zones", nil, "availability `zones` that it stands in")
+	flags.StringSliceVar(&classes, "size-classes", nil, "size `classes` that it takes; empty means all")
+	flags.StringToStringVar(&labels, "labels", nil, "all its `labels`, as in stage=prod")
+	flags.StringSliceVar(&configured, "use-configured", nil, "what shall be the shards file's again: `any` of capacity, zones, size-classes, labels")
+	c.MarkFlagsOneRequired("capacity", "zones", "size-classes", "labels", "use-configured")
+	return c
+}
+
+// updateShard is a command that updates a shard and shows it.
+func (e *environment) updateShard(f *fleetFlags, use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
+	c := f.intervening(&cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)})
+	c.RunE = e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+		request := &csv1.UpdateProvisionShardRequest{Name: args[0], Actor: f.actor()}
+		fill(c, request)
+		shard, err := client.UpdateProvisionShard(ctx, request)
+		if err != nil {
+			return err
+		}
+		return e.shardTable(shard)
+	})
+	return c
+}
+
+func (e *environment) shardDrain(f *fleetFlags) *cobra.Command {
+	var acceptNoRoom bool
+	c := f.intervening(&cobra.Command{
+		Use: "drain NAME", Short: "Cordon a shard for good and plan where its clusters would go; nothing moves", Args: cobra.ExactArgs(1),
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			plan, err := client.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: args[0], AcceptNoRoom: acceptNoRoom, Actor: f.actor()})
+			if err != nil {
+				return err
+			}
+			return e.message(plan, func() error { return e.drainPlan(plan) })
+		}),
+	})
+	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) shardPlan(f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1),
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			plan, err := client.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return e.message(plan, func() error { return e.drainPlan(plan) })
+		}),
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
+	fmt.Fprintf(e.out, "%s is %s.\n", plan.GetProvisionShard().GetName(), shardState(plan.GetProvisionShard()))
+	for _, line := range plan.GetSentences() {
+		fmt.Fprintln(e.out, line)
+	}
+	var rows [][]string
+	row := func(c *csv1.DrainCluster, to, about string) {
+		rows = append(rows, []string{shortID(c.GetResourceId()), c.GetSizeClass(), fmt.Sprint(c.GetWantedNodes()), to, about})
+	}
+	for _, m := range plan.GetMoves() {
+		row(m.GetCluster(), m.GetProvisionShard(), "")
+	}
+	for _, b := range plan.GetBlocked() {
+		row(b.GetCluster(), "", b.GetMessage())
+	}
+	for _, l := range plan.GetLeaving() {
+		row(l, "", "It is being deleted.")
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(e.out)
+	return display.Table(e.out, []string{"CLUSTER", "SIZE CLASS", "NODES", "TO", ""}, rows)
+}
+
+func (e *environment) shardDeregister(f *fleetFlags) *cobra.Command {
+	return f.intervening(&cobra.Command{
+		Use: "deregister NAME", Short: "Forget a shard that holds no cluster", Args: cobra.ExactArgs(1),
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			shard, err := client.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: args[0], Actor: f.actor()})
+			if err != nil {
+				return err
+			}
+			return e.shardTable(shard)
+		}),
+	})
+}
+
+func (e *environment) shardExplain(f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use: "explain CLUSTER", Short: "Say why a cluster is where it is, or what it waits for", Args: cobra.ExactArgs(1),
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			cluster, err := e.findCluster(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			explained, err := client.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: cluster.GetUid()})
+			if err != nil {
+				return err
+			}
+			return e.message(explained, func() error { return e.placement(explained) })
+		}),
+	}
+	e.addOutputFlag(c)
+	return c
+}
+
+// placement shows the decision that put the cluster where it is, or what would be decided now on one that waits.
+func (e *environment) placement(explained *csv1.PlacementExplanation) error {
+	for _, line := range explained.GetSentences() {
+		fmt.Fprintln(e.out, line)
+	}
+	decision := explained.GetNow()
+	if explained.GetProvisionShard() != "" && len(explained.GetDecisions()) > 0 {
+		decision = explained.GetDecisions()[0]
+	}
+	if len(decision.GetVerdicts()) == 0 {
+		return nil
+	}
+	fmt.Fprintln(e.out)
+	var rows [][]string
+	for _, v := range decision.GetVerdicts() {
+		rank, score, about := "", "", ""
+		if v.GetRank() > 0 {
+			rank, score = fmt.Sprint(v.GetRank()), fmt.Sprint(v.GetScore())
+		}
+		var obstacles []string
+		for _, o := range v.GetObstacles() {
+			obstacles = append(obstacles, o.GetMessage())
+		}
+		about = strings.Join(obstacles, "; ")
+		rows = append(rows, []string{rank, v.GetProvisionShard(), fmt.Sprintf("%d/%d", v.GetClusters(), v.GetCapacity()), score, about})
+	}
+	return display.Table(e.out, []string{"RANK", "SHARD", "CLUSTERS", "SCORE", "WHY NOT"}, rows)
+}
+
+func (e *environment) shardPlace(f *fleetFlags) *cobra.Command {
+	var strategy string
+	var none bool
+	policy := &csv1.PlacementPolicy{}
+	c := f.intervening(&cobra.Command{
+		Use: "place CLUSTER", Short: "Set the rules by which one cluster is placed, over the region's", Args: cobra.ExactArgs(1),
+		Long: `Set the rules by which one cluster is placed, over the region's. A cluster that waits is decided on anew at once; one that is
+placed stays, and drain plans go by the new rules. All rules of the cluster are set anew; --none takes them back.`,
+		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+			switch strategy {
+			case "":
+			case "spread":
+				policy.Strategy = csv1.PlacementStrategy_PLACEMENT_STRATEGY_SPREAD
+			case "pack":
+				policy.Strategy = csv1.PlacementStrategy_PLACEMENT_STRATEGY_PACK
+			default:
+				return fmt.Errorf("--strategy: %q is neither spread nor pack", strategy)
+			}
+			cluster, err := e.findCluster(ctx, client, args[0])
+			if err != nil {
+				return err
+			}
+			request := &csv1.SetPlacementPolicyRequest{Uid: cluster.GetUid(), Policy: policy, Actor: f.actor()}
+			if none {
+				request.Policy = nil
+			}
+			explained, err := client.SetPlacementPolicy(ctx, request)
+			if err != nil {
+				return err
+			}
+			return e.placement(explained)
+		}),
+	})
+	flags := c.Flags()
+	flags.BoolVar(&none, "none", false, "no rules but the region's")
+	flags.StringVar(&strategy, "strategy", "", "spread or pack")
+	flags.StringSliceVar(&policy.Zones, "zones", nil, "availability `zones` that the shard must stand in")
+	flags.Int32Var(&policy.MinimumZones, "minimum-zones", 0, "how many availability zones it must stand in")
+	flags.StringToStringVar(&policy.Labels, "labels", nil, "`labels` that it must carry, as in stage=prod")
+	flags.StringVar(&policy.SizeClass, "size-class", "", "a size `class` in place of the one that its nodes make")
+	flags.StringVar(&policy.ProvisionShard, "only", "", "the only `shard` that may take it")
+	flags.StringSliceVar(&policy.Avoid, "avoid", nil, "`shards` that may not")
+	c.MarkFlagsOneRequired("none", "strategy", "zones", "minimum-zones", "labels", "size-class", "only", "avoid")
+	for _, rule := range []string{"strategy", "zones", "minimum-zones", "labels", "size-class", "only", "avoid"} {
+		c.MarkFlagsMutuallyExclusive("none", rule)
+	}
+	return c
+}
