@@ -75,7 +75,7 @@ var waits = map[[2]string]wait{
 	{layerAzure, "RetryingOperatorRoles"}: {
 		awaits: "the identities of its operators to have the roles that they need", speaker: "Cluster Service", who: Customer,
 		what: "grant the roles that are named, on what is named",
-		next: "Cluster Service looks every minute, and goes on by itself when they are there",
+		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
@@ -226,7 +226,7 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	case entry.GetLayer() == layerAzure && strings.HasPrefix(entry.GetState(), "Retrying"):
 		return wait{
 			awaits: "Azure to make or remove one of its resources", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
-			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every minute, and goes on by itself when Azure takes it",
+			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every 30 seconds, and goes on by itself when Azure takes it",
 		}
 	case entry.GetLayer() == layerAzure:
 		return wait{awaits: "its resources in Azure", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,13 +36,17 @@ func before(t *testing.T, missing ...string) *release.Catalog {
 	return catalog
 }
 
+// policyClusters is the size of the fleet; a tenth of it is upgraded at a time. make bench does it with 500, in a whole region.
+var policyClusters = flag.Int("policy-clusters", 100, "how many `clusters` a policy upgrades")
+
 // TestPolicyUpgradesAFleet: a new patch release reaches every cluster of a region by policy, with two replicas at work, never
 // more at a time than the policy allows, and none is left behind.
 func TestPolicyUpgradesAFleet(t *testing.T) {
-	clusters, limit := 500, 50
+	clusters := *policyClusters
 	if testing.Short() {
-		clusters, limit = 24, 3
+		clusters = min(clusters, 30)
 	}
+	limit := clusters / 10
 	r := newRegion(t, config.Shard{Name: "mgmt-1", Capacity: int32(clusters)}, config.Shard{Name: "mgmt-2", Capacity: int32(clusters)})
 	r.play()
 	full := r.releases
@@ -83,7 +88,7 @@ func TestPolicyUpgradesAFleet(t *testing.T) {
 	old.stop()
 
 	r.releases = full
-	r.hypershift.SlowUpgrades(6)
+	r.hypershift.SlowUpgrades(4)
 	r.hypershift.HoldUpgrades(true)
 	first := r.start(nil)
 	r.start(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -228,8 +229,10 @@ func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string)
 			return nil
 		}
 		plan := fleet.PlanUpgrade(now, t, catalog, candidacy.Version, p.GetSpec().GetNodePools())
-		if len(plan.GetRefusals()) > 0 {
-			return nil
+		if len(plan.GetRefusals()) > 0 || slices.ContainsFunc(plan.GetGates(), func(g *csv1.UpgradeGate) bool {
+			return g.GetState() != csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED
+		}) {
+			return nil // one that waited would take another's place
 		}
 		if admitted, err = tx.AdmitUpgrade(ctx, p.GetName(), int(p.GetSpec().GetMaxConcurrent()), u.Limit); err != nil || !admitted {
 			return err

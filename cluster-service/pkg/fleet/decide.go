@@ -183,7 +183,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	wasReady := s.ObservedGeneration > 0
 	owed := t.owedToCustomer()
 	switch {
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && t.azureDone()):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureDone(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.

@@ -26,6 +26,15 @@ const (
 	gateRisk = "risk-"
 )
 
+// heldBack says that the management cluster has a release and does not begin with it: nothing moves, and what ran goes on.
+func heldBack(work *Work) bool {
+	history := work.Observed.ControlPlaneVersions
+	if len(history) == 0 {
+		history = work.Observed.Versions
+	}
+	return work.Carried() && work.Observed.Condition(feedback.Progressing).Reason == "Blocked" && len(history) > 0 && history[0].State == "Completed"
+}
+
 // MaxSkew is how many minor versions a node pool may be behind its control plane; HyperShift allows one more, which leaves
 // the control plane one step ahead of a pool that is late.
 const MaxSkew = 2
@@ -104,6 +113,9 @@ func judgeReady(t *Tenancy) judgement {
 	switch {
 	case work == nil || t.Cluster.Status.GetObservedGeneration() == 0:
 		j.message = "Waiting for the cluster to be installed."
+	case work.Refused, heldBack(work):
+		j.passed = true
+		j.message = "The control plane did not begin with " + t.Cluster.Release.Version + " and can be given a newer release."
 	case !rolledOut(t.Cluster.Release, &work.Observed):
 		j.message = "Waiting for the control plane to complete " + t.Cluster.Release.Version + "."
 	case work.Observed.Condition(feedback.Available).Status != "True":
@@ -231,7 +243,7 @@ func (u *Upgrade) Abort(now time.Time, t *Tenancy, actor *csv1.Actor) error {
 	if err := u.refuseEnded(); err != nil {
 		return err
 	}
-	if u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE {
+	if work := t.Work(HostedCluster, ""); u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE && (work == nil || !heldBack(work)) {
 		return &RuleBroken{RuleUpgradeMoving, "The control plane goes to " + t.Cluster.Release.Version +
 			", and nothing lowers a version. What comes after it can be paused now and aborted when the control plane has arrived."}
 	}

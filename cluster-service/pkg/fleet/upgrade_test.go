@@ -271,6 +271,37 @@ func TestForce(t *testing.T) {
 	}
 }
 
+// TestHeldBack: a release that HyperShift does not begin with can be given up, and a newer one begun with. What was given is
+// not taken back.
+func TestHeldBack(t *testing.T) {
+	w := newWorld(t, "4.20.8")
+	u := w.begin("4.20.15", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+	work := w.Work(fleet.HostedCluster, "")
+	work.Published, work.Observed.Digest = work.Desired, work.Digest
+	w.settle()
+	if err := u.Abort(w.now, w.Tenancy, actor); err == nil {
+		t.Fatal("given up while it may begin at any moment")
+	}
+	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ValidReleaseImage condition is false"}
+	w.settle()
+	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "holds release 4.20.15 back: ValidReleaseImage") {
+		t.Errorf("the step says %q", message)
+	}
+	if err := u.Abort(w.now, w.Tenancy, actor); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	next := w.begin("4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+	w.is(next, stateCP, "from 4.20.15 to 4.20.16")
+	delete(work.Observed.Conditions, feedback.Progressing)
+	w.report(fleet.HostedCluster, "", true)
+	w.settle()
+	w.is(next, stateDone, "4.20.16")
+	if len(w.wrong) > 0 {
+		t.Error(w.wrong)
+	}
+}
+
 // TestUpgradesEnd: what ends them, and what that leaves.
 func TestUpgradesEnd(t *testing.T) {
 	tests := map[string]struct {
