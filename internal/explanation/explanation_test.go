@@ -155,7 +155,8 @@ func TestSituations(t *testing.T) {
 			c.Status = &csv1.ClusterStatus{Phase: csv1.ClusterPhase_CLUSTER_PHASE_PENDING, ClusterId: id,
 				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with room.", 25*time.Minute))}
 		}), func(f *explanation.Facts) {
-			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true}}
+			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true,
+				State: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED, StateActor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "node image update"}}}
 		}),
 		"maestro-refuses": creating(30*time.Minute, installing(30*time.Minute,
 			layer("maestro", "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000", 30*time.Minute),
@@ -173,6 +174,7 @@ func TestSituations(t *testing.T) {
 		"agent-away": creating(12*time.Minute, installing(12*time.Minute, layer("maestro", "Published", "Maestro has the desired state.", 12*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 12*time.Minute),
 			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 12*time.Minute)), func(f *explanation.Facts) {
+			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 71, LastHeardTime: stamp(14 * time.Minute), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
 			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
 				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: layers(
 					layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", 11*time.Minute),

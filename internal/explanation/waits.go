@@ -51,11 +51,18 @@ const (
 	platform   = "HyperShift on {shard}"
 )
 
+// rotating is the rotation of the key that etcd's data is encrypted with, whichever step it is at.
+var rotating = wait{
+	awaits: "all of etcd's data to be encrypted with the new version of the key", speaker: platform, who: Service, usual: time.Hour,
+	stuck: "look at the API servers and the migrations on {shard}", command: watch,
+	next: "Until it is done the version of the key before must stay enabled",
+}
+
 // waits are the states that are known; inGeneral explains the others.
 var waits = map[[2]string]wait{
 	{layerPlacement, "WaitingForCapacity"}: {
 		awaits: "a provision shard with room", evidence: room, who: SRE,
-		what: "uncordon a shard, raise a capacity, or add a management cluster",
+		what: "uncordon a shard, raise a capacity, or add a management cluster", command: "hcpctl shard explain {uid}",
 		next: "As soon as there is room the service places the cluster by itself, the oldest that waits first",
 	},
 	{layerPlacement, "WaitingForCluster"}: {
@@ -78,7 +85,7 @@ var waits = map[[2]string]wait{
 		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
 	{layerManagementCluster, "Waiting"}: {
-		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
+		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute, stuckCommand: "hcpctl shard show {shard}",
 		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",
 		next: "It catches up by itself, and nothing is lost meanwhile",
 	},
@@ -129,25 +136,22 @@ var waits = map[[2]string]wait{
 		stuck:     "look at the machines on {shard}", command: watch,
 	},
 	{layerControlPlane, "Reconciling"}: {
-		awaits: "HyperShift to act on the change", who: Service, usual: 5 * time.Minute,
-		suspicion: "HyperShift's operator has not looked at it.", stuck: "see whether the operator on {shard} runs",
+		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
+		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
 	{layerControlPlane, "ReconciliationFailing"}: {
-		awaits: "HyperShift to get over an error", speaker: platform, who: Service, usual: 10 * time.Minute,
-		stuck: "remove the cause of the error; HyperShift goes on trying",
+		awaits: "HyperShift to succeed with what {shard} carries", speaker: platform, who: Service, usual: 5 * time.Minute,
+		stuck: "remove the cause that HyperShift names", next: "HyperShift goes on trying",
 	},
 	{layerControlPlane, "EncryptionKeyInvalid"}: {
-		awaits: "the customer's key in Azure Key Vault to be usable", speaker: platform, who: Customer,
-		what: "let the cluster's identity use the key: the key must exist and be enabled, and its vault must be reachable",
-		next: "Without the key a control plane that restarts cannot read its data",
+		awaits: "the customer's encryption key to be usable", speaker: platform, who: Customer,
+		what: "look at the key, its version and the access policy of the key vault; the version before must stay enabled meanwhile",
+		next: "HyperShift goes on trying, and the update is done by itself then",
 	},
-	{layerControlPlane, "EncryptionKeyRotation"}: {
-		awaits: "its data to be encrypted with the new key", evidence: itself, who: Service, usual: time.Hour,
-		stuck: "look at the encryption of etcd's data on {shard}", next: "The customer must keep the old version of the key until it is through",
-	},
+	{layerControlPlane, "EncryptionKeyRotation"}: rotating,
 	{layerNodePool, "Reconciling"}: {
-		awaits: "HyperShift to act on the change", who: Service, usual: 5 * time.Minute,
-		suspicion: "HyperShift's operator has not looked at it.", stuck: "see whether the operator on {shard} runs",
+		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
+		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
 	{layerNodePool, "Autoscaling"}: {
 		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
@@ -156,26 +160,27 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
 	},
 	{layerNodePool, "UnsupportedVersionSkew"}: {
-		awaits: "a version that goes with its control plane's", speaker: platform, who: Customer,
-		what: "ask for a version that is not newer than the control plane's, and not more than two minor versions older",
+		awaits: "its control plane to run a version that its nodes may follow", speaker: platform, who: SRE,
+		what: "upgrade the control plane first, or find out who let the versions apart",
 	},
 	{layerNodePool, "InvalidReleaseImage"}: {
 		awaits: "a release that HyperShift can use", speaker: platform, who: SRE,
 		what: "see why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
 	},
 	{layerNodePool, "ReplacingNodes"}: {
-		awaits: "its nodes to be replaced", evidence: itself, who: Service, usual: 2 * time.Hour,
+		awaits: "its nodes to be replaced", speaker: "Cluster Service", who: Service, usual: 2 * time.Hour,
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
 	{layerNodePool, "ScalingDown"}: {
-		awaits: "the nodes that are too many to leave", evidence: itself, who: Service, usual: time.Hour,
+		awaits: "nodes that are too many to leave", speaker: "Cluster Service", who: Service, usual: 30 * time.Minute,
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
 	{layerNodePool, "NodesUnhealthy"}: {
-		awaits: "nodes to be healthy again", evidence: itself, who: Service, usual: 30 * time.Minute,
-		suspicion: "With auto-repair an unhealthy node is replaced by now.", stuck: "look at those nodes; without auto-repair it is the customer's to replace them",
+		awaits: "its nodes to report again", speaker: "Cluster Service", who: Customer,
+		what: "look at the machines and their network; with auto-repair they are replaced, unless there are more than two",
+		next: "A node that reports again is taken as it is",
 	},
 	{layerUpgrade, "AwaitingAcknowledgement"}: {
 		awaits: "somebody to agree to its upgrade", evidence: gates, who: SRE,
@@ -199,6 +204,10 @@ var waits = map[[2]string]wait{
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
+	{layerControlPlane, "ReadOnlyRolloutInProgress"}: rotating,
+	{layerControlPlane, "ReEncryptionWaitingForKAS"}: rotating,
+	{layerControlPlane, "WritePromotionInProgress"}:  rotating,
+	{layerControlPlane, "ReEncryptionInProgress"}:    rotating,
 }
 
 // done says that an entry is what it should be when nothing is left to do.
@@ -300,24 +309,47 @@ func gates(s *subject) []string {
 	return list
 }
 
-// room says how full every shard is.
+// room says why there is none, and how full every shard is.
 func room(s *subject) []string {
-	if len(s.Shards) == 0 {
-		return []string{"There is no provision shard at all."}
-	}
 	var list []string
+	if message := s.awaited().GetMessage(); message != "Waiting for a provision shard with room." {
+		list = append(list, message)
+	}
+	var shards []string
 	for _, shard := range s.Shards {
 		text := fmt.Sprintf("%s holds %d of %d clusters", shard.GetName(), shard.GetClusters(), shard.GetCapacity())
-		if shard.GetCordoned() {
+		switch {
+		case shard.GetState() == csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING:
+			text += " and is being drained"
+		case shard.GetCordoned():
 			text += " and is cordoned"
 		}
-		list = append(list, text)
+		if by := shard.GetStateActor(); shard.GetCordoned() && by != nil {
+			text += " by " + by.GetName() + " (" + by.GetReason() + ")"
+		}
+		if shard.GetAgentSilent() {
+			text += ", and its agent does not answer"
+		}
+		shards = append(shards, text)
 	}
-	return []string{"Of the shards, " + and(list) + "."}
+	if len(shards) == 0 {
+		return append(list, "There is no provision shard at all.")
+	}
+	return append(list, "Of the shards, "+and(shards)+".")
 }
 
+// agentAway says what of the way to the management cluster is known to work, and whether the agent answers anybody.
 func agentAway(s *subject) []string {
-	return []string{s.fill("Maestro has its manifests; the agent has not said that it applied them.")}
+	list := []string{"Maestro has its manifests; the agent has not said that it applied them."}
+	for _, shard := range s.Shards {
+		if shard.GetName() != s.Cluster.GetStatus().GetProvisionShard() {
+			continue
+		}
+		if heard := when(shard.GetLastHeardTime()); !heard.IsZero() {
+			list = append(list, s.fill("It was last heard of "+lasting(s.Now.Sub(heard))+" ago, at "+s.clock(heard)+", about any cluster on {shard}."))
+		}
+	}
+	return list
 }
 
 func versions(s *subject) []string {
