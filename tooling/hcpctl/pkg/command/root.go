@@ -45,11 +45,12 @@ func New(out, errOut io.Writer) *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.AddCommand(e.explain(), e.mustGather())
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
-	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version())
-	root.AddCommand(e.explain(), e.mustGather())
+	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
+		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())
 	return root
 }
 
