@@ -73,7 +73,7 @@ var waits = map[[2]string]wait{
 	{layerAzure, "RetryingOperatorRoles"}: {
 		awaits: "the identities of its operators to have the roles that they need", speaker: "Cluster Service", who: Customer,
 		what: "grant the roles that are named, on what is named",
-		next: "Cluster Service looks every minute, and goes on by itself when they are there",
+		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
@@ -121,6 +121,24 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
+	{layerControlPlane, "Reconciling"}: {
+		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
+		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
+	},
+	{layerControlPlane, "ReconciliationFailing"}: {
+		awaits: "HyperShift to succeed with what {shard} carries", speaker: platform, who: Service, usual: 5 * time.Minute,
+		stuck: "remove the cause that HyperShift names", next: "HyperShift goes on trying",
+	},
+	{layerControlPlane, "EncryptionKeyInvalid"}: {
+		awaits: "the customer's encryption key to be usable", speaker: platform, who: Customer,
+		what: "look at the key, its version and the access policy of the key vault; the version before must stay enabled meanwhile",
+		next: "HyperShift goes on trying, and the update is done by itself then",
+	},
+	{layerControlPlane, "EncryptionKeyRotation"}:     rotating,
+	{layerControlPlane, "ReadOnlyRolloutInProgress"}: rotating,
+	{layerControlPlane, "ReEncryptionWaitingForKAS"}: rotating,
+	{layerControlPlane, "WritePromotionInProgress"}:  rotating,
+	{layerControlPlane, "ReEncryptionInProgress"}:    rotating,
 	{layerUpgrade, "Waiting"}: {
 		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
 		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
@@ -141,11 +159,41 @@ var waits = map[[2]string]wait{
 		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
 		stuck:     "look at the machines on {shard}", command: watch,
 	},
+	{layerNodePool, "Reconciling"}: {
+		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
+		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
+	},
+	{layerNodePool, "ScalingDown"}: {
+		awaits: "nodes that are too many to leave", speaker: "Cluster Service", who: Service, usual: 30 * time.Minute,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+	{layerNodePool, "ReplacingNodes"}: {
+		awaits: "its nodes to be replaced", speaker: "Cluster Service", who: Service, usual: 2 * time.Hour,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+	{layerNodePool, "NodesUnhealthy"}: {
+		awaits: "its nodes to report again", speaker: "Cluster Service", who: Customer,
+		what: "look at the machines and their network; with auto-repair they are replaced, unless there are more than two",
+		next: "A node that reports again is taken as it is",
+	},
+	{layerNodePool, "UnsupportedVersionSkew"}: {
+		awaits: "its control plane to run a version that its nodes may follow", speaker: platform, who: SRE,
+		what: "upgrade the control plane first, or find out who let the versions apart",
+	},
 	{layerNodePool, "UpdatingVersion"}: {
 		awaits: "its nodes to be replaced by ones of the new version", speaker: platform, evidence: nodes, who: Service, usual: 2 * time.Hour,
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
+}
+
+// rotating is the rotation of the key that etcd's data is encrypted with, whichever step it is at.
+var rotating = wait{
+	awaits: "all of etcd's data to be encrypted with the new version of the key", speaker: platform, who: Service, usual: time.Hour,
+	stuck: "look at the API servers and the migrations on {shard}", command: watch,
+	next: "Until it is done the version of the key before must stay enabled",
 }
 
 // done says that an entry is what it should be when nothing is left to do.
@@ -173,7 +221,7 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	case entry.GetLayer() == layerAzure && strings.HasPrefix(entry.GetState(), "Retrying"):
 		return wait{
 			awaits: "Azure to make or remove one of its resources", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
-			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every minute, and goes on by itself when Azure takes it",
+			stuck: "see what Azure refuses and why", next: "Cluster Service tries again every 30 seconds, and goes on by itself when Azure takes it",
 		}
 	case entry.GetLayer() == layerAzure:
 		return wait{awaits: "its resources in Azure", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,

@@ -1,9 +1,9 @@
 // Command bench measures a whole region on this machine and prints a table: the time from a customer's request to the
-// HostedCluster and to Succeeded, reads through the frontend, what requests cost it, the Cosmos DB emulator, five hundred clusters at once, their
-// upgrade by policy, what the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
+// HostedCluster and to Succeeded, the same of a node pool's size, reads through the frontend, what requests cost it, the Cosmos DB emulator, five
+// hundred clusters at once, their upgrade by policy, what the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
 // goal or beside a baseline that was measured in the same run.
 //
-//	bench [-runs 200] [-clusters 500] [-only create,read,frontend,store,fleet,process]
+//	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process]
 package main
 
 import (
@@ -32,7 +32,7 @@ type options struct {
 
 func main() {
 	var o options
-	only := flag.String("only", "create,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
+	only := flag.String("only", "create,scaling,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
 	flag.IntVar(&o.runs, "runs", 200, "`number` of creates that are measured one by one")
 	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters that are created at once")
 	flag.Parse()
@@ -49,13 +49,13 @@ func run(ctx context.Context, o options) error {
 	fmt.Printf("machine: %d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	figures := newReport(os.Stdout)
 	measured := func(part string) bool { return slices.Contains(o.only, part) }
-	if measured("create") || measured("read") || measured("frontend") || measured("store") || measured("fleet") {
+	if measured("create") || measured("scaling") || measured("read") || measured("frontend") || measured("store") || measured("fleet") {
 		err := withRegion(ctx, local.FidelityStatus, func(region *local.Region, catalogue string) error {
 			o.catalogue = catalogue
 			parts := []struct {
 				name    string
 				measure func(context.Context, *local.Region, options, *report) error
-			}{{"store", measureStore}, {"create", measureCreates}, {"read", measureReads}, {"frontend", measureFrontend}, {"fleet", measureFleet}}
+			}{{"store", measureStore}, {"create", measureCreates}, {"scaling", measureScaling}, {"read", measureReads}, {"frontend", measureFrontend}, {"fleet", measureFleet}}
 			for _, part := range parts {
 				if !measured(part.name) {
 					continue

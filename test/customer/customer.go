@@ -283,6 +283,18 @@ func (c *Customer) PutQuickly(ctx context.Context, id string, body armresources.
 	return nil
 }
 
+// PatchQuickly is Patch for measuring.
+func (c *Customer) PatchQuickly(ctx context.Context, id string, body armresources.GenericResource) error {
+	poller, err := c.Resources.BeginUpdateByID(ctx, id, APIVersion, body, nil)
+	if err != nil {
+		return fmt.Errorf("PATCH %s: %w", id, err)
+	}
+	if err := await(ctx, poller); err != nil {
+		return fmt.Errorf("waiting for the PATCH of %s: %w", id, err)
+	}
+	return nil
+}
+
 // DeleteQuickly is Delete for measuring.
 func (c *Customer) DeleteQuickly(ctx context.Context, id string) error {
 	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)

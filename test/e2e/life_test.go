@@ -41,6 +41,10 @@ func TestLifeOfACluster(t *testing.T) {
 	hosted := hostedCluster(t, ctx, id)
 	awaitReadyNodes(t, ctx, hosted, 2)
 
+	t.Run("issuer", func(t *testing.T) {
+		issuer, _ := property(created, "platform", "issuerUrl").(string)
+		verifyByDocuments(t, ctx, hosted, issuer)
+	})
 	t.Run("lists", func(t *testing.T) {
 		for scope, collection := range map[string]string{
 			"subscription":   "/subscriptions/" + c.Subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters",

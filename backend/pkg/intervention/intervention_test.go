@@ -137,7 +137,7 @@ func (h *house) run(t *testing.T, options intervention.Options) (stop func()) {
 }
 
 // ask writes an operation down, as admin does.
-func (h *house) ask(t *testing.T, id, action string, parameters any) database.Key {
+func (h *house) ask(t *testing.T, id, action string, parameters any, changes ...func(*database.AdminOperationDocument)) database.Key {
 	t.Helper()
 	now := time.Now().UTC()
 	document := database.AdminOperationDocument{
@@ -147,6 +147,9 @@ func (h *house) ask(t *testing.T, id, action string, parameters any) database.Ke
 	}
 	if parameters != nil {
 		document.Parameters, _ = json.Marshal(parameters)
+	}
+	for _, change := range changes {
+		change(&document)
 	}
 	key := database.AdminOperationKey(id)
 	batch := h.db.NewBatch(database.AdminPartition)

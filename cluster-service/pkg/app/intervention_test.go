@@ -158,6 +158,18 @@ func TestInterventions(t *testing.T) {
 	if strings.Join(kinds, " ") != "Retry Resize Resume Pause" {
 		t.Errorf("the interventions are %v", kinds)
 	}
+	all, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := all.GetWorks()[0]
+	some, err := service.ListWorks(ctx, &csv1.ListWorksRequest{Ids: []string{own.GetId(), uuid.NewString()}})
+	if err != nil || len(some.GetWorks()) != 1 || some.GetWorks()[0].GetId() != own.GetId() {
+		t.Errorf("of two ids one is a work's: %v, %v", some, err)
+	}
+	if _, err := service.DeleteOrphan(ctx, &csv1.DeleteOrphanRequest{WorkId: uuid.NewString(), ProvisionShard: own.GetProvisionShard(), Actor: alice("it is nobody's")}); err != nil {
+		t.Errorf("an orphan that is gone already: %v", err)
+	}
 	refused := map[string]struct {
 		reason string
 		call   func() error
@@ -183,6 +195,10 @@ func TestInterventions(t *testing.T) {
 			_, err := service.PauseCluster(ctx, &csv1.PauseClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("x"), Until: timestamppb.New(time.Now().Add(8 * 24 * time.Hour))})
 			return err
 		}, codes.InvalidArgument},
+		"a work": {"a work is no orphan", func() error {
+			_, err := service.DeleteOrphan(ctx, &csv1.DeleteOrphanRequest{WorkId: own.GetId(), ProvisionShard: own.GetProvisionShard(), Actor: alice("x")})
+			return err
+		}, codes.FailedPrecondition},
 		"size": {"a size is a label", func() error {
 			_, err := service.ResizeCluster(ctx, &csv1.ResizeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")})
 			return err

@@ -48,7 +48,7 @@ var azureNeeds = map[AzureKind]AzureKind{AzureDNSZone: AzureResourceGroup, Azure
 // Retries of a step that failed: the first comes soon, none later than azureLastRetry.
 const (
 	azureFirstRetry = 500 * time.Millisecond
-	azureLastRetry  = time.Minute
+	azureLastRetry  = 30 * time.Second
 	// azurePatience is how long a step waits that Azure gave no time to.
 	azurePatience = 200 * time.Millisecond
 	// azureLongest bounds what Azure may ask to wait.
@@ -186,14 +186,15 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 }
 
 // planAzure says which steps are wanted and due. What a cluster has in Azure is made beside its control plane, not before
-// it, and removed when its control plane is gone, which needs it until then.
+// it: the HostedCluster waits for nothing in Azure, and what no management cluster takes leaves nothing there. It is removed
+// when the control plane is gone, which needs it until then.
 func (r Region) planAzure(now time.Time, t *Tenancy) {
 	c := t.Cluster
 	switch {
 	case c == nil || c.Gone() || c.Shard == "":
 		return
 	case !c.Deleting():
-		if t.Azure == nil && len(r.AzureKinds) == 0 {
+		if t.Azure == nil && (len(r.AzureKinds) == 0 || !t.hostedClusterIsThere()) {
 			return
 		}
 		if t.Azure == nil {
@@ -262,9 +263,18 @@ func (t *Tenancy) controlPlaneRemains() bool {
 	return slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind != Namespaces })
 }
 
+// hostedClusterIsThere says that the management cluster has the HostedCluster.
+func (t *Tenancy) hostedClusterIsThere() bool {
+	w := t.Work(HostedCluster, "")
+	return w != nil && w.Observed.Applied.Status == "True"
+}
+
 // azureDone says that everything is there that a cluster needs in Azure.
-func (t *Tenancy) azureDone() bool {
-	return t.Azure == nil || !slices.ContainsFunc(t.Azure.Steps, func(s *AzureStep) bool { return !s.Done })
+func (r Region) azureDone(t *Tenancy) bool {
+	if t.Azure == nil {
+		return len(r.AzureKinds) == 0
+	}
+	return !slices.ContainsFunc(t.Azure.Steps, func(s *AzureStep) bool { return !s.Done })
 }
 
 // azureLayers are the progress in Azure: each step in trouble, else the first that is not done.

@@ -12,12 +12,18 @@ import (
 var azureDay = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // inAzure is a placed cluster in a region where clusters get resources in Azure.
-func inAzure() (Region, *Tenancy) {
+func inAzure(t *testing.T) (Region, *Tenancy) {
+	t.Helper()
 	r := Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", AzureKinds: AzureKinds()}
-	t := &Tenancy{Cluster: &Cluster{UID: "u", Shard: "mgmt-1", Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{ClusterId: "c", BaseDomainPrefix: "p"}},
+	tenancy := &Tenancy{Cluster: &Cluster{UID: "u", Shard: "mgmt-1", Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{ClusterId: "c", BaseDomainPrefix: "p"}},
 		Works: []*Work{{ID: "1", Kind: HostedCluster}, {ID: "2", Kind: Namespaces}}}
-	r.planAzure(azureDay, t)
-	return r, t
+	r.planAzure(azureDay, tenancy)
+	if tenancy.Azure != nil || r.azureDone(tenancy) {
+		t.Fatal("something is made in Azure before the HostedCluster is there")
+	}
+	tenancy.Works[0].Observed.Applied.Status = "True"
+	r.planAzure(azureDay, tenancy)
+	return r, tenancy
 }
 
 func dueKinds(a *Azure) (kinds []AzureKind) {
@@ -31,7 +37,7 @@ func dueKinds(a *Azure) (kinds []AzureKind) {
 
 // TestAzureOrder makes everything, each step as soon as it may be, and removes it again.
 func TestAzureOrder(t *testing.T) {
-	r, tenancy := inAzure()
+	r, tenancy := inAzure(t)
 	first := []AzureKind{AzureResourceGroup, AzureSecurityGroup, AzureRoles, AzureFederation, AzureCertificate}
 	if got := dueKinds(tenancy.Azure); !slices.Equal(got, first) {
 		t.Errorf("due at first are %v, want %v", got, first)
@@ -45,14 +51,14 @@ func TestAzureOrder(t *testing.T) {
 		if step == nil {
 			break
 		}
-		if tenancy.azureDone() {
+		if r.azureDone(tenancy) {
 			t.Fatal("everything is said to be there too early")
 		}
 		input, _ := r.AzureInput(tenancy, step.Kind)
 		made = append(made, step.Kind)
 		tenancy.Azure.Record(azureDay, AzureOutcome{Kind: step.Kind, Done: true, Input: input})
 	}
-	if !slices.Equal(made, AzureKinds()) || !tenancy.azureDone() {
+	if !slices.Equal(made, AzureKinds()) || !r.azureDone(tenancy) {
 		t.Errorf("made %v, want %v", made, AzureKinds())
 	}
 
@@ -87,7 +93,7 @@ func TestAzureOrder(t *testing.T) {
 
 // TestAzureTroubleHoldsUpWhatNeedsIt has a step fail, on the way there and on the way back.
 func TestAzureTroubleHoldsUpWhatNeedsIt(t *testing.T) {
-	r, tenancy := inAzure()
+	r, tenancy := inAzure(t)
 	tenancy.Azure.Record(azureDay, AzureOutcome{Kind: AzureResourceGroup, Error: "Azure answered 500"})
 	r.planAzure(azureDay, tenancy)
 	if got := tenancy.Azure.Next(azureDay, nil); got.Kind != AzureSecurityGroup {
@@ -136,7 +142,7 @@ func TestAzureRetries(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, tenancy := inAzure()
+			_, tenancy := inAzure(t)
 			for _, o := range tc.outcomes {
 				o.Kind = AzureCertificate
 				tenancy.Azure.Record(azureDay, o)
@@ -154,7 +160,7 @@ func TestAzureRetries(t *testing.T) {
 
 // TestAzureOutcomesOfTheOtherDirection come when a step was begun before the deletion was decided.
 func TestAzureOutcomesOfTheOtherDirection(t *testing.T) {
-	r, tenancy := inAzure()
+	r, tenancy := inAzure(t)
 	tenancy.Cluster.DeleteTime, tenancy.Works = azureDay, nil
 	r.planAzure(azureDay, tenancy)
 	tenancy.Azure.Record(azureDay, AzureOutcome{Kind: AzureSecurityGroup, Done: true, Facts: map[string]string{"association": "service"}})
@@ -166,10 +172,10 @@ func TestAzureOutcomesOfTheOtherDirection(t *testing.T) {
 
 // TestNoAzure is a region without.
 func TestNoAzure(t *testing.T) {
-	_, tenancy := inAzure()
-	tenancy.Azure = nil
-	Region{}.planAzure(azureDay, tenancy)
-	if tenancy.Azure != nil || !tenancy.azureDone() || len(tenancy.azureLayers()) > 0 {
+	r, tenancy := inAzure(t)
+	tenancy.Azure, r.AzureKinds = nil, nil
+	r.planAzure(azureDay, tenancy)
+	if tenancy.Azure != nil || !r.azureDone(tenancy) || len(tenancy.azureLayers()) > 0 {
 		t.Errorf("without Azure there is %+v", tenancy.Azure)
 	}
 }

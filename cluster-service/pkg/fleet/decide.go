@@ -183,7 +183,7 @@ func (r Region) decideWanted(now time.Time, t *Tenancy) {
 	wasReady := s.ObservedGeneration > 0
 	owed := t.owedToCustomer()
 	switch {
-	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && t.azureDone()):
+	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureDone(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY
 		s.ObservedGeneration = work.Generation
 	// Its external auth or another rendering is on its way: the cluster is what it was.
@@ -299,7 +299,7 @@ func managementClusterLayer(w *Work) layer {
 func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, ready, rolledOut bool) layer {
 	available := seen.Condition(feedback.Available)
 	switch {
-	case carried && available.Status == "True" && rolledOut && !awaited.none():
+	case !ready && carried && available.Status == "True" && rolledOut && !awaited.none():
 		return layer{LayerControlPlane, awaited.state, awaited.message}
 	case ready && available.Status == "True":
 		return layer{LayerControlPlane, "Available", available.Message}
@@ -415,7 +415,7 @@ func decidePool(now time.Time, t *Tenancy, p *NodePool) {
 		observedCondition(feedback.AllNodes, seen), observedCondition(feedback.UpdatingVersion, seen), observedCondition(feedback.UpdatingConfig, seen),
 		observedCondition(feedback.VersionSkew, seen))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
-		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready))
+		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), nodePoolLayer(p, seen, awaited, ready, s.ObservedGeneration >= p.Generation))
 }
 
 // sized says whether as many nodes are ready as were asked for.

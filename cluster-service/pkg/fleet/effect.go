@@ -75,8 +75,12 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// nodePoolLayer says what a node pool is doing, in the order in which it matters to whoever waits.
-func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready bool) layer {
+// nodeStarting is HyperShift's reason for a node that has not reported yet.
+const nodeStarting = "NodeProvisioning"
+
+// nodePoolLayer says what a node pool is doing, in the order in which it matters to whoever waits. A pool is settled when its
+// generation has been in effect.
+func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready, settled bool) layer {
 	at := func(state, format string, args ...any) layer {
 		return layer{LayerNodePool, state, fmt.Sprintf(format, args...)}
 	}
@@ -96,14 +100,12 @@ func nodePoolLayer(p *NodePool, seen *feedback.Observed, awaited pending, ready 
 		return at("UpdatingVersion", "%s", seen.Condition(feedback.UpdatingVersion).Message)
 	case seen.Condition(feedback.UpdatingTemplate).Status == "True" || seen.Condition(feedback.UpdatingConfig).Status == "True":
 		return at("ReplacingNodes", "Nodes are replaced, one after the other, for a change of their machines or configuration; %s", nodes)
-	case ready && healthy.Status == "False" && seen.Replicas > 0:
+	case settled && healthy.Status == "False" && healthy.Reason != nodeStarting && most > 0:
 		return at("NodesUnhealthy", "%s %s", nodes, healthy.Message)
 	case ready:
 		return at("Ready", "%d nodes are ready.", seen.Replicas)
 	case seen.Replicas > most:
 		return at("ScalingDown", "%s Those that are too many are drained before they leave.", nodes)
-	case healthy.Status == "False" && healthy.Message != "":
-		return at("WaitingForNodes", "%s %s", nodes, healthy.Message)
 	}
 	return at("WaitingForNodes", "%s", nodes)
 }

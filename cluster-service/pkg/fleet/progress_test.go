@@ -14,12 +14,13 @@ func TestNodePoolProgress(t *testing.T) {
 		reason         string
 		replicas       int64
 		wanted         int32
+		settled        bool
 		change         func(*feedback.Observed)
 		state, message string
 	}{
 		"Growing": {reason: "one joined, one has not", replicas: 1, wanted: 2, state: "WaitingForNodes", message: "1 of 2 nodes are ready."},
-		"Growing, with a word from HyperShift": {reason: "what HyperShift says of the nodes is passed on", replicas: 1, wanted: 2,
-			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "WaitingForNodes", message: "1 of 2 nodes are ready. So it is"},
+		"Unhealthy": {reason: "the size was reached, and then a node fell silent", replicas: 1, wanted: 2, settled: true,
+			change: func(o *feedback.Observed) { *o = with(*o, feedback.AllNodes, "False") }, state: "NodesUnhealthy", message: "1 of 2 nodes are ready. So it is"},
 		"Shrinking": {reason: "nodes leave when they are drained", replicas: 3, wanted: 2, state: "ScalingDown",
 			message: "3 of 2 nodes are ready. Those that are too many are drained before they leave."},
 		"Upgrading": {reason: "nodes are counted by their versions", replicas: 2, wanted: 2, state: "UpdatingVersion",
@@ -40,6 +41,9 @@ func TestNodePoolProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenancy := placed(t)
 			tenancy.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: tc.wanted}
+			if tc.settled {
+				tenancy.Pools[0].Status.ObservedGeneration = 1
+			}
 			o := with(applied("pool-1"), feedback.AllMachines, "True")
 			o.Replicas, o.Version = tc.replicas, "4.21.4"
 			if tc.change != nil {

@@ -48,7 +48,8 @@ func New(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
-	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version())
+	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
+		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())
 	return root
 }
 

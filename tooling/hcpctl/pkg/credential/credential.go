@@ -15,14 +15,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Request makes a key, and the request to sign a certificate for the administrator with it; both PEM.
+// Request makes a key, and the request to sign a certificate for the customer's administrator with it; both PEM.
 func Request() (keyPEM, requestPEM []byte, err error) {
+	return request("system:customer-break-glass:system-admin")
+}
+
+// EngineerRequest is Request for an SRE of a name.
+func EngineerRequest(name string) (keyPEM, requestPEM []byte, err error) {
+	return request("system:sre-break-glass:" + name)
+}
+
+func request(commonName string) (keyPEM, requestPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:customer-break-glass:system-admin", Organization: []string{"system:masters"}},
+	signing, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:masters"}},
 	}, key)
 	if err != nil {
 		return nil, nil, err
@@ -32,7 +41,19 @@ func Request() (keyPEM, requestPEM []byte, err error) {
 		return nil, nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), nil
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: signing}), nil
+}
+
+// Kubeconfig is one for an API server, with the authority of its certificate, and a client's certificate and key; all PEM.
+func Kubeconfig(cluster, server string, authority, certificate, key []byte) ([]byte, error) {
+	const user = "sre"
+	// Bytes are base64 in JSON, and so in YAML.
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": cluster,
+		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
+		"contexts": []any{map[string]any{"name": cluster, "context": map[string]any{"cluster": cluster, "user": user}}},
+		"users":    []any{map[string]any{"name": user, "user": map[string]any{"client-certificate-data": certificate, "client-key-data": key}}},
+	})
 }
 
 // WithKey puts the key into the users of a kubeconfig, which comes without.

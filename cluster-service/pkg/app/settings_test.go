@@ -1,0 +1,54 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+)
+
+// TestSettingsAreFollowed: what the files say is taken over while the process runs, and files that cannot be used change
+// nothing.
+func TestSettingsAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	secret := write("pull.json", `{"auths":{"one.example":{}}}`)
+	options := &Options{Environment: render.LocalEnvironment, ConfigFile: write("config.yaml", "pullSecretFile: "+secret)}
+	settings, err := options.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := 0
+	f := newSettingsFollower(options, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret}, func() { changes++ }, prometheus.NewRegistry())
+	expect := func(reason string, wantChanges int, unusable float64, pullSecret string) {
+		t.Helper()
+		f.look()
+		if got := testutil.ToFloat64(f.unusable); changes != wantChanges || got != unusable || string(f.current.PullSecret) != pullSecret {
+			t.Errorf("%d changes, unusable %v, pull secret %s: %s", changes, got, f.current.PullSecret, reason)
+		}
+	}
+	expect("nothing changed", 0, 0, `{"auths":{"one.example":{}}}`)
+	write("pull.json", `{"auths":{"two.example":{}}}`)
+	expect("the pull secret changed", 1, 0, `{"auths":{"two.example":{}}}`)
+	write("pull.json", `{"auths":`)
+	expect("half a file is not taken", 1, 1, `{"auths":{"two.example":{}}}`)
+	write("pull.json", `{"auths":{"two.example":{}}}`)
+	expect("it is as it was", 1, 0, `{"auths":{"two.example":{}}}`)
+	write("config.yaml", "pullSecretFile: "+secret+"\nimageContentSources: [{source: quay.io/a, mirrors: [mirror.example/a]}]")
+	expect("the configuration changed", 2, 0, `{"auths":{"two.example":{}}}`)
+	write("config.yaml", "unknown: 1")
+	expect("an unknown field", 2, 1, `{"auths":{"two.example":{}}}`)
+	if len(f.current.Config.ImageContentSources) != 1 {
+		t.Errorf("the configuration in use is %+v", f.current.Config)
+	}
+}

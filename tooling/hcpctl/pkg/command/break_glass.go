@@ -1,0 +1,103 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+	"github.com/spf13/cobra"
+)
+
+// signedWithin is how long a credential is waited for once Cluster Service has taken the request.
+const signedWithin = 2 * time.Minute
+
+// breakGlass is the SREs' way into a hosted API server.
+func (e *environment) breakGlass() *cobra.Command {
+	return group("break-glass", "Get into a cluster's API server as an SRE, and out of it again", e.breakGlassRequest(), e.breakGlassRevoke())
+}
+
+func (e *environment) breakGlassRequest() *cobra.Command {
+	var file, duration string
+	c := &cobra.Command{
+		Use: "request CLUSTER", Short: "Request a credential of the SREs' class, and write a kubeconfig that uses it (role break-glass)", Args: cobra.ExactArgs(1),
+		Long: `Request a credential of the SREs' class, and write a kubeconfig that uses it. It needs an elevation to break-glass.
+
+The private key is made here and goes into the kubeconfig only. The kubeconfig is a secret: whoever has it is the cluster's
+administrator until it expires, or its class is revoked.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			me, err := client.Me(c.Context())
+			if err != nil {
+				return err
+			}
+			key, request, err := credential.EngineerRequest(me.Name)
+			if err != nil {
+				return err
+			}
+			operation, err := client.Act(c.Context(), args[0], "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration})
+			if err != nil {
+				return err
+			}
+			if _, err := client.Await(c.Context(), operation); err != nil {
+				return err
+			}
+			issued, err := awaitSigned(c.Context(), client, operation.ID)
+			if err != nil {
+				return err
+			}
+			kubeconfig, err := credential.Kubeconfig(operation.Target.ID, issued.GetApiUrl(), []byte(issued.GetServingCertificateAuthority()), []byte(issued.GetCertificate()), key)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.err, "the credential %s expires at %s\n", operation.ID, issued.GetExpirationTime().AsTime().Format(time.RFC3339))
+			return e.writeSecret(file, kubeconfig)
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the kubeconfig to, readable by its owner only")
+	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of 10m to 24h")
+	return e.addAdminFlags(c)
+}
+
+// awaitSigned waits until the control plane has signed a credential.
+func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*csv1.BreakGlassCredentialStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	defer cancel()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		c, err := client.Credential(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		switch status := c.Of.GetStatus(); status.GetState() {
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+			return status, nil
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:
+		default:
+			return nil, fmt.Errorf("the credential %s was not issued: it is %s", uid, status.GetState())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the control plane has not signed the credential %s yet: %w", uid, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+func (e *environment) breakGlassRevoke() *cobra.Command {
+	var class string
+	c := e.intervene(&cobra.Command{
+		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
+	})
+	c.Flags().StringVar(&class, "class", "sre", "`class`: sre or customer")
+	return c
+}

@@ -1,0 +1,197 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+// ask asks admin for something.
+type ask func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
+
+// intervene makes a command by which an SRE changes something: it asks admin, and waits for the end of the operation.
+func (e *environment) intervene(c *cobra.Command, ask ask) *cobra.Command {
+	var noWait bool
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := e.adminClient()
+		if err != nil {
+			return err
+		}
+		operation, err := ask(c.Context(), client, args)
+		if err != nil {
+			return err
+		}
+		if noWait {
+			fmt.Fprintln(e.out, "operation "+operation.ID)
+			return nil
+		}
+		if operation, err = client.Await(c.Context(), operation); err != nil {
+			return err
+		}
+		text := adminclient.Effect(operation)
+		if text == "" {
+			text = operation.Action + ": done."
+		}
+		fmt.Fprintln(e.out, text)
+		return nil
+	}
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when it is written down")
+	return e.addAdminFlags(c)
+}
+
+func (e *environment) clusterPause() *cobra.Command {
+	var duration string
+	c := e.intervene(&cobra.Command{
+		Use: "pause CLUSTER", Short: "Have a cluster's reconciliation paused for a while, as an SRE", Args: cobra.ExactArgs(1),
+		Long: `Have HyperShift leave a cluster's control plane and node pools alone for a while. What runs keeps running. The pause ends by
+itself, or with 'hcpctl cluster resume'.`,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.Act(ctx, args[0], "pause", adminv1.PauseRequest{Duration: duration})
+	})
+	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of at most 168h")
+	return c
+}
+
+func (e *environment) clusterResume() *cobra.Command {
+	return e.intervene(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+			return client.Act(ctx, args[0], "resume", nil)
+		})
+}
+
+func (e *environment) clusterRetry() *cobra.Command {
+	return e.intervene(&cobra.Command{
+		Use: "retry CLUSTER", Short: "Have everything begun anew that a cluster waits for, as an SRE", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.Act(ctx, args[0], "retry", nil)
+	})
+}
+
+func (e *environment) clusterResize() *cobra.Command {
+	var size string
+	c := e.intervene(&cobra.Command{
+		Use: "resize CLUSTER", Short: "Override the size of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.Act(ctx, args[0], "resize", adminv1.ResizeRequest{Size: size})
+	})
+	c.Flags().StringVar(&size, "size", "", "`name` of a size; empty takes the override back")
+	return c
+}
+
+// operations and audit are the record of what SREs did.
+func (e *environment) operation() *cobra.Command {
+	return group("operation", "See what SREs had done, and help operations of ARM's", e.operationList(), e.operationGet(),
+		e.armOperation("retry", "Have the backend take an operation of ARM's up again at once"),
+		e.armOperation("cancel", "End a create or an update of ARM's as Canceled"))
+}
+
+func (e *environment) armOperation(verb, short string) *cobra.Command {
+	return e.intervene(&cobra.Command{Use: verb + " ARM-OPERATION", Short: short, Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+			return client.ActOnARMOperation(ctx, args[0], verb)
+		})
+}
+
+var operationHeader = []string{"TIME", "STATE", "ACTION", "TARGET", "ACTOR", "TICKET", "REASON", "ID"}
+
+func operationRow(o *adminv1.Operation) []string {
+	target := o.Target.ResourceID
+	if target == "" {
+		target = o.Target.ID
+	}
+	return []string{o.StartTime.Local().Format(time.DateTime), string(o.State), o.Action, target, o.Actor.Name, o.Actor.Ticket, o.Actor.Reason, o.ID}
+}
+
+func (e *environment) operationList() *cobra.Command {
+	var cluster, state string
+	c := &cobra.Command{
+		Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			operations, err := client.Operations(c.Context(), cluster, state, 100)
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, operations)
+			}
+			var rows [][]string
+			for _, o := range operations {
+				rows = append(rows, operationRow(&o))
+			}
+			return display.Table(e.out, operationHeader, rows)
+		},
+	}
+	c.Flags().StringVar(&cluster, "cluster", "", "only those of this `cluster`, named by anything that finds it")
+	c.Flags().StringVar(&state, "state", "", "only those in this `state`: Accepted, Running, Succeeded or Failed")
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+func (e *environment) operationGet() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			o, err := client.Operation(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, o)
+			}
+			if err := display.Table(e.out, operationHeader, [][]string{operationRow(o)}); err != nil {
+				return err
+			}
+			if o.Error != nil {
+				fmt.Fprintln(e.out, "  "+o.Error.Message)
+			}
+			return nil
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+func (e *environment) audit() *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			entries, err := client.Audit(c.Context(), limit)
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, entries)
+			}
+			var rows [][]string
+			for _, entry := range entries {
+				if v := entry.Elevation; v != nil {
+					rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
+					continue
+				}
+				rows = append(rows, operationRow(entry.Operation))
+			}
+			return display.Table(e.out, operationHeader, rows)
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 50, "`number` of entries, at most 500")
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}

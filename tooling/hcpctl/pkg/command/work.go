@@ -1,0 +1,102 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+func (e *environment) work() *cobra.Command {
+	return group("work", "See what is on its way to the management clusters, as an SRE", e.workList())
+}
+
+func (e *environment) workList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list CLUSTER", Short: "List a cluster's bundles at Maestro, and what the management cluster says of them", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			bundles, err := client.Bundles(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, bundles)
+			}
+			var rows [][]string
+			for _, b := range bundles {
+				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), since(b.UpdatedAt), b.ID})
+			}
+			return display.Table(e.out, []string{"NAME", "SHARD", "VERSION", "APPLIED", "UPDATED", "ID"}, rows)
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+// applied is what the agent says of a bundle.
+func applied(b adminv1.Bundle) string {
+	if b.DeletedAt != nil {
+		return "Deleting"
+	}
+	var status struct {
+		Conditions []struct{ Type, Status string } `json:"conditions"`
+	}
+	if json.Unmarshal(b.Status, &status) == nil {
+		for _, c := range status.Conditions {
+			if c.Type == "Applied" {
+				return c.Status
+			}
+		}
+	}
+	return "Unknown"
+}
+
+func since(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }
+
+func (e *environment) orphan() *cobra.Command {
+	return group("orphan", "See and remove what is on management clusters and nobody's, as an SRE", e.orphanList(), e.orphanDelete())
+}
+
+func (e *environment) orphanList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			orphans, err := client.Orphans(c.Context())
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, orphans)
+			}
+			var rows [][]string
+			for _, o := range orphans {
+				rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, since(o.UpdatedAt), strings.Join(o.Objects, ", ")})
+			}
+			return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+func (e *environment) orphanDelete() *cobra.Command {
+	return e.intervene(&cobra.Command{
+		Use: "delete ID", Short: "Have an orphan removed, with what it carries on the management cluster (role break-glass)", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.DeleteOrphan(ctx, args[0])
+	})
+}
