@@ -304,6 +304,29 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 	})
 }
 
+// TestEveryAlertHasARunbook: whoever is woken by an alert finds in it what to do.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	runbook := regexp.MustCompile(`(?m)^\s+runbook: (\S+)$`)
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".rules.yaml") {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := runbook.FindAllStringSubmatch(string(text), -1)
+		if alerts := strings.Count(string(text), "- alert: "); alerts != len(named) {
+			t.Errorf("%s has %d alerts and %d runbooks", name, alerts, len(named))
+		}
+		for _, found := range named {
+			if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(found[1]))); err != nil {
+				t.Errorf("%s names the runbook %s, which does not exist", name, found[1])
+			}
+		}
+	})
+}
+
 func TestEveryModuleHasAReadme(t *testing.T) {
 	var missing []string
 	walk(t, func(name string) {

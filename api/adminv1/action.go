@@ -32,7 +32,12 @@ const (
 	ActionCredentialRequest = "credentials.request"
 	ActionCredentialRevoke  = "credentials.revoke"
 
-	ActionShardUpdate = "shards.update"
+	ActionShardUpdate     = "shards.update"
+	ActionShardRegister   = "shards.register"
+	ActionShardDrain      = "shards.drain"
+	ActionShardDeregister = "shards.deregister"
+
+	ActionPlacementSet = "placement.set"
 
 	ActionARMOperationRetry  = "armOperations.retry"
 	ActionARMOperationCancel = "armOperations.cancel"

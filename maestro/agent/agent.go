@@ -261,7 +261,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 				}
 				return false, nil
 			})},
-		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, objects, a.o.Consumer)},
+		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, untilGone{objects}, a.o.Consumer)},
 	}
 	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })
 	start(func(ctx context.Context) { works.Informer().Run(ctx.Done()) })

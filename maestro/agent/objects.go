@@ -135,6 +135,13 @@ func (o *objects) UnRegisterInformer(work string, m workv1.ManifestResourceMeta)
 	return nil
 }
 
+// untilGone are the objects for the controller that deletes them, which ends their watches as soon as it begins. They are
+// watched until the work is gone, so that one sees what its deletion waits for.
+type untilGone struct{ *objects }
+
+// UnRegisterInformer leaves it to forget.
+func (untilGone) UnRegisterInformer(string, workv1.ManifestResourceMeta) error { return nil }
+
 // forget ends every registration of a work that is gone.
 func (o *objects) forget(work string) {
 	o.mu.Lock()

@@ -102,3 +102,23 @@ func TestReleaseSurvivesTheAgent(t *testing.T) {
 		t.Errorf("the object: %v", err)
 	}
 }
+
+// TestFeedbackOfWhatIsBeingDeleted: what becomes of an object is told until it is gone, for it may say what it waits for.
+func TestFeedbackOfWhatIsBeingDeleted(t *testing.T) {
+	r := newRegion(t)
+	_, consumer, cs := r.withAgent()
+	b := newBundle(consumer, "x")
+	cs.must("create", b)
+	cs.untilFedBack(b.ID, 1, "x")
+	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
+	cs.must("delete", b)
+	cs.until(b.ID, "being deleted", func(st statusEvent) bool { return st.is("Deleting") })
+	r.terminating(b.configMapName())
+	patch := []byte(`{"data":{"key":"still waiting"}}`)
+	if _, err := r.dynamic().Resource(configMaps).Namespace("default").Patch(t.Context(), b.configMapName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cs.until(b.ID, "fed back", func(st statusEvent) bool { return st.feedback("key") == "still waiting" })
+	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
+	cs.untilDeleted(b.ID)
+}

@@ -24,6 +24,13 @@ func (s *Server) target(ctx context.Context, rq *request) (database.AdminTarget,
 	return database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}, nil
 }
 
+// placed is about the cluster in the path, whose uid the request has as its own.
+func (s *Server) placed(ctx context.Context, rq *request, r *clusterservicev1.SetPlacementPolicyRequest) (database.AdminTarget, error) {
+	target, err := s.target(ctx, rq)
+	r.Uid = target.ClusterUID
+	return target, err
+}
+
 func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.PauseRequest
 	if err := rq.body(&asked); err != nil {

@@ -163,6 +163,18 @@ func (f *fleet) ListProvisionShards(context.Context, *clusterservicev1.ListProvi
 	return &clusterservicev1.ListProvisionShardsResponse{ProvisionShards: []*clusterservicev1.ProvisionShard{{Name: "mgmt-1", Capacity: 100}}}, nil
 }
 
+func (f *fleet) GetProvisionShard(_ context.Context, r *clusterservicev1.GetProvisionShardRequest) (*clusterservicev1.ProvisionShardReport, error) {
+	return &clusterservicev1.ProvisionShardReport{ProvisionShard: &clusterservicev1.ProvisionShard{Name: r.GetName()}, Nodes: 5}, nil
+}
+
+func (f *fleet) PlanDrain(_ context.Context, r *clusterservicev1.PlanDrainRequest) (*clusterservicev1.DrainPlan, error) {
+	return &clusterservicev1.DrainPlan{ProvisionShard: &clusterservicev1.ProvisionShard{Name: r.GetName()}}, nil
+}
+
+func (f *fleet) ExplainPlacement(_ context.Context, r *clusterservicev1.ExplainPlacementRequest) (*clusterservicev1.PlacementExplanation, error) {
+	return &clusterservicev1.PlacementExplanation{Uid: r.GetUid(), Sentences: []string{"It is on mgmt-1."}}, nil
+}
+
 func (f *fleet) ListDeletionLeftovers(context.Context, *clusterservicev1.ListDeletionLeftoversRequest) (*clusterservicev1.ListDeletionLeftoversResponse, error) {
 	return &clusterservicev1.ListDeletionLeftoversResponse{Leftovers: []*clusterservicev1.DeletionLeftover{{WorkId: "left"}}}, nil
 }

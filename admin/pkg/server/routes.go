@@ -134,11 +134,24 @@ func (s *Server) upgradeRoutes() []Route {
 
 // regionRoutes are about what belongs to no cluster.
 func (s *Server) regionRoutes() []Route {
+	const shard = adminv1.Root + "/shards/{shard}"
 	return []Route{
 		read(adminv1.Root+"/shards", "shards.list", "The provision shards, with what they hold.", adminv1.ShardList{}, s.listShards),
-		change(http.MethodPatch, adminv1.Root+"/shards/{shard}", adminv1.ActionShardUpdate, "Sets what an operator decides of a provision shard: whether new clusters are kept away, and its capacity.",
+		change(http.MethodPatch, shard, adminv1.ActionShardUpdate, "Sets what an operator decides of a provision shard: whether new clusters are kept away, and its capacity.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.UpdateProvisionShardRequest]{},
 			byRPC(s, ofPath[*clusterservicev1.UpdateProvisionShardRequest]("provisionShard", "shard", "name"))),
+		read(shard, "shards.get", "One provision shard, with what it carries.", adminv1.Message[*clusterservicev1.ProvisionShardReport]{}, s.getShard),
+		change(http.MethodPut, shard, adminv1.ActionShardRegister, "Registers a provision shard, whose Maestro consumer has the same name.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.RegisterProvisionShardRequest]{},
+			byRPC(s, ofPath[*clusterservicev1.RegisterProvisionShardRequest]("provisionShard", "shard", "name"))),
+		change(http.MethodDelete, shard, adminv1.ActionShardDeregister, "Forgets a provision shard that holds no cluster.",
+			adminv1.BreakGlass, nil, byRPC(s, ofPath[*clusterservicev1.DeregisterProvisionShardRequest]("provisionShard", "shard", "name"))),
+		read(shard+"/drain-plan", "shards.drainPlan", "Where the clusters of a provision shard would go.", adminv1.Message[*clusterservicev1.DrainPlan]{}, s.planDrain),
+		change(http.MethodPost, shard+"/drain", adminv1.ActionShardDrain, "Keeps new clusters away from a provision shard for good; it moves none away.",
+			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.DrainProvisionShardRequest]("provisionShard", "shard", "name"))),
+		read(clusterPath+"/placement", "placement.explain", "Why a cluster is where it is, or why it waits.", adminv1.Message[*clusterservicev1.PlacementExplanation]{}, s.explainPlacement),
+		change(http.MethodPut, clusterPath+"/placement", adminv1.ActionPlacementSet, "Sets the rules by which a cluster is placed, over the region's.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.SetPlacementPolicyRequest]{}, byRPC(s, s.placed)),
 		read(adminv1.Root+"/orphans", "orphans.list", "Bundles at Maestro that no work of Cluster Service's is for.", adminv1.OrphanList{}, s.listOrphans),
 		change(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Has an orphan removed, with what it carries on the management cluster.",
 			adminv1.BreakGlass, nil, s.deleteOrphan),

@@ -247,3 +247,19 @@ func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {
 	}
 	return list, nil
 }
+
+func (s *Server) getShard(ctx context.Context, rq *request) (any, error) {
+	return message(s.Fleet.GetProvisionShard(ctx, &clusterservicev1.GetProvisionShardRequest{Name: rq.http.PathValue("shard")}))
+}
+
+func (s *Server) planDrain(ctx context.Context, rq *request) (any, error) {
+	return message(s.Fleet.PlanDrain(ctx, &clusterservicev1.PlanDrainRequest{Name: rq.http.PathValue("shard")}))
+}
+
+func (s *Server) explainPlacement(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	return message(s.Fleet.ExplainPlacement(ctx, &clusterservicev1.ExplainPlacementRequest{Uid: target.ClusterUID}))
+}

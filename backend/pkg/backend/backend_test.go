@@ -245,6 +245,41 @@ func TestChangesThatWereCompacted(t *testing.T) {
 	r.nothingLeft(subscription)
 }
 
+// TestMissedTombstone: the backend had seen a deletion begin, and was away until even the tombstone was no longer kept.
+func TestMissedTombstone(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.resync = 500 * time.Millisecond
+	stop := r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	freeze := func(frozen bool) {
+		r.fleet.mu.Lock()
+		defer r.fleet.mu.Unlock()
+		r.fleet.frozen = frozen
+	}
+	freeze(true)
+	operation := r.change(key, database.DeleteRequest)
+	var uid string
+	r.eventually("the deletion is seen to be under way", func() string {
+		item, err := r.db.Clusters().Get(t.Context(), key)
+		if err != nil || item.Value.Fleet.Phase != clusterservice.PhaseDeleting {
+			return fmt.Sprint(item, err)
+		}
+		uid = item.Value.UID
+		return ""
+	})
+	stop()
+	r.fleet.mu.Lock()
+	delete(r.fleet.clusters, uid)
+	r.fleet.mu.Unlock()
+	r.fleet.compact()
+	freeze(false)
+	r.start("backend-0")
+	r.ends(operation, hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
 func TestManyNodePoolsGoWithTheirCluster(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)

@@ -27,6 +27,8 @@ const subscription = "00000000-0000-0000-0000-0000000000aa"
 
 // region is a Cosmos DB, a Cluster Service and what a frontend does to them.
 type region struct {
+	// resync is the safety net's period; 0 means the default.
+	resync     time.Duration
 	t          testing.TB
 	db         *database.DB
 	cosmos     *databasetest.Server
@@ -67,7 +69,7 @@ func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, co
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, p, db, connection, backend.Options{
-		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, First: 50 * time.Millisecond, Most: 200 * time.Millisecond},
 		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})

@@ -41,8 +41,12 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionUpgradePolicyApply:  byRPC(e.rpc.ApplyUpgradePolicy),
 		adminv1.ActionUpgradePolicyDelete: byRPC(e.rpc.DeleteUpgradePolicy),
 
-		adminv1.ActionShardUpdate:  byRPC(e.rpc.UpdateProvisionShard),
-		adminv1.ActionOrphanDelete: byRPC(e.rpc.DeleteOrphan),
+		adminv1.ActionShardUpdate:     byRPC(e.rpc.UpdateProvisionShard),
+		adminv1.ActionShardRegister:   byRPC(e.rpc.RegisterProvisionShard),
+		adminv1.ActionShardDrain:      byRPC(e.rpc.DrainProvisionShard),
+		adminv1.ActionShardDeregister: byRPC(e.rpc.DeregisterProvisionShard),
+		adminv1.ActionPlacementSet:    byRPC(e.rpc.SetPlacementPolicy),
+		adminv1.ActionOrphanDelete:    byRPC(e.rpc.DeleteOrphan),
 
 		adminv1.ActionCredentialRequest: with(e.requestCredential),
 		adminv1.ActionCredentialRevoke:  with(e.revokeCredentials),

@@ -220,6 +220,9 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		}
 		s.news = k.observe(&item.Value, report)
 	}
+	if operation != nil && operation.Value.Request == database.DeleteRequest {
+		k.overseeDeletion(r, v, &operation.Value, s)
+	}
 	return k.do(ctx, r, item, operation, letter, report, decide(s))
 }
 
@@ -337,6 +340,10 @@ func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.L
 			}
 		case apierror.KindOf(err) != apierror.NotFound:
 			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
+		case operation.Value.Request == database.DeleteRequest:
+			// Its tombstone is no longer kept: the end of the deletion was missed. Asked to delete what it does not know, Cluster
+			// Service says that it is deleted.
+			*v.fleet = database.FleetState{}
 		}
 	}
 	if letter.Report == nil || letter.Report.UID != v.uid || letter.Report.Revision < v.fleet.Revision {
@@ -470,6 +477,9 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 func (c *Controller) ended(ctx context.Context, r inbox.Resource, operation *database.Item[database.OperationDocument]) {
 	o := &operation.Value
 	c.inbox.Finished(r, o.OperationID)
+	if o.Request == database.DeleteRequest {
+		c.metrics.stuckIn(r, "")
+	}
 	took := time.Since(o.StartTime)
 	c.metrics.ended(o, took)
 	c.tell(ctx, o)

@@ -1,11 +1,14 @@
 package lifecycle
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 // Metrics of the controller; none has a label per resource.
@@ -15,6 +18,11 @@ type Metrics struct {
 
 	turns      *prometheus.HistogramVec
 	operations *prometheus.HistogramVec
+	stuck      *prometheus.GaugeVec
+
+	mu sync.Mutex
+	// stuckSteps are the steps that deletions are stuck in, by resource.
+	stuckSteps map[inbox.Resource]string
 }
 
 // NewMetrics registers the metrics.
@@ -29,9 +37,35 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "backend_operation_duration_seconds", Help: "Time from the acceptance of an operation to its end.", Buckets: prometheus.ExponentialBuckets(0.05, 4, 10),
 		}, []string{"request", "status"}),
+		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "backend_deletion_step_stuck", Help: "Deletions of this replica's resources that are in a step for longer than they should, by step.",
+		}, []string{"step"}),
+		stuckSteps: map[inbox.Resource]string{},
 	}
-	registry.MustRegister(m.Sent, m.turns, m.operations)
+	for _, kind := range deletion.Kinds() {
+		m.stuck.WithLabelValues(kind).Set(0)
+	}
+	registry.MustRegister(m.Sent, m.turns, m.operations, m.stuck)
 	return m
+}
+
+// stuckIn notes the step that a resource's deletion is stuck in, empty for none, and says whether that is news.
+func (m *Metrics) stuckIn(r inbox.Resource, step string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.stuckSteps[r]
+	if before == step {
+		return false
+	}
+	if before != "" {
+		m.stuck.WithLabelValues(before).Dec()
+		delete(m.stuckSteps, r)
+	}
+	if step != "" {
+		m.stuck.WithLabelValues(step).Inc()
+		m.stuckSteps[r] = step
+	}
+	return true
 }
 
 func (m *Metrics) turn(took time.Duration, err error) {

@@ -29,6 +29,10 @@ const (
 	// FaultDeleteStuck keeps a deletion waiting for cloud resources.
 	FaultDeleteStuck Fault = "delete-stuck"
 
+	// FaultCloudGone has the resource group gone that a deletion's cloud resources are in: it waits for them in vain until
+	// HyperShift gives up waiting, and goes on.
+	FaultCloudGone Fault = "cloud-gone"
+
 	// FaultNeverIgnites keeps new machines from reaching the ignition endpoint.
 	FaultNeverIgnites Fault = "never-ignites"
 	// FaultDrainStuck keeps machines that are to go from being drained.
@@ -37,7 +41,7 @@ const (
 
 var knownFaults = []Fault{
 	FaultInfrastructureStuck, FaultEtcdQuorumLoss, FaultComponentsStuck, FaultKMSInvalid, FaultConditionsUnknown,
-	FaultDegraded, FaultNotUpgradeable, FaultDeleteStuck, FaultNeverIgnites, FaultDrainStuck,
+	FaultDegraded, FaultNotUpgradeable, FaultDeleteStuck, FaultCloudGone, FaultNeverIgnites, FaultDrainStuck,
 }
 
 // Faults is a set of faults.

@@ -104,7 +104,11 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if faults.Has(contract.FaultDeleteStuck) {
 		return false, 0, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
 	}
-	if left := r.Scale.Of(schedule.CloudCleanup) - time.Since(hcp.DeletionTimestamp.Time); left > 0 {
+	cleanup := schedule.CloudCleanup
+	if faults.Has(contract.FaultCloudGone) {
+		cleanup = schedule.CloudTimeout
+	}
+	if left := r.Scale.Of(cleanup) - time.Since(hcp.DeletionTimestamp.Time); left > 0 {
 		return false, left, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
 	}
 	if r.Removed != nil {

@@ -96,6 +96,8 @@ const (
 	KeyMigrate = 60 * time.Second
 	// CloudCleanup: the control plane has destroyed its cloud resources.
 	CloudCleanup = 30 * time.Second
+	// CloudTimeout: HyperShift goes on without having destroyed them.
+	CloudTimeout = 10 * time.Minute
 )
 
 // Elapsed returns the phase that has been reached after elapsed, and how long until the next one; zero when there is

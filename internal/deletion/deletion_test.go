@@ -1,0 +1,81 @@
+package deletion_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
+)
+
+func TestSteps(t *testing.T) {
+	began := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	fleet := &csv1.Deletion{Steps: []*csv1.DeletionStep{
+		{Name: "hosted-cluster/publish", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE},
+		{Name: "hosted-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, After: []string{"hosted-cluster/publish"},
+			StuckTime: timestamppb.New(began), Stuck: true},
+	}}
+	tests := map[string]struct {
+		reason string
+		facts  deletion.Facts
+		after  time.Duration
+		steps  []string
+		stuck  string
+		next   time.Duration
+	}{
+		"Accepted": {
+			reason: "nothing has been done, and nothing takes too long",
+			facts:  deletion.Facts{}, after: time.Minute,
+			steps: []string{"beneath-told: running", "fleet-asked: running", "fleet-gone: waiting after fleet-asked", "documents-removed: waiting after beneath-told,fleet-gone"},
+			next:  2 * time.Minute,
+		},
+		"ClusterServiceIsAway": {
+			reason: "Cluster Service takes nothing",
+			facts:  deletion.Facts{Told: true}, after: 3 * time.Minute,
+			steps: []string{"beneath-told: done", "fleet-asked: running", "fleet-gone: waiting after fleet-asked", "documents-removed: waiting after beneath-told,fleet-gone"},
+			stuck: "fleet-asked",
+		},
+		"InTheFleet": {
+			reason: "a stuck step of Cluster Service is its own to report",
+			facts:  deletion.Facts{Told: true, Asked: true, Fleet: fleet}, after: 3 * time.Minute,
+			steps: []string{"beneath-told: done", "fleet-asked: done", "hosted-cluster/publish: done after fleet-asked", "hosted-cluster: running after hosted-cluster/publish",
+				"fleet-gone: running after fleet-asked,hosted-cluster/publish,hosted-cluster", "documents-removed: waiting after beneath-told,fleet-gone"},
+			next: time.Hour,
+		},
+		"MissedItsEnd": {
+			reason: "Cluster Service has long had nothing left",
+			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Since: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
+			steps: []string{"beneath-told: done", "fleet-asked: done", "fleet-gone: done after fleet-asked", "documents-removed: running after beneath-told,fleet-gone"},
+			stuck: "documents-removed",
+		},
+		"Over": {
+			reason: "nothing is left to wait for",
+			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Removed: true}, after: 100 * time.Hour,
+			steps: []string{"beneath-told: done", "fleet-asked: done", "fleet-gone: done after fleet-asked", "documents-removed: done after beneath-told,fleet-gone"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			tc.facts.Began = began
+			var steps []string
+			for _, s := range tc.facts.Steps(began.Add(tc.after)) {
+				line := s.GetName() + ": " + strings.ToLower(strings.TrimPrefix(s.GetState().String(), "DELETION_STEP_STATE_"))
+				if len(s.GetAfter()) > 0 {
+					line += " after " + strings.Join(s.GetAfter(), ",")
+				}
+				steps = append(steps, line)
+			}
+			if diff := cmp.Diff(tc.steps, steps); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			stuck, next := tc.facts.Stuck(began.Add(tc.after))
+			if stuck != tc.stuck || tc.next == 0 != next.IsZero() || tc.next > 0 && !next.Equal(began.Add(tc.next)) {
+				t.Errorf("%s: stuck in %q, next at %s; want %q, %s", tc.reason, stuck, next, tc.stuck, began.Add(tc.next))
+			}
+		})
+	}
+}

@@ -1,0 +1,393 @@
+// Package deletion has the ways in which deletions are stuck in the field happen to real components: Cluster Service, Maestro
+// and its agent, a real API server with the namespace controller, and the HyperShift local runtime. Each scenario heals by
+// itself or by the one hcpctl command of its runbook in docs/operators/stuck-deletion.
+package deletion
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/localruntime"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/maestro/agent"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+var databases *postgrestest.Server
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	if os.Getenv("DELETION_TEST_LOG") == "" {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
+	os.Exit(postgrestest.Main(m, &databases))
+}
+
+const (
+	deadline = 90 * time.Second
+	shard    = "mgmt-1"
+	// stuckAfter is how long a step of a deletion may run here.
+	stuckAfter = 500 * time.Millisecond
+	// timeScale makes the ten minutes that HyperShift waits for cloud resources three seconds.
+	timeScale = 0.005
+)
+
+// region is everything below ARM, with one management cluster.
+type region struct {
+	t *testing.T
+	// owner is the test that the region ends with; t the one that plays in it now.
+	owner     *testing.T
+	dir       string
+	authority *mesh.Authority
+	cluster   *rest.Config
+	objects   dynamic.Interface
+	broker    *broker.Broker
+	// maestro and fleet are the addresses of Maestro's and Cluster Service's APIs.
+	maestro, fleet string
+	databaseURL    string
+	agent, service *process
+	csv1.ClusterServiceClient
+}
+
+// process runs inside the test until it is stopped.
+type process struct{ stop func() }
+
+func (r *region) run(name string, run func(ctx context.Context) error) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	p := &process{stop: func() { cancel(); <-done }}
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			r.owner.Errorf("%s stopped: %v", name, err)
+		}
+	}()
+	r.owner.Cleanup(p.stop)
+	return p
+}
+
+func must[T any](value T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// definitions is the folder of the CustomResourceDefinitions.
+func definitions(t *testing.T) string {
+	t.Helper()
+	return must(filepath.Abs("../../.build/third-party/crds"))(t)
+}
+
+func newRegion(t *testing.T) *region {
+	t.Helper()
+	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
+		t.Skip(err)
+	}
+	r := &region{t: t, owner: t, dir: t.TempDir()}
+	management := kubeapitest.Start(t)
+	if err := management.RunControllerManager(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.cluster = must(clientcmd.BuildConfigFromFlags("", management.Kubeconfig()))(t)
+	r.cluster.QPS, r.cluster.Burst = -1, 0
+	r.objects = must(dynamic.NewForConfig(r.cluster))(t)
+	r.startRuntime(management)
+
+	r.authority = must(mesh.OpenAuthority(filepath.Join(r.dir, "ca"), "test"))(t)
+	r.issue("broker", mesh.EventGridEmulator, "127.0.0.1", "localhost")
+	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Hcpctl} {
+		r.issue(string(peer), peer, string(peer), "127.0.0.1")
+	}
+	r.issue(shard, mesh.MaestroAgent, shard)
+	r.startMaestro()
+	r.startAgent()
+	r.databaseURL = databases.Database(t)
+	r.startService()
+	return r
+}
+
+func (r *region) issue(name string, peer mesh.Peer, hosts ...string) {
+	r.t.Helper()
+	if err := r.authority.Issue(filepath.Join(r.dir, name), peer, hosts...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *region) identity(name string) *mesh.Identity {
+	r.t.Helper()
+	return must(mesh.LoadIdentity(filepath.Join(r.dir, name)))(r.t)
+}
+
+func (r *region) startRuntime(management *kubeapitest.Cluster) {
+	r.t.Helper()
+	options := localruntime.Options{Kubeconfig: management.Kubeconfig(), CRDDir: filepath.Join(definitions(r.t), "hypershift"), Fidelity: "status", TimeScale: timeScale,
+		APIServer: filepath.Join(management.Programs, "kube-apiserver"), EtcdServers: management.Etcd, StateDir: r.t.TempDir(), Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2}
+	if err := options.Validate(); err != nil {
+		r.t.Fatal(err)
+	}
+	runtime := localruntime.New(options, logger())
+	r.run("hypershift runtime", func(ctx context.Context) error { return runtime.RunWith(ctx, r.cluster) })
+	r.eventually("the runtime reconciles", func() error { return runtime.Ready(r.t.Context()) })
+}
+
+func logger() *slog.Logger {
+	if os.Getenv("DELETION_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.Default()
+}
+
+func (r *region) startMaestro() {
+	r.t.Helper()
+	transport := must(broker.ServerTLS(filepath.Join(r.dir, "broker")))(r.t)
+	r.broker = must(broker.Start(must(net.Listen("tcp", "127.0.0.1:0"))(r.t), broker.Options{TLS: transport, Log: logger()}))(r.t)
+	r.t.Cleanup(func() { _ = r.broker.Close() })
+	grpcAt, restAt := must(net.Listen("tcp", "127.0.0.1:0"))(r.t), must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
+	s := must(server.New(r.t.Context(), server.Config{DatabaseURL: databases.Database(r.t), MQTTAddress: r.broker.Addr(),
+		MQTTTLS: must(mqttlink.ClientTLS(filepath.Join(r.dir, string(mesh.MaestroServer)), r.broker.Addr()))(r.t), GRPC: grpcAt, REST: restAt,
+		TLS: r.identity(string(mesh.MaestroServer)).ServerTLS(mesh.Allowed(mesh.MaestroServer)...), Resend: time.Second, Heartbeat: time.Second, Log: logger()}))(r.t)
+	r.run("maestro server", s.Run)
+	r.maestro = grpcAt.Addr().String()
+	r.eventually("Maestro is ready", func() error {
+		for name, check := range s.Checks() {
+			if err := check(r.t.Context()); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer), DisableKeepAlives: true}}
+	response, err := client.Post("https://"+restAt.Addr().String()+"/api/maestro/v1/consumers", "application/json", strings.NewReader(`{"name":"`+shard+`"}`))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		r.t.Fatalf("registering the consumer: %s", response.Status)
+	}
+	r.eventually("the consumer is served", func() error {
+		if !slices.Contains(s.Dispatcher().Serving(), shard) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func (r *region) startAgent() {
+	r.t.Helper()
+	a := must(agent.New(agent.Options{Consumer: shard, MQTTAddress: r.broker.Addr(),
+		MQTTTLS: must(mqttlink.ClientTLS(filepath.Join(r.dir, shard), r.broker.Addr()))(r.t), Cluster: rest.CopyConfig(r.cluster),
+		CRDDir: filepath.Join(definitions(r.t), "work"), Log: logger()}))(r.t)
+	r.agent = r.run("maestro agent", a.Run)
+}
+
+// startService runs Cluster Service on its database.
+func (r *region) startService() {
+	r.t.Helper()
+	var hub *watch.Hub
+	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: 10, Lease: 500 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }}))(r.t)
+	if err := database.Migrate(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}); err != nil {
+		r.t.Fatal(err)
+	}
+	hub = watch.NewHub(database, 64)
+	identity := r.identity(string(mesh.ClusterService))
+	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
+	keeper := must(secret.NewKeeper(make([]byte, 32)))(r.t)
+	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true, StuckAfter: map[string]time.Duration{}}
+	for _, kind := range fleet.StepKinds() {
+		place.StuckAfter[kind] = stuckAfter
+	}
+	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: secret.NewSigningKeys(2, secret.MakeSigningKey), Publishers: 4, Renewals: 2,
+		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
+		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},
+		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, Oversee: 200 * time.Millisecond})
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
+	r.fleet = listener.Addr().String()
+	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))))
+	csv1.RegisterClusterServiceServer(api, system.API)
+	r.service = r.run("cluster service", func(ctx context.Context) error {
+		var group sync.WaitGroup
+		group.Go(func() { _ = system.Run(ctx) })
+		stop := context.AfterFunc(ctx, api.Stop)
+		defer stop()
+		err := api.Serve(listener)
+		group.Wait()
+		_ = maestro.Close()
+		database.Close()
+		return err
+	})
+	conn := must(grpc.NewClient("passthrough:///"+r.fleet, grpc.WithTransportCredentials(credentials.NewTLS(r.identity(string(mesh.Hcpctl)).ClientTLS(mesh.ClusterService)))))(r.t)
+	r.owner.Cleanup(func() { _ = conn.Close() })
+	r.ClusterServiceClient = csv1.NewClusterServiceClient(conn)
+}
+
+// hcpctl runs a command of `hcpctl deletion`, as an operator does.
+func (r *region) hcpctl(args ...string) string {
+	r.t.Helper()
+	var out bytes.Buffer
+	root := command.New(&out, io.MultiWriter(&out, r.t.Output()))
+	root.SetArgs(append(append([]string{"deletion"}, args...), "--cluster-service-address="+r.fleet, "--identity-dir="+filepath.Join(r.dir, string(mesh.Hcpctl))))
+	if err := root.ExecuteContext(r.t.Context()); err != nil {
+		r.t.Fatalf("hcpctl deletion %s: %v", strings.Join(args, " "), err)
+	}
+	return out.String()
+}
+
+// eventually waits until a condition holds.
+func (r *region) eventually(what string, condition func() error) {
+	r.t.Helper()
+	within := time.Now().Add(deadline)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(within) {
+			r.t.Fatalf("%s: not within %s: %v", what, deadline, err)
+		}
+		<-again.C
+	}
+}
+
+// cluster is a cluster of a test.
+type cluster struct {
+	r   *region
+	uid string
+	// name in ARM, namespace and hosted cluster on the management cluster.
+	name, id, namespace, hosted, controlPlane string
+}
+
+const scope = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/"
+
+// create makes a cluster with a node pool and waits until both are ready.
+func (r *region) create(name string) *cluster {
+	r.t.Helper()
+	spec := &csv1.ClusterSpec{
+		Name: name, Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408", Version: &csv1.Version{Id: "4.21", ChannelGroup: "stable"},
+		Network: &csv1.Network{NetworkType: "OVNKubernetes", PodCidr: "10.128.0.0/14", ServiceCidr: "172.30.0.0/16", MachineCidr: "10.0.0.0/16", HostPrefix: 23},
+		Api:     &csv1.Api{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}, ImageRegistryEnabled: true,
+		Platform: &csv1.Platform{SubscriptionId: "11111111-1111-1111-1111-111111111111", ResourceGroup: "demo", ManagedResourceGroup: "managed-" + name,
+			SubnetId: scope + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: scope + "Microsoft.Network/networkSecurityGroups/nsg", OutboundType: "LoadBalancer"},
+	}
+	c := &cluster{r: r, uid: uuid.NewString(), name: name}
+	id := scope + "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
+	if _, err := r.ApplyCluster(r.t.Context(), &csv1.ApplyClusterRequest{Uid: c.uid, ResourceId: id, Generation: 1, Spec: spec}); err != nil {
+		r.t.Fatal(err)
+	}
+	pool := &csv1.ApplyNodePoolRequest{Uid: uuid.NewString(), ClusterUid: c.uid, Generation: 1, ResourceId: id + "/nodePools/np1",
+		Spec: &csv1.NodePoolSpec{Name: "np1", Size: &csv1.NodePoolSpec_Replicas{Replicas: 1}, AutoRepair: true,
+			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}}}
+	if _, err := r.ApplyNodePool(r.t.Context(), pool); err != nil {
+		r.t.Fatal(err)
+	}
+	ready := c.until("ready", func(s *csv1.ClusterStatus) bool { return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_READY })
+	r.eventually("the node pool is ready", func() error {
+		p, err := r.GetNodePool(r.t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
+		if err == nil && p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
+			err = fmt.Errorf("it is %v", p.GetStatus())
+		}
+		return err
+	})
+	c.id, c.hosted = ready.GetClusterId(), ready.GetBaseDomainPrefix()
+	c.namespace = fleet.Namespace(render.LocalEnvironment, c.id)
+	c.controlPlane = c.namespace + "-" + c.hosted
+	return c
+}
+
+// until waits for a status of the cluster.
+func (c *cluster) until(what string, condition func(*csv1.ClusterStatus) bool) (status *csv1.ClusterStatus) {
+	c.r.t.Helper()
+	c.r.eventually("cluster "+c.name+" is "+what, func() error {
+		found, err := c.r.GetCluster(c.r.t.Context(), &csv1.GetClusterRequest{Uid: c.uid})
+		if err != nil {
+			return err
+		}
+		if status = found.GetStatus(); condition(status) {
+			return nil
+		}
+		return fmt.Errorf("it is %v; %v", status.GetPhase(), status.GetDeletion())
+	})
+	return status
+}
+
+func (c *cluster) remove() {
+	c.r.t.Helper()
+	if _, err := c.r.DeleteCluster(c.r.t.Context(), &csv1.DeleteClusterRequest{Uid: c.uid}); err != nil {
+		c.r.t.Fatal(err)
+	}
+}
+
+func step(s *csv1.ClusterStatus, name string) *csv1.DeletionStep {
+	for _, one := range s.GetDeletion().GetSteps() {
+		if one.GetName() == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// stuckIn waits until a step of the deletion is stuck and its description says something.
+func (c *cluster) stuckIn(name, says string) *csv1.DeletionStep {
+	c.r.t.Helper()
+	status := c.until("stuck in "+name, func(s *csv1.ClusterStatus) bool {
+		one := step(s, name)
+		return one.GetStuck() && strings.Contains(one.GetWaitsFor()+" "+one.GetLastError(), says)
+	})
+	return step(status, name)
+}
+
+func (c *cluster) deleted() *csv1.ClusterStatus {
+	c.r.t.Helper()
+	return c.until("deleted", func(s *csv1.ClusterStatus) bool { return s.GetPhase() == csv1.ClusterPhase_CLUSTER_PHASE_DELETED })
+}

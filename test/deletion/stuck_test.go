@@ -1,0 +1,262 @@
+package deletion
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/credentials"
+	workv1 "open-cluster-management.io/api/work/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+)
+
+var (
+	hostedClusters = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
+	nodePools      = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"}
+	namespaces     = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	configMaps     = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+// goneController is a finalizer that nobody serves.
+const goneController = "backup.example.com/hook"
+
+// patch changes an object on the management cluster.
+func (r *region) patch(gvr schema.GroupVersionResource, namespace, name, patch string) {
+	r.t.Helper()
+	if _, err := r.objects.Resource(gvr).Namespace(namespace).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// hold adds a finalizer to an object beside those that it has.
+func (r *region) hold(gvr schema.GroupVersionResource, namespace, name, finalizer string) {
+	r.t.Helper()
+	r.eventually("a finalizer on "+name, func() error {
+		object, err := r.objects.Resource(gvr).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		object.SetFinalizers(append(object.GetFinalizers(), finalizer))
+		_, err = r.objects.Resource(gvr).Namespace(namespace).Update(r.t.Context(), object, metav1.UpdateOptions{FieldManager: "test"})
+		return err
+	})
+}
+
+func (r *region) exists(gvr schema.GroupVersionResource, namespace, name string) bool {
+	r.t.Helper()
+	_, err := r.objects.Resource(gvr).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// nothingLeft: of the cluster neither namespace is there any more, and no work.
+func (c *cluster) nothingLeft() {
+	c.r.t.Helper()
+	for _, name := range []string{c.namespace, c.controlPlane} {
+		c.r.eventually("namespace "+name+" is gone", func() error {
+			if c.r.exists(namespaces, "", name) {
+				return errors.New("it is there")
+			}
+			return nil
+		})
+	}
+	left, err := c.r.ListDeletionLeftovers(c.r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
+	if err != nil || len(left.GetLeftovers()) > 0 {
+		c.r.t.Errorf("leftovers: %v, %v", left, err)
+	}
+}
+
+// TestStuckDeletions has each scenario of docs/operators/stuck-deletion happen in one region. A scenario heals by itself, or
+// by the one command that it runs.
+func TestStuckDeletions(t *testing.T) {
+	r := newRegion(t)
+	for _, scenario := range []struct {
+		name string
+		play func(r *region)
+	}{
+		{"cloud-resources-gone", cloudResourcesGone},
+		{"orphaned-namespace-bundle", orphanedNamespaceBundle},
+		{"finalizer-of-a-gone-controller", finalizerOfAGoneController},
+		{"terminating-namespace", terminatingNamespace},
+		{"work-recreated-by-an-agent", workRecreatedByAnAgent},
+		{"missed-deletion", missedDeletion},
+		{"management-cluster-gone", managementClusterGone},
+	} {
+		t.Run(scenario.name, func(t *testing.T) {
+			outer := r.t
+			r.t = t
+			defer func() { r.t = outer }()
+			scenario.play(r)
+		})
+	}
+}
+
+// cloudResourcesGone: HyperShift cannot destroy cloud resources in a resource group that is gone. It gives up waiting after
+// ten minutes by itself; here that is three seconds.
+func cloudResourcesGone(r *region) {
+	c := r.create("cloud")
+	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultCloudGone))
+	c.remove()
+	c.stuckIn("hosted-cluster", "Finalizers hypershift.openshift.io/finalizer")
+	c.deleted()
+	c.nothingLeft()
+}
+
+// orphanedNamespaceBundle: Maestro has the namespaces of a cluster that Cluster Service knows nothing of. The search for
+// orphans finds it.
+func orphanedNamespaceBundle(r *region) {
+	client := must(csmaestro.NewClient("passthrough:///"+r.maestro, fleet.Source, credentials.NewTLS(r.identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))))(r.t)
+	defer client.Close()
+	name := "ocm-local-orphan"
+	manifest := must(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)
+	bundle := &csmaestro.Bundle{ID: uuid.NewString(), Name: "orphan-00-namespaces", Consumer: shard, Manifests: []json.RawMessage{manifest},
+		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
+			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
+	if _, err := client.Create(r.t.Context(), bundle); err != nil {
+		r.t.Fatal(err)
+	}
+	// It may be gone before it is seen to be there; what counts is that it does not stay.
+	r.eventually("the orphan's deletion", func() error {
+		object, err := r.objects.Resource(namespaces).Get(r.t.Context(), name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("namespace %s is %v", name, object.Object["status"])
+	})
+}
+
+// finalizerOfAGoneController: something had put a finalizer on the HostedCluster and was removed. One command has the agent
+// take it off.
+func finalizerOfAGoneController(r *region) {
+	c := r.create("finalizer")
+	r.hold(hostedClusters, c.namespace, c.hosted, goneController)
+	c.remove()
+	stuck := c.stuckIn("hosted-cluster", goneController)
+	if !slices.Contains(stuck.GetFinalizers(), goneController) {
+		r.t.Errorf("reported are %v", stuck.GetFinalizers())
+	}
+	if shown := r.hcpctl("show", c.uid); !strings.Contains(shown, goneController) || !strings.Contains(shown, "stuck") {
+		r.t.Errorf("hcpctl does not say why:\n%s", shown)
+	}
+	r.hcpctl("release", c.uid, "hosted-cluster", goneController, "--reason", "the backup controller was removed last week", "--ticket", "INC-7")
+	status := c.deleted()
+	if i := step(status, "hosted-cluster").GetInterventions(); len(i) != 1 || i[0].GetActor().GetTicket() != "INC-7" {
+		r.t.Errorf("interventions %v", i)
+	}
+	c.nothingLeft()
+}
+
+// terminatingNamespace: an object that is not ours, in the cluster's namespace, keeps it from going.
+func terminatingNamespace(r *region) {
+	c := r.create("namespace")
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "left-behind", "namespace": c.namespace, "finalizers": []any{goneController}}}}
+	if _, err := r.objects.Resource(configMaps).Namespace(c.namespace).Create(r.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	c.remove()
+	c.stuckIn("namespaces", goneController+" in 1 resource instances")
+	r.hcpctl("release", c.uid, "namespaces", goneController, "--reason", "its controller is gone")
+	c.deleted()
+	c.nothingLeft()
+}
+
+// workRecreatedByAnAgent: HyperShift deletes NodePools itself, and an agent that still had a pool's work would make it again.
+// The works of pools go first; one that comes back anyway is deleted with the HostedCluster.
+func workRecreatedByAnAgent(r *region) {
+	c := r.create("recreated")
+	pool := c.hosted + "-np1"
+	object := must(r.objects.Resource(nodePools).Namespace(c.namespace).Get(r.t.Context(), pool, metav1.GetOptions{}))(r.t)
+	// The HostedCluster goes slowly, so that there is time for the pool to come back.
+	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultDeleteStuck))
+	c.remove()
+	c.until("without its pool's work", func(s *csv1.ClusterStatus) bool { return fleet.Ended(step(s, "node-pool/np1")) })
+	again := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "NodePool", "spec": object.Object["spec"],
+		"metadata": map[string]any{"name": pool, "namespace": c.namespace}}}
+	r.eventually("the NodePool is made again", func() error {
+		_, err := r.objects.Resource(nodePools).Namespace(c.namespace).Create(r.t.Context(), again, metav1.CreateOptions{FieldManager: "an-agent"})
+		if apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return nil
+	})
+	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, contract.FaultAnnotation))
+	c.deleted()
+	c.nothingLeft()
+}
+
+// missedDeletion: the agent was away when the deletion was sent, and Cluster Service when it was confirmed. Nothing is lost
+// with the messages: Maestro sends again, and Cluster Service asks for what it missed.
+func missedDeletion(r *region) {
+	c := r.create("missed")
+	r.agent.stop()
+	c.remove()
+	c.stuckIn("hosted-cluster", "Waiting for the agent of "+shard)
+	r.service.stop()
+	r.startAgent()
+	r.eventually("the HostedCluster is gone", func() error {
+		if r.exists(hostedClusters, c.namespace, c.hosted) {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	r.startService()
+	c.deleted()
+	c.nothingLeft()
+}
+
+// managementClusterGone: the agent does not come back. The steps are forced, and what they left behind goes when the agent
+// does come back after all.
+func managementClusterGone(r *region) {
+	c := r.create("away")
+	r.agent.stop()
+	c.remove()
+	c.stuckIn("node-pool/np1", "Waiting for the agent of "+shard)
+	reason := []string{"--reason", "the management cluster burnt down", "--ticket", "INC-9"}
+	r.hcpctl(append([]string{"force", c.uid, "node-pool/np1"}, reason...)...)
+	c.stuckIn("hosted-cluster", "")
+	r.hcpctl(append([]string{"force", c.uid, "hosted-cluster"}, reason...)...)
+	c.stuckIn("namespaces", "")
+	r.hcpctl(append([]string{"force", c.uid, "namespaces"}, reason...)...)
+	status := c.deleted()
+	for _, name := range []string{"node-pool/np1", "hosted-cluster", "namespaces"} {
+		if s := step(status, name); s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_FORCED || s.GetForce().GetLeftBehind() == "" {
+			r.t.Errorf("step %v", s)
+		}
+	}
+	if left := r.hcpctl("leftovers", c.uid); strings.Count(left, "burnt down") != 3 {
+		r.t.Errorf("leftovers:\n%s", left)
+	}
+	r.startAgent()
+	r.eventually("the leftovers are gone", func() error {
+		left, err := r.ListDeletionLeftovers(r.t.Context(), &csv1.ListDeletionLeftoversRequest{ClusterUid: c.uid})
+		if err == nil && len(left.GetLeftovers()) > 0 {
+			err = fmt.Errorf("left: %v", left.GetLeftovers())
+		}
+		return err
+	})
+	c.nothingLeft()
+}
