@@ -45,8 +45,9 @@ type wait struct {
 }
 
 const (
-	watch    = "hcpctl cluster watch {cluster}"
-	platform = "HyperShift on {shard}"
+	watch         = "hcpctl cluster watch {cluster}"
+	upgradeStatus = "hcpctl upgrade status {cluster}"
+	platform      = "HyperShift on {shard}"
 )
 
 // waits are the states that are known; inGeneral explains the others.
@@ -142,17 +143,21 @@ var waits = map[[2]string]wait{
 	{layerUpgrade, "Waiting"}: {
 		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
 		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
+		command: upgradeStatus,
 	},
 	{layerUpgrade, "AwaitingAcknowledgement"}: {
 		awaits: "somebody to take the responsibility for its upgrade", speaker: "Cluster Service", who: SRE,
 		what: "acknowledge the gate, or abort the upgrade", next: "The upgrade begins by itself then",
+		command: upgradeStatus,
 	},
 	{layerUpgrade, "Paused"}: {
 		awaits: "its upgrade to be resumed", speaker: "Cluster Service", who: SRE, what: "resume the upgrade, or abort it",
+		command: upgradeStatus,
 	},
 	{layerUpgrade, "NodePools"}: {
 		awaits: "its node pools to follow their control plane", speaker: "Cluster Service", who: Service, usual: 4 * time.Hour,
-		stuck: "see which node pool does not arrive, and why",
+		stuck:   "see which node pool does not arrive, and why",
+		command: upgradeStatus,
 	},
 	{layerNodePool, "WaitingForNodes"}: {
 		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
