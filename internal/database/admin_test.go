@@ -1,0 +1,133 @@
+package database_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// TestWhatSREsDidIsInOneOrder lists operations and elevations, newest first, over pages, and by filters.
+func TestWhatSREsDidIsInOneOrder(t *testing.T) {
+	db := databasetest.NewServer(t).Open(t)
+	ctx := t.Context()
+	if err := db.EnsureSchema(ctx); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now().UTC()
+	for i := range 7 {
+		id, at := fmt.Sprintf("%d", i), start.Add(time.Duration(i)*time.Second)
+		actor := database.AdminActor{Name: "alice", ObjectID: []string{"alice", "bob"}[i%2], Reason: "why", Role: "operator"}
+		batch := db.NewBatch(database.AdminPartition)
+		if i == 3 {
+			database.Create(batch, db.Elevations(), database.ElevationKey(id), database.ElevationDocument{
+				ElevationID: id, Place: database.AdminPlace(at, id), Actor: actor, StartTime: at, ExpirationTime: at.Add(time.Hour),
+			})
+		} else {
+			o := database.AdminOperationDocument{
+				OperationID: id, Place: database.AdminPlace(at, id), Actor: actor, State: database.AdminAccepted, StartTime: at,
+				Target: database.AdminTarget{Kind: "cluster", ID: "c", ClusterUID: []string{"one", "two"}[i/4]},
+			}
+			if i < 2 {
+				o.End(database.AdminSucceeded, nil, at)
+			}
+			database.Create(batch, db.AdminOperations(), database.AdminOperationKey(id), o)
+		}
+		if err := batch.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(filter database.AdminFilter, size int) []string {
+		ids := []string{}
+		for continuation := ""; ; {
+			records, next, err := db.AdminRecords(ctx, filter, continuation, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				if r.Elevation != nil {
+					ids = append(ids, "elevation "+r.Elevation.Value.ElevationID)
+					continue
+				}
+				ids = append(ids, r.Operation.Value.OperationID)
+			}
+			if next == "" {
+				return ids
+			}
+			continuation = next
+		}
+	}
+	operations := []database.Kind{database.AdminOperationKind}
+	cases := map[string]struct {
+		reason string
+		filter database.AdminFilter
+		want   []string
+	}{
+		"all":      {"in one order, whatever they are", database.AdminFilter{}, []string{"6", "5", "4", "elevation 3", "2", "1", "0"}},
+		"kind":     {"of one kind", database.AdminFilter{Kinds: operations}, []string{"6", "5", "4", "2", "1", "0"}},
+		"caller":   {"of one caller", database.AdminFilter{ObjectID: "bob"}, []string{"5", "elevation 3", "1"}},
+		"cluster":  {"of one cluster", database.AdminFilter{Target: "two"}, []string{"6", "5", "4"}},
+		"state":    {"in one state", database.AdminFilter{State: database.AdminSucceeded}, []string{"1", "0"}},
+		"underway": {"that have not ended", database.AdminFilter{Kinds: operations, Underway: true}, []string{"6", "5", "4", "2"}},
+	}
+	for name, tc := range cases {
+		for _, size := range []int{1, 2, 100} {
+			if got := list(tc.filter, size); !slices.Equal(got, tc.want) {
+				t.Errorf("%s: %s: in pages of %d: %v, not %v", name, tc.reason, size, got, tc.want)
+			}
+		}
+	}
+}
+
+// TestFind finds clusters and operations across subscriptions.
+func TestFind(t *testing.T) {
+	db := databasetest.NewServer(t).Open(t)
+	ctx := t.Context()
+	if err := db.EnsureSchema(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, subscription := range []string{"a", "b"} {
+		id := "/subscriptions/" + subscription + "/resourceGroups/g/providers/" + hub.ClusterResourceType + "/Same"
+		key, err := database.ResourceKey(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := db.NewBatch(subscription)
+		database.Create(batch, db.Clusters(), key, database.ClusterDocument{UID: "uid-" + subscription, Cluster: hub.Cluster{Resource: hub.Resource{ID: id, Name: "Same"}}})
+		for suffix, resource := range map[string]string{"own": id, "pool": id + "/nodePools/np", "other": id + "2"} {
+			database.Create(batch, db.Operations(), database.OperationKey(subscription, "l", subscription+"-"+suffix), database.OperationDocument{
+				OperationID: subscription + "-" + suffix, ResourceID: resource, Status: hub.Accepted,
+			})
+		}
+		if err := batch.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]int{"same": 2, "UID-A": 1, "sam": 0} {
+		found := 0
+		if err := db.FindClusters(ctx, text, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
+			t.Errorf("%q finds %d clusters, not %d: %v", text, found, want, err)
+		}
+	}
+	item, err := db.FindOperation(ctx, "b-pool")
+	if err != nil || item == nil || item.Key.SubscriptionID != "b" {
+		t.Errorf("the operation is %+v: %v", item, err)
+	}
+	if item, err := db.FindOperation(ctx, "c"); err != nil || item != nil {
+		t.Errorf("an operation that nobody has: %+v, %v", item, err)
+	}
+	key, _ := database.ResourceKey("/subscriptions/a/resourceGroups/G/providers/" + hub.ClusterResourceType + "/same")
+	var ids []string
+	err = db.OperationsBeneath(ctx, key, func(item *database.Item[database.OperationDocument]) error {
+		ids = append(ids, item.Value.OperationID)
+		return nil
+	})
+	slices.Sort(ids)
+	if err != nil || !slices.Equal(ids, []string{"a-own", "a-pool"}) {
+		t.Errorf("the cluster's operations are %v: %v", ids, err)
+	}
+}
