@@ -129,10 +129,18 @@ func orphanedNamespaceBundle(r *region) {
 	bundle := &csmaestro.Bundle{ID: uuid.NewString(), Name: "orphan-00-namespaces", Consumer: shard, Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
+	// While Cluster Service is away nobody looks for orphans, so that the namespace is seen to be there.
+	r.service.stop()
 	if _, err := client.Create(r.t.Context(), bundle); err != nil {
 		r.t.Fatal(err)
 	}
-	// It may be gone before it is seen to be there; what counts is that it does not stay.
+	r.eventually("the orphan is there", func() error {
+		if !r.exists(namespaces, "", name) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	r.startService()
 	r.eventually("the orphan's deletion", func() error {
 		object, err := r.objects.Resource(namespaces).Get(r.t.Context(), name, metav1.GetOptions{})
 		switch {
