@@ -105,6 +105,8 @@ type (
 	FleetCredential   = Message[*clusterservicev1.BreakGlassCredential]
 	FleetRevocation   = Message[*clusterservicev1.BreakGlassRevocation]
 	FleetWork         = Message[*clusterservicev1.Work]
+	FleetUpgrade      = Message[*clusterservicev1.Upgrade]
+	FleetShard        = Message[*clusterservicev1.ProvisionShard]
 )
 
 // FleetLayer is Cluster Service's part of a dump.
@@ -117,6 +119,10 @@ type FleetLayer struct {
 	Credentials []FleetCredential `json:"credentials"`
 	Revocations []FleetRevocation `json:"revocations"`
 	Works       []FleetWork       `json:"works"`
+	// Upgrades that are under way, and that ended in the last week.
+	Upgrades []FleetUpgrade `json:"upgrades"`
+	// ProvisionShards are all of the region, to see where there is room.
+	ProvisionShards []FleetShard `json:"provisionShards"`
 }
 
 // MaestroLayer is Maestro's part of a dump.

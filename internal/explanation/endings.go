@@ -72,12 +72,12 @@ func (s *subject) behind() Finding {
 func (s *subject) orphan() Finding {
 	return Finding{Subject: s.String(), Who: SRE, Layer: layerCosmos, State: "Orphan",
 		Says: upper(s.String()) + " has no resource in ARM any more, and stands on " + s.fill("{shard}") + " all the same.",
-		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill("hcpctl must-gather {cluster}")}
+		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill(mustGather)}
 }
 
 // failure: Cluster Service gave up, until the customer asks for something else.
 func (s *subject) failure() Finding {
-	finding := Finding{Subject: s.String(), Who: SRE, Command: s.fill("hcpctl must-gather {cluster}")}
+	finding := Finding{Subject: s.String(), Who: SRE, Command: s.fill(mustGather)}
 	for _, p := range s.progress {
 		if !done(p) {
 			finding.Layer, finding.State, finding.Since = p.GetLayer(), p.GetState(), when(p.GetSince())
@@ -128,6 +128,58 @@ func (s *subject) failedOperation() (Finding, bool) {
 	}, true
 }
 
+// pause is the cluster's while it lasts; nil when there is none.
+func (f *Facts) pause() *csv1.ClusterPause {
+	pause := f.Cluster.GetOverrides().GetPause()
+	if pause == nil || !f.Now.Before(when(pause.GetUntil())) {
+		return nil
+	}
+	return pause
+}
+
+// stops says whether a layer does nothing for a cluster that is paused.
+func stops(layer string) bool {
+	return layer == layerControlPlane || layer == layerNodePool || layer == layerUpgrade
+}
+
+// paused: an SRE has stopped HyperShift for the cluster.
+func (s *subject) paused(pause *csv1.ClusterPause) Finding {
+	since, actor := when(pause.GetTime()), pause.GetActor()
+	finding := Finding{Subject: s.String(), Layer: layerPaused, State: "Paused", Since: since, Who: SRE,
+		Says:    fmt.Sprintf("%s has been paused %s: HyperShift does nothing about it until %s.", upper(s.String()), s.since(since), s.clock(when(pause.GetUntil()))),
+		Because: []string{fmt.Sprintf("%s paused it, because: %s.", actor.GetName(), strings.TrimSuffix(actor.GetReason(), "."))},
+		Acts: []string{fmt.Sprintf("An SRE has to act: resume it when that is over. It resumes by itself at %s.", s.clock(when(pause.GetUntil()))),
+			"What runs keeps running; what the customer asks for meanwhile waits, and is done then."},
+		Command: s.fill("hcpctl cluster resume {asked}"),
+	}
+	if ticket := actor.GetTicket(); ticket != "" {
+		finding.Because = append(finding.Because, "The ticket is "+ticket+".")
+	}
+	if entry := s.awaited(); entry != nil {
+		finding.Because = append(finding.Because, "Under way was: "+lower(entry.GetMessage()))
+	}
+	finding.Acts = append(finding.Acts, s.outcome(wait{})...)
+	return finding
+}
+
+// unsaid: it is not what was asked for, and no layer says what is awaited.
+func (s *subject) unsaid() Finding {
+	finding := Finding{Subject: s.String(), Layer: layerClusterService, State: "Unsaid"}
+	if o := s.operation; o != nil {
+		finding.Since = o.StartTime
+	}
+	for _, p := range s.progress {
+		if at := when(p.GetSince()); at.After(finding.Since) {
+			finding.Since = at
+		}
+	}
+	finding.Says = fmt.Sprintf("%s %s, and has been waiting for Cluster Service to take the next step %s.", upper(s.title()), s.does(), s.since(finding.Since))
+	w := wait{who: Service, usual: time.Minute, stuck: "see what its log says of {subject}"}
+	s.act(&finding, w)
+	finding.Acts = append(finding.Acts, s.outcome(w)...)
+	return finding
+}
+
 // gone: only the tombstone is left.
 func (s *subject) gone() (Finding, bool) {
 	if s.record == nil || s.silent(layerCosmos) {
@@ -149,59 +201,4 @@ func (s *subject) gone() (Finding, bool) {
 	s.act(&finding, w)
 	finding.Acts = append(finding.Acts, s.outcome(w)...)
 	return finding, true
-}
-
-// step is a step of a deletion: what is awaited, for how long at most when all is well, what is probably in the way then,
-// and what an SRE has to do.
-type step struct {
-	awaits           string
-	usual            time.Duration
-	suspicion, stuck string
-}
-
-var steps = map[string]step{
-	"DeletingNodePools": {"its node pools to be gone", 20 * time.Minute,
-		"A node that does not drain keeps its pool, and so does a machine that Azure does not delete.", "look at the machines of the pools on {shard}"},
-	"DeletingNodePool": {"its nodes to be gone", 20 * time.Minute,
-		"A node that does not drain keeps the pool, and so does a machine that Azure does not delete.", "look at the machines of the pool on {shard}"},
-	"DeletingCredentials": {"the requests of its credentials to be gone", time.Minute, "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
-	"DeletingHostedCluster": {"its control plane to be gone", 20 * time.Minute,
-		"The HostedCluster keeps its finalizer until HyperShift has destroyed the cluster's cloud resources: an operator that is gone, or a resource that Azure does not delete, keeps it for ever.",
-		"look at the conditions and finalizers of the HostedCluster and HostedControlPlane on {shard}"},
-	"DeletingNamespaces": {"its namespaces to be gone", 10 * time.Minute,
-		"A namespace is Terminating as long as anything in it has a finalizer.", "see in the conditions of the namespaces on {shard} what is left in them"},
-	"Removing": {"{shard} to carry the cluster without it", time.Minute, "", "see why the HostedCluster on {shard} does not take the change"},
-}
-
-// deletion says which step it is at.
-func (s *subject) deletion() Finding {
-	finding := Finding{Subject: s.String(), Since: s.deleted}
-	var entry *csv1.LayerProgress
-	if entry = s.awaited(); entry == nil {
-		finding.Says = fmt.Sprintf("%s is being deleted %s.", upper(s.String()), s.since(s.deleted))
-		s.act(&finding, wait{who: Service})
-		return finding
-	}
-	finding.Layer, finding.State, finding.Since = entry.GetLayer(), entry.GetState(), when(entry.GetSince())
-	at, known := steps[entry.GetState()]
-	if !known {
-		at = step{awaits: "the step " + entry.GetState(), usual: 20 * time.Minute, stuck: "see what it waits for"}
-	}
-	finding.Says = s.fill(fmt.Sprintf("%s is being deleted, and has been waiting for %s %s.", upper(s.String()), at.awaits, s.since(finding.Since)))
-	finding.Because = []string{fmt.Sprintf("The deletion was asked for at %s. It is at the step %s: %s", s.clock(s.deleted), entry.GetState(), lower(entry.GetMessage()))}
-	w := wait{who: Service, usual: at.usual, suspicion: at.suspicion, stuck: at.stuck, command: watch}
-	if strings.Contains(entry.GetMessage(), "(") {
-		// Publishing the deletion fails.
-		w.suspicion, w.stuck = "Maestro does not take the deletion; Cluster Service tries again every 30 seconds.", "bring Maestro back"
-	}
-	s.act(&finding, w)
-	finding.Acts = append(finding.Acts, s.outcome(w)...)
-	return finding
-}
-
-func lower(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToLower(s[:1]) + s[1:]
 }

@@ -131,8 +131,7 @@ func (f *Facts) notOne() Finding {
 		return Finding{
 			Subject: f.Asked, Says: fmt.Sprintf("No cluster of this region is called %q.", f.Asked), Who: Nobody,
 			Because: []string{"Looked for as a name, an ARM resource id, a uid, a cluster id and a domain prefix, among the clusters that are there and those that were deleted in the last 7 days."},
-			Acts:    []string{"If the customer sees it in another region, ask there."},
-			Command: "hcpctl admin clusters",
+			Acts:    []string{"See how it is spelt in the customer's request; if it is in another region, ask there."},
 		}
 	}
 	return Finding{

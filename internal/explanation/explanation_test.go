@@ -114,10 +114,26 @@ func standing(c *csv1.Cluster, more ...func(*explanation.Facts)) explanation.Fac
 	return f
 }
 
-func deleting(began time.Duration, step, message string, since time.Duration) explanation.Facts {
+// deleting are the facts of a cluster whose deletion is at its HostedCluster, which began to go some time after; change
+// changes that step.
+func deleting(began, since time.Duration, change func(*csv1.DeletionStep)) explanation.Facts {
+	const work = "1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae"
+	running := &csv1.DeletionStep{Name: "hosted-cluster", Kind: "hosted-cluster", Layer: "management-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING,
+		Since: stamp(since), After: []string{"hosted-cluster/publish"}, StuckTime: stamp(since - 25*time.Minute), Stuck: since > 25*time.Minute, Attempts: 1,
+		WaitsFor:   "Waiting for the agent of mgmt-1 to confirm that everything of work " + work + " is gone. It reports: Finalizers hypershift.openshift.io/finalizer.",
+		Finalizers: []string{"hypershift.openshift.io/finalizer"}}
+	change(running)
+	finished := func(name, kind string) *csv1.DeletionStep {
+		return &csv1.DeletionStep{Name: name, Kind: kind, Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: stamp(since)}
+	}
+	waiting := func(name, kind string) *csv1.DeletionStep {
+		return &csv1.DeletionStep{Name: name, Kind: kind, Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: stamp(began)}
+	}
 	c := cluster(func(c *csv1.Cluster) {
 		c.DeleteTime, c.Status.Phase = stamp(began), csv1.ClusterPhase_CLUSTER_PHASE_DELETING
-		c.Status.Progress = layers(layer("management-cluster", step, message, since))
+		c.Status.Progress = layers(layer("management-cluster", "DeletingHostedCluster", "Waiting for the deletion of work "+work+".", since))
+		c.Status.Deletion = &csv1.Deletion{Steps: []*csv1.DeletionStep{finished("node-pool/workers/publish", "node-pool-publish"), finished("node-pool/workers", "node-pool"),
+			finished("hosted-cluster/publish", "hosted-cluster-publish"), running, waiting("namespaces/publish", "namespaces-publish"), waiting("namespaces", "namespaces")}}
 	})
 	return standing(c, func(f *explanation.Facts) {
 		f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
@@ -139,7 +155,8 @@ func TestSituations(t *testing.T) {
 			c.Status = &csv1.ClusterStatus{Phase: csv1.ClusterPhase_CLUSTER_PHASE_PENDING, ClusterId: id,
 				Progress: layers(layer("placement", "WaitingForCapacity", "Waiting for a provision shard with room.", 25*time.Minute))}
 		}), func(f *explanation.Facts) {
-			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true}}
+			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 100}, {Name: "mgmt-2", Capacity: 100, Clusters: 40, Cordoned: true,
+				State: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED, StateActor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "node image update"}}}
 		}),
 		"maestro-refuses": creating(30*time.Minute, installing(30*time.Minute,
 			layer("maestro", "Refused", "refused: the bundle has 612352 bytes, and an MQTT message carries 512000", 30*time.Minute),
@@ -157,6 +174,7 @@ func TestSituations(t *testing.T) {
 		"agent-away": creating(12*time.Minute, installing(12*time.Minute, layer("maestro", "Published", "Maestro has the desired state.", 12*time.Minute),
 			layer("management-cluster", "Waiting", "Waiting for the agent of the management cluster.", 12*time.Minute),
 			layer("control-plane", "Waiting", "Waiting for the HostedCluster's first report.", 12*time.Minute)), func(f *explanation.Facts) {
+			f.Shards = []*csv1.ProvisionShard{{Name: "mgmt-1", Capacity: 100, Clusters: 71, LastHeardTime: stamp(14 * time.Minute), UnansweredSince: stamp(12 * time.Minute), AgentSilent: true}}
 			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
 				p.Status = &csv1.NodePoolStatus{Phase: csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, Progress: layers(
 					layer("placement", "Placed", "Placed with its cluster on provision shard mgmt-1.", 11*time.Minute),
@@ -198,8 +216,37 @@ func TestSituations(t *testing.T) {
 			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 11*time.Minute, time.Hour))
 			f.NodePools = []*csv1.NodePool{pool("workers", unchanged[*csv1.NodePool])}
 		}),
-		"deleting":       deleting(3*time.Minute, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 140*time.Second),
-		"deletion-stuck": deleting(5*time.Hour, "DeletingHostedCluster", "Waiting for the deletion of work "+id+".", 4*time.Hour+52*time.Minute),
+		"paused": standing(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING
+			c.Status.Progress[3] = layer("control-plane", "Reconciling", "Waiting for HyperShift to act on the desired state.", 50*time.Minute)
+			c.Overrides = &csv1.ClusterOverrides{Pause: &csv1.ClusterPause{Until: timestamppb.New(now.Add(70 * time.Minute)), Time: stamp(50 * time.Minute),
+				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "etcd is being restored by hand", Ticket: "INC-4711"}}}
+		}), func(f *explanation.Facts) {
+			f.Records[0] = record(clusterID, 2, "Updating", updateID)
+			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 50*time.Minute, time.Hour))
+			f.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) {
+				p.Generation, p.Status.Phase = 2, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING
+				p.Status.Progress[3] = layer("node-pool", "WaitingForNodes", "2 of 5 nodes are ready.", 30*time.Minute)
+			})}
+		}),
+		"upgrade-behind-a-gate": standing(cluster(func(c *csv1.Cluster) {
+			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: Going to another minor version", 3*time.Hour))
+		}), func(f *explanation.Facts) {
+			f.Upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
+				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_WAITING, FromVersion: "4.20.16",
+				Gates: []*csv1.UpgradeGate{{Name: "cluster-ready", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED},
+					{Name: "minor-version", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING, CanBeAcknowledged: true,
+						Message: "Going to another minor version, 4.21.4, takes APIs away that workloads may still use; somebody has to agree to that."}}}}}
+		}),
+		"deleting": deleting(3*time.Minute, 140*time.Second, unchanged[*csv1.DeletionStep]),
+		"deletion-stuck": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
+			step.Attempts = 290
+			step.Interventions = []*csv1.DeletionIntervention{{Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "paged, 12th of the night"}, Time: stamp(9 * time.Minute)}}
+		}),
+		"deletion-behind-a-finalizer": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
+			step.Finalizers = []string{"backup.example.com/hook"}
+			step.WaitsFor = strings.Replace(step.WaitsFor, "hypershift.openshift.io/finalizer", "backup.example.com/hook", 1)
+		}),
 		"operation-expired": standing(cluster(func(c *csv1.Cluster) { c.Generation, c.Status.ObservedGeneration = 2, 2 }), func(f *explanation.Facts) {
 			f.Records[0] = record(clusterID, 2, "Failed", "")
 			failed := ended(updateID, "Update", clusterID, "Failed", 3*time.Hour, 2*time.Hour)

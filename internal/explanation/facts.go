@@ -29,6 +29,7 @@ type Facts struct {
 	ExternalAuths []*csv1.ExternalAuth
 	Credentials   []*csv1.BreakGlassCredential
 	Revocations   []*csv1.BreakGlassRevocation
+	Upgrades      []*csv1.Upgrade
 	Shards        []*csv1.ProvisionShard
 
 	Silent []Silence

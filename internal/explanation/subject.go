@@ -38,6 +38,7 @@ type subject struct {
 	conditions           []*csv1.Condition
 	progress             []*csv1.LayerProgress
 	secrets              []*csv1.AwaitedSecret
+	graph                *csv1.Deletion
 	// errand is set for what is asked for once: credentials and revocations.
 	errand bool
 }
@@ -60,14 +61,15 @@ func (f *Facts) subjects() []*subject {
 		s := f.subject("node pool", p.GetResourceId())
 		s.known, s.generation, s.deleted = true, p.GetGeneration(), when(p.GetDeleteTime())
 		s.phase, s.observed = phase(p.GetStatus().GetPhase().String()), p.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress = p.GetStatus().GetConditions(), p.GetStatus().GetProgress()
+		s.conditions, s.progress, s.graph = p.GetStatus().GetConditions(), p.GetStatus().GetProgress(), p.GetStatus().GetDeletion()
 		add(s)
 	}
 	for _, a := range f.ExternalAuths {
 		s := f.subject("external auth", a.GetResourceId())
 		s.known, s.generation, s.deleted = true, a.GetGeneration(), when(a.GetDeleteTime())
 		s.phase, s.observed = phase(a.GetStatus().GetPhase().String()), a.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress, s.secrets = a.GetStatus().GetConditions(), a.GetStatus().GetProgress(), a.GetStatus().GetAwaitedSecrets()
+		s.conditions, s.progress, s.graph = a.GetStatus().GetConditions(), a.GetStatus().GetProgress(), a.GetStatus().GetDeletion()
+		s.secrets = a.GetStatus().GetAwaitedSecrets()
 		add(s)
 	}
 	for _, r := range f.Records {
@@ -101,7 +103,7 @@ func (f *Facts) cluster(resourceID string) *subject {
 	if c := f.Cluster; c != nil {
 		s.known, s.generation, s.deleted = true, c.GetGeneration(), when(c.GetDeleteTime())
 		s.phase, s.observed = phase(c.GetStatus().GetPhase().String()), c.GetStatus().GetObservedGeneration()
-		s.conditions, s.progress = c.GetStatus().GetConditions(), c.GetStatus().GetProgress()
+		s.conditions, s.progress, s.graph = c.GetStatus().GetConditions(), c.GetStatus().GetProgress(), c.GetStatus().GetDeletion()
 	}
 	return s
 }
@@ -137,7 +139,16 @@ func (s *subject) explain() (Finding, bool) {
 		return s.behind(), true
 	}
 	if entry := s.awaited(); entry != nil {
+		if pause := s.pause(); pause != nil && stops(entry.GetLayer()) {
+			return s.paused(pause), true
+		}
 		return s.waiting(entry), true
+	}
+	if pause := s.pause(); pause != nil && s.noun == "cluster" {
+		return s.paused(pause), true
+	}
+	if s.phase != phaseReady {
+		return s.unsaid(), true
 	}
 	return s.failedOperation()
 }
@@ -208,7 +219,7 @@ func (s *subject) act(finding *Finding, w wait) {
 	finding.Who, finding.Command = w.who, s.fill(w.command)
 	switch {
 	case late:
-		finding.Who, finding.Command = SRE, s.fill(first(w.stuckCommand, "hcpctl must-gather {cluster}"))
+		finding.Who, finding.Command = SRE, s.fill(first(w.stuckCommand, mustGather))
 		finding.Because = append(finding.Because, upper(usual)+".")
 		if w.suspicion != "" {
 			finding.Because = append(finding.Because, s.fill(w.suspicion))
@@ -246,8 +257,18 @@ func (s *subject) outcome(w wait) []string {
 // fill puts names into a text of the table.
 func (s *subject) fill(text string) string {
 	shard := s.Cluster.GetStatus().GetProvisionShard()
-	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()),
+	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
+		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.Cluster.GetUid(), "{gate}", s.gate(),
 		"{subject}", s.String(), "{noun}", s.noun, "{name}", nameOf(s.resourceID)).Replace(text)
+}
+
+// scope are the flags with which a customer's command finds the cluster.
+func (f *Facts) scope() string {
+	parts := strings.Split(f.clusterID(), "/")
+	if len(parts) < 5 {
+		return ""
+	}
+	return " -g " + parts[4] + " --subscription " + parts[2]
 }
 
 func first(values ...string) string {

@@ -23,7 +23,8 @@ const (
 	layerClusterService = "cluster-service"
 )
 
-// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {name}, {noun} and {subject}.
+// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun} and
+// {subject}.
 type wait struct {
 	// awaits completes `has been waiting for`.
 	awaits string
@@ -45,16 +46,23 @@ type wait struct {
 }
 
 const (
-	watch         = "hcpctl cluster watch {cluster}"
-	upgradeStatus = "hcpctl upgrade status {cluster}"
-	platform      = "HyperShift on {shard}"
+	watch      = "hcpctl cluster watch {cluster}{scope}"
+	mustGather = "hcpctl must-gather {asked}"
+	platform   = "HyperShift on {shard}"
 )
+
+// rotating is the rotation of the key that etcd's data is encrypted with, whichever step it is at.
+var rotating = wait{
+	awaits: "all of etcd's data to be encrypted with the new version of the key", speaker: platform, who: Service, usual: time.Hour,
+	stuck: "look at the API servers and the migrations on {shard}", command: watch,
+	next: "Until it is done the version of the key before must stay enabled",
+}
 
 // waits are the states that are known; inGeneral explains the others.
 var waits = map[[2]string]wait{
 	{layerPlacement, "WaitingForCapacity"}: {
 		awaits: "a provision shard with room", evidence: room, who: SRE,
-		what: "uncordon a shard, raise a capacity, or add a management cluster",
+		what: "uncordon a shard, raise a capacity, or add a management cluster", command: "hcpctl shard explain {uid}",
 		next: "As soon as there is room the service places the cluster by itself, the oldest that waits first",
 	},
 	{layerPlacement, "WaitingForCluster"}: {
@@ -77,7 +85,7 @@ var waits = map[[2]string]wait{
 		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
 	{layerManagementCluster, "Waiting"}: {
-		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute,
+		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute, stuckCommand: "hcpctl shard show {shard}",
 		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",
 		next: "It catches up by itself, and nothing is lost meanwhile",
 	},
@@ -103,7 +111,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerControlPlane, "RollingOut"}: {
 		awaits: "its control plane to roll out its release", evidence: versions, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: watch,
+		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 	},
 	{layerControlPlane, "AwaitingSecret"}: {
 		awaits: "a secret that only the customer has", evidence: awaitedSecrets, who: Customer,
@@ -122,6 +130,11 @@ var waits = map[[2]string]wait{
 		awaits: "HyperShift's first word on its control plane", who: Service, usual: 5 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
+	{layerNodePool, "WaitingForNodes"}: {
+		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
+		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
+		stuck:     "look at the machines on {shard}", command: watch,
+	},
 	{layerControlPlane, "Reconciling"}: {
 		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
@@ -135,46 +148,32 @@ var waits = map[[2]string]wait{
 		what: "look at the key, its version and the access policy of the key vault; the version before must stay enabled meanwhile",
 		next: "HyperShift goes on trying, and the update is done by itself then",
 	},
-	{layerControlPlane, "EncryptionKeyRotation"}:     rotating,
-	{layerControlPlane, "ReadOnlyRolloutInProgress"}: rotating,
-	{layerControlPlane, "ReEncryptionWaitingForKAS"}: rotating,
-	{layerControlPlane, "WritePromotionInProgress"}:  rotating,
-	{layerControlPlane, "ReEncryptionInProgress"}:    rotating,
-	{layerUpgrade, "Waiting"}: {
-		awaits: "its upgrade to begin", speaker: "Cluster Service", who: Service, usual: time.Hour,
-		stuck: "see which gate of the upgrade is not passed", next: "The upgrade begins by itself when every gate is passed",
-		command: upgradeStatus,
-	},
-	{layerUpgrade, "AwaitingAcknowledgement"}: {
-		awaits: "somebody to take the responsibility for its upgrade", speaker: "Cluster Service", who: SRE,
-		what: "acknowledge the gate, or abort the upgrade", next: "The upgrade begins by itself then",
-		command: upgradeStatus,
-	},
-	{layerUpgrade, "Paused"}: {
-		awaits: "its upgrade to be resumed", speaker: "Cluster Service", who: SRE, what: "resume the upgrade, or abort it",
-		command: upgradeStatus,
-	},
-	{layerUpgrade, "NodePools"}: {
-		awaits: "its node pools to follow their control plane", speaker: "Cluster Service", who: Service, usual: 4 * time.Hour,
-		stuck:   "see which node pool does not arrive, and why",
-		command: upgradeStatus,
-	},
-	{layerNodePool, "WaitingForNodes"}: {
-		awaits: "its nodes", evidence: nodes, who: Azure, usual: 20 * time.Minute,
-		suspicion: "The usual causes are the customer's quota, a subnet without addresses, and machines that cannot reach the control plane.",
-		stuck:     "look at the machines on {shard}", command: watch,
-	},
+	{layerControlPlane, "EncryptionKeyRotation"}: rotating,
 	{layerNodePool, "Reconciling"}: {
 		awaits: "HyperShift to act on what {shard} carries", who: Service, usual: 2 * time.Minute,
 		suspicion: "HyperShift's operator does not look after it.", stuck: "see whether the operator on {shard} runs", command: watch,
 	},
-	{layerNodePool, "ScalingDown"}: {
-		awaits: "nodes that are too many to leave", speaker: "Cluster Service", who: Service, usual: 30 * time.Minute,
-		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
-		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	{layerNodePool, "Autoscaling"}: {
+		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
+	},
+	{layerNodePool, "AutoRepair"}: {
+		awaits: "HyperShift to act on the change", evidence: itself, who: Service, usual: 5 * time.Minute, stuck: "see whether the operator on {shard} runs",
+	},
+	{layerNodePool, "UnsupportedVersionSkew"}: {
+		awaits: "its control plane to run a version that its nodes may follow", speaker: platform, who: SRE,
+		what: "upgrade the control plane first, or find out who let the versions apart",
+	},
+	{layerNodePool, "InvalidReleaseImage"}: {
+		awaits: "a release that HyperShift can use", speaker: platform, who: SRE,
+		what: "see why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
 	},
 	{layerNodePool, "ReplacingNodes"}: {
 		awaits: "its nodes to be replaced", speaker: "Cluster Service", who: Service, usual: 2 * time.Hour,
+		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
+		stuck:     "see which node does not drain, and tell the customer", command: watch,
+	},
+	{layerNodePool, "ScalingDown"}: {
+		awaits: "nodes that are too many to leave", speaker: "Cluster Service", who: Service, usual: 30 * time.Minute,
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
@@ -183,22 +182,32 @@ var waits = map[[2]string]wait{
 		what: "look at the machines and their network; with auto-repair they are replaced, unless there are more than two",
 		next: "A node that reports again is taken as it is",
 	},
-	{layerNodePool, "UnsupportedVersionSkew"}: {
-		awaits: "its control plane to run a version that its nodes may follow", speaker: platform, who: SRE,
-		what: "upgrade the control plane first, or find out who let the versions apart",
+	{layerUpgrade, "AwaitingAcknowledgement"}: {
+		awaits: "somebody to agree to its upgrade", evidence: gates, who: SRE,
+		what: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason …",
+		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
+	},
+	{layerUpgrade, "Waiting"}: {
+		awaits: "a gate of its upgrade", evidence: gates, who: Service, command: "hcpctl upgrade status {uid}",
+		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
+	},
+	{layerUpgrade, "Paused"}: {
+		awaits: "its upgrade to be resumed", evidence: gates, who: SRE,
+		what: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason …", next: "Nothing new of it is begun until then; what has begun goes on",
+	},
+	{layerUpgrade, "NodePools"}: {
+		awaits: "its node pools to follow its control plane's upgrade", evidence: itself, who: Service, usual: 6 * time.Hour,
+		stuck: "see which node pool does not get on", command: "hcpctl upgrade status {uid}",
 	},
 	{layerNodePool, "UpdatingVersion"}: {
 		awaits: "its nodes to be replaced by ones of the new version", speaker: platform, evidence: nodes, who: Service, usual: 2 * time.Hour,
 		suspicion: "Without a drain timeout, a pod disruption budget of the customer's can hold a node for ever.",
 		stuck:     "see which node does not drain, and tell the customer", command: watch,
 	},
-}
-
-// rotating is the rotation of the key that etcd's data is encrypted with, whichever step it is at.
-var rotating = wait{
-	awaits: "all of etcd's data to be encrypted with the new version of the key", speaker: platform, who: Service, usual: time.Hour,
-	stuck: "look at the API servers and the migrations on {shard}", command: watch,
-	next: "Until it is done the version of the key before must stay enabled",
+	{layerControlPlane, "ReadOnlyRolloutInProgress"}: rotating,
+	{layerControlPlane, "ReEncryptionWaitingForKAS"}: rotating,
+	{layerControlPlane, "WritePromotionInProgress"}:  rotating,
+	{layerControlPlane, "ReEncryptionInProgress"}:    rotating,
 }
 
 // done says that an entry is what it should be when nothing is left to do.
@@ -231,11 +240,11 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	case entry.GetLayer() == layerAzure:
 		return wait{awaits: "its resources in Azure", speaker: "Cluster Service", who: Azure, usual: 15 * time.Minute,
 			stuck: "see what Cluster Service's log says of its steps in Azure"}
-	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady:
+	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady && s.condition("Available").GetStatus() != "True":
 		return wait{
 			headline: "Cluster {name} is ready, but its control plane has not been available {since}.", speaker: platform, who: SRE,
 			what: "the customer's API server may not answer; look at the control plane's pods and etcd on {shard}",
-			next: "The phase stays Ready, and when the control plane is available again nothing else has to be done", command: "hcpctl must-gather {cluster}",
+			next: "The phase stays Ready, and when the control plane is available again nothing else has to be done", command: mustGather,
 		}
 	case entry.GetLayer() == layerControlPlane && strings.HasPrefix(entry.GetState(), "Awaiting"):
 		return wait{
@@ -254,24 +263,93 @@ func (s *subject) inGeneral(entry *csv1.LayerProgress) wait {
 	}
 }
 
-// room says how full every shard is.
-func room(s *subject) []string {
-	if len(s.Shards) == 0 {
-		return []string{"There is no provision shard at all."}
-	}
-	var list []string
-	for _, shard := range s.Shards {
-		text := fmt.Sprintf("%s holds %d of %d clusters", shard.GetName(), shard.GetClusters(), shard.GetCapacity())
-		if shard.GetCordoned() {
-			text += " and is cordoned"
+// itself is the entry's own message.
+func itself(s *subject) []string { return []string{s.awaited().GetMessage()} }
+
+// moving is the upgrade under way; nil when there is none.
+func (f *Facts) moving() *csv1.Upgrade {
+	for _, u := range f.Upgrades {
+		switch u.GetStatus().GetState() {
+		case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+			return u
 		}
-		list = append(list, text)
 	}
-	return []string{"Of the shards, " + and(list) + "."}
+	return nil
 }
 
+// gate is the first of the upgrade's that waits for somebody.
+func (f *Facts) gate() string {
+	for _, gate := range f.moving().GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && gate.GetCanBeAcknowledged() {
+			return gate.GetName()
+		}
+	}
+	return ""
+}
+
+// gates says which gates of the upgrade under way are not passed.
+func gates(s *subject) []string {
+	u := s.moving()
+	if u == nil {
+		return itself(s)
+	}
+	text := fmt.Sprintf("The upgrade %s goes from %s to %s", u.GetUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion())
+	if by := u.GetSpec().GetActor().GetName(); by != "" {
+		text += fmt.Sprintf(", asked for by %s (%s)", by, u.GetSpec().GetActor().GetReason())
+	}
+	list := []string{text + "."}
+	if by := u.GetStatus().GetPausedBy(); u.GetStatus().GetPaused() && by != nil {
+		list = append(list, fmt.Sprintf("%s paused it (%s).", by.GetName(), by.GetReason()))
+	}
+	for _, gate := range u.GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING {
+			list = append(list, fmt.Sprintf("Gate %s: %s", gate.GetName(), gate.GetMessage()))
+		}
+	}
+	return list
+}
+
+// room says why there is none, and how full every shard is.
+func room(s *subject) []string {
+	var list []string
+	if message := s.awaited().GetMessage(); message != "Waiting for a provision shard with room." {
+		list = append(list, message)
+	}
+	var shards []string
+	for _, shard := range s.Shards {
+		text := fmt.Sprintf("%s holds %d of %d clusters", shard.GetName(), shard.GetClusters(), shard.GetCapacity())
+		switch {
+		case shard.GetState() == csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING:
+			text += " and is being drained"
+		case shard.GetCordoned():
+			text += " and is cordoned"
+		}
+		if by := shard.GetStateActor(); shard.GetCordoned() && by != nil {
+			text += " by " + by.GetName() + " (" + by.GetReason() + ")"
+		}
+		if shard.GetAgentSilent() {
+			text += ", and its agent does not answer"
+		}
+		shards = append(shards, text)
+	}
+	if len(shards) == 0 {
+		return append(list, "There is no provision shard at all.")
+	}
+	return append(list, "Of the shards, "+and(shards)+".")
+}
+
+// agentAway says what of the way to the management cluster is known to work, and whether the agent answers anybody.
 func agentAway(s *subject) []string {
-	return []string{s.fill("Maestro has its manifests; the agent has not said that it applied them.")}
+	list := []string{"Maestro has its manifests; the agent has not said that it applied them."}
+	for _, shard := range s.Shards {
+		if shard.GetName() != s.Cluster.GetStatus().GetProvisionShard() {
+			continue
+		}
+		if heard := when(shard.GetLastHeardTime()); !heard.IsZero() {
+			list = append(list, s.fill("It was last heard of "+lasting(s.Now.Sub(heard))+" ago, at "+s.clock(heard)+", about any cluster on {shard}."))
+		}
+	}
+	return list
 }
 
 func versions(s *subject) []string {

@@ -78,8 +78,8 @@ func (p *Process) CheckReadiness(ctx context.Context) Readiness {
 	return result
 }
 
-// OpsHandler serves /healthz (200 while the process runs), /readyz (200 or 503 with a Readiness), /metrics, and profiles
-// below /debug/pprof/ (net/http/pprof).
+// OpsHandler serves /healthz (200 while the process runs), /readyz (200 or 503 with a Readiness), /version (a Version),
+// /metrics, and profiles below /debug/pprof/ (net/http/pprof).
 func (p *Process) OpsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -96,6 +96,7 @@ func (p *Process) OpsHandler() http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(readiness)
 	})
+	mux.HandleFunc("GET /version", p.serveVersion)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
 	return mux
 }

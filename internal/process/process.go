@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -75,13 +76,14 @@ type Process struct {
 	Metrics *prometheus.Registry
 
 	readiness readiness
+	started   time.Time
 }
 
 // New makes a Process that logs to log, for programs that embed a service and for tests. Run makes its own.
 func New(name string, log *slog.Logger) *Process {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Process{Name: name, Log: log, Metrics: metrics}
+	return &Process{Name: name, Log: log, Metrics: metrics, started: time.Now().UTC()}
 }
 
 // Run runs the program and does not return: it exits with 0 when run returned nil or the program was asked to stop, and

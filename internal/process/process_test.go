@@ -13,10 +13,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -201,4 +203,21 @@ func TestATakenOpsAddressNamesTheFlag(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--ops-listen") {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestVersionSaysWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := httptest.NewRecorder()
+		New("frontend", slog.Default()).OpsHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/version", nil))
+		var got Version
+		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		// Under synctest the clock begins at the same time always.
+		want := Version{Process: "frontend", Go: runtime.Version(), StartTime: time.Now().UTC()}
+		got.Revision, got.Time, got.Module, got.Modified = "", "", "", false
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
 }

@@ -33,6 +33,10 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 		report.line("  memory of "+line.name, fmt.Sprintf("%d MiB", line.bytes>>20), "")
 	}
 
+	if err := measureExplain(ctx, region, o, report); err != nil {
+		return err
+	}
+
 	ours, others, err := idleShare(ctx, region)
 	if err != nil {
 		return err

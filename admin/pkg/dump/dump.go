@@ -172,8 +172,20 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 	if err != nil {
 		return nil, err
 	}
+	upgrades, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.Upgrade], error) {
+		r, err := t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+		return page[*clusterservicev1.Upgrade]{r.GetUpgrades(), r.GetNextPageToken()}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the provision shards: %w", apierror.FromGRPC(err))
+	}
 	layer.NodePools, layer.ExternalAuths = adminv1.Messages(pools), adminv1.Messages(auths)
 	layer.Credentials, layer.Revocations = adminv1.Messages(credentials), adminv1.Messages(revocations)
+	layer.Upgrades, layer.ProvisionShards = adminv1.Messages(upgrades), adminv1.Messages(shards.GetProvisionShards())
 	return layer, nil
 }
 

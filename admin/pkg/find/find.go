@@ -50,6 +50,8 @@ func New(db *database.DB, fleet Fleet, environment string) *Finder {
 
 var (
 	uuidForm = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	// nameForm is a cluster's name in ARM.
+	nameForm = regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{2,53}$`)
 	// clusterIDForm is a cluster's id below ARM, alone or within the name of a namespace or of a work.
 	clusterIDForm = regexp.MustCompile(`(?:^|-)([0-9a-v]{32})(?:-|$)`)
 )
@@ -61,21 +63,44 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	if strings.HasPrefix(text, "/") {
 		return f.byResourceID(ctx, strings.TrimSuffix(text, "/"))
 	}
-	if err := f.fleetMatches(ctx, text, found); err != nil {
-		return nil, err
-	}
-	// What the fleet does not know yet, or no longer, ARM may.
+	failed := f.fleetMatches(ctx, text, found)
+	// What the fleet does not know yet, or no longer, ARM may; and what either knows is wanted most when the other is away.
 	if clusterIDForm.FindString(text) == "" {
-		if err := f.documentMatches(ctx, text, found); err != nil {
-			return nil, err
-		}
+		failed = cmp.Or(failed, f.documentMatches(ctx, text, found))
+	}
+	if len(found) == 0 && failed != nil {
+		return nil, failed
 	}
 	return sorted(found), nil
+}
+
+// named finds a cluster by its name alone, where one cluster has it: what is asked for most, and what both stores have an
+// index for. It is nil when it takes more to tell.
+func (f *Finder) named(ctx context.Context, text string) (*adminv1.Cluster, error) {
+	if !nameForm.MatchString(text) || clusterIDForm.MatchString(text) || uuidForm.MatchString(text) {
+		return nil, nil
+	}
+	var items []*database.Item[database.ClusterDocument]
+	err := f.db.FindClusters(ctx, text, func(item *database.Item[database.ClusterDocument]) error {
+		items = append(items, item)
+		return nil
+	})
+	if err != nil || len(items) != 1 {
+		return nil, err
+	}
+	c, err := f.complete(ctx, items[0])
+	if err != nil {
+		c = ofDocument(items[0])
+	}
+	return &c, nil
 }
 
 // One returns the one cluster that a text means; an error of kind NotFound when there is none, and of kind Conflict when
 // there are several.
 func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) {
+	if one, err := f.named(ctx, strings.TrimSpace(text)); err == nil && one != nil {
+		return *one, nil
+	}
 	found, err := f.Find(ctx, text)
 	if err != nil {
 		return adminv1.Cluster{}, err
@@ -138,19 +163,19 @@ func (f *Finder) byResourceID(ctx context.Context, id string) ([]adminv1.Cluster
 		return nil, apierror.New(apierror.InvalidParameter, "'%s' is not the resource id of a cluster.", id)
 	}
 	found := map[string]adminv1.Cluster{}
-	response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, ResourceId: id})
-	if err != nil {
-		return nil, apierror.FromGRPC(err)
-	}
+	response, fleetErr := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, ResourceId: id})
 	for _, c := range response.GetClusters() {
 		found[c.GetUid()] = f.ofFleet(c)
 	}
 	item, err := f.db.Clusters().Find(ctx, key)
-	if err != nil {
-		return nil, err
-	}
 	if item != nil && item.Removed == nil {
 		f.merge(found, item)
+	}
+	if len(found) == 0 && fleetErr != nil {
+		return nil, apierror.FromGRPC(fleetErr)
+	}
+	if len(found) == 0 && err != nil {
+		return nil, err
 	}
 	return sorted(found), nil
 }

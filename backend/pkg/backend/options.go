@@ -10,6 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
@@ -54,8 +55,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Notification.Policy.AddFlags(flags)
 	flags.DurationVar(&o.Timing.Grace, "fast-path-grace", 500*time.Millisecond, "how long the frontend has to send a request to Cluster Service before the backend does")
 	flags.DurationVar(&o.Timing.Coalesce, "progress-interval", time.Second, "how often the progress of one resource is written at most")
-	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", time.Hour, "after what time a create or update fails")
-	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", 12*time.Hour, "after what time a delete fails")
+	flags.DurationVar(&o.Timing.CreateDeadline, "create-deadline", deadline.Create, "after what time a create or update fails")
+	flags.DurationVar(&o.Timing.DeleteDeadline, "delete-deadline", deadline.Delete, "after what time a delete fails")
 	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "how soon the change feed is asked again while it has changes")
 	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "how long the change feed is left alone at most")
 	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often all that is under way is looked at as a safety net")

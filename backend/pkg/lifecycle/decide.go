@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
 )
 
 // Timing is when things are done; the zero value of each means its default.
@@ -25,14 +26,14 @@ type Timing struct {
 	Grace time.Duration
 	// Coalesce is how long news that ends no operation is collected before it is written; 0 means 1 s.
 	Coalesce time.Duration
-	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means 60 minutes and 12 hours. An update has
+	// CreateDeadline and DeleteDeadline end operations that take longer; 0 means those of package deadline. An update has
 	// the deadline of a create.
 	CreateDeadline, DeleteDeadline time.Duration
 }
 
 func (t Timing) complete() Timing {
 	for value, fallback := range map[*time.Duration]time.Duration{
-		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: time.Hour, &t.DeleteDeadline: 12 * time.Hour,
+		&t.Grace: 500 * time.Millisecond, &t.Coalesce: time.Second, &t.CreateDeadline: deadline.Create, &t.DeleteDeadline: deadline.Delete,
 	} {
 		if *value == 0 {
 			*value = fallback

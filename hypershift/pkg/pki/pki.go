@@ -194,20 +194,24 @@ func ReadKey(text []byte) (crypto.Signer, error) {
 	if block == nil {
 		return nil, errors.New("no private key in PEM")
 	}
+	var key any
+	var err error
 	switch block.Type {
 	case "RSA PRIVATE KEY":
-		return x509.ParsePKCS1PrivateKey(block.Bytes)
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	case "EC PRIVATE KEY":
-		return x509.ParseECPrivateKey(block.Bytes)
+		key, err = x509.ParseECPrivateKey(block.Bytes)
 	case "PRIVATE KEY":
-		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		if signer, ok := key.(crypto.Signer); ok {
-			return signer, nil
-		}
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	default:
+		return nil, fmt.Errorf("a PEM block of type %q is no private key", block.Type)
+	}
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
 		return nil, fmt.Errorf("a %T cannot sign", key)
 	}
-	return nil, fmt.Errorf("a PEM block of type %q is no private key", block.Type)
+	return signer, nil
 }

@@ -82,6 +82,8 @@ func FuzzReadKey(f *testing.F) {
 	}
 	f.Add(private)
 	f.Add(public)
+	f.Add([]byte("-----BEGIN EC PRIVATE KEY-----\nMAMCAQE=\n-----END EC PRIVATE KEY-----\n"))
+	f.Add([]byte("-----BEGIN RSA PRIVATE KEY-----\nMAMCAQE=\n-----END RSA PRIVATE KEY-----\n"))
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		key, err := ReadKey(text)

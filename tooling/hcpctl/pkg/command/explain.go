@@ -1,0 +1,220 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/explanation"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/gather"
+	"github.com/spf13/cobra"
+)
+
+func (e *environment) explain() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "explain CLUSTER", Short: "Say what a cluster waits for, since when, who must act, and what helps, as an SRE", Args: cobra.ExactArgs(1),
+		Long: `Say in sentences what a cluster, its node pools, external authentications and credentials wait for, since when, who must act
+(the customer, an SRE, the service itself, Azure), what happens next, and the one command that helps.
+
+CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster. With -o json or yaml the same is there for
+programs.`,
+		Example: `  hcpctl explain demo
+  hcpctl explain ocm-local-1imksvu2ph5jb1k9d7q3o6m8c4r2t0ae
+  hcpctl explain https://api.demo.0ulz.westus3.aroapp-hcp.io:443`,
+		ValidArgsFunction: e.completeFleet,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			return e.answer(c.Context(), client, args[0], output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text, json or yaml")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains([]string{"text", "json", "yaml"}, output) {
+			return fmt.Errorf("--output: %q is not one of text, json, yaml", output)
+		}
+		return nil
+	}
+	return e.addAdminFlags(c)
+}
+
+// answer prints the explanation of a cluster. A name that means none, or several, is an error.
+func (e *environment) answer(ctx context.Context, client *adminclient.Client, name, output string) error {
+	facts, _, err := facts(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	answer := explanation.Of(facts)
+	switch {
+	case output != "text":
+		return display.Object(e.out, output, answer)
+	case answer.ResourceID == "":
+		return errors.New(strings.TrimSpace(answer.Text()))
+	}
+	_, err = fmt.Fprint(e.out, answer.Text())
+	return err
+}
+
+// facts asks admin for what every layer knows of a cluster, in one request. The dump is nil when the name means no cluster,
+// or several.
+func facts(ctx context.Context, client *adminclient.Client, name string) (*explanation.Facts, *adminv1.Dump, error) {
+	dump, err := client.Dump(ctx, name)
+	if err == nil {
+		return explanation.FromDump(name, dump), dump, nil
+	}
+	var answered *adminclient.Error
+	if !errors.As(err, &answered) || answered.Status != http.StatusNotFound && answered.Status != http.StatusConflict {
+		return nil, nil, err
+	}
+	none := &explanation.Facts{Now: time.Now().UTC(), Asked: name}
+	if answered.Status == http.StatusConflict {
+		found, err := client.FindClusters(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, cluster := range found {
+			none.Matches = append(none.Matches, cluster.ResourceID)
+		}
+	}
+	return none, nil, nil
+}
+
+// completeFleet completes the names of the fleet's clusters.
+func (e *environment) completeFleet(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx := c.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	client, err := e.adminClient()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	clusters, err := client.Clusters(ctx, "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, cluster := range clusters {
+		if strings.HasPrefix(cluster.Name, prefix) {
+			names = append(names, cluster.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (e *environment) mustGather() *cobra.Command {
+	var file, kubeconfig string
+	c := &cobra.Command{
+		Use: "must-gather CLUSTER", Short: "Put everything of a cluster from every layer into one archive, as an SRE; secrets are removed", Args: cobra.ExactArgs(1),
+		Long: `Put everything of a cluster into one archive (tar.gz): its explanation, what every layer knows of it, the objects of its namespaces
+on the management cluster with their events, the lines of our processes' logs that name it, and the versions of all
+processes. The last file, index.json, lists what is there, and what could not be had and why.
+
+No secret is ever inside: Secrets are asked for by their metadata only; private keys, kubeconfigs, tokens and passwords are
+taken out of everything else.
+
+CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
+		ValidArgsFunction: e.completeFleet,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			from, err := e.endpoints()
+			if err != nil {
+				return err
+			}
+			dir, err := e.state()
+			if err != nil {
+				return err
+			}
+			return e.gather(c.Context(), client, args[0], file, place{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the archive to (default must-gather-NAME-TIME.tar.gz)")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "`file` with access to the management cluster (default the local region's)")
+	return e.addAdminFlags(c)
+}
+
+// place is where what is behind admin is found.
+type place struct {
+	local.Endpoints
+	// kubeconfig is a file that goes before the local region's; may be empty.
+	kubeconfig, logDir string
+}
+
+// gather writes the archive of a cluster and says what is in it, and what is not.
+func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from place) error {
+	facts, dump, err := facts(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	answer := explanation.Of(facts)
+	if dump == nil {
+		return errors.New(strings.TrimSpace(answer.Text()))
+	}
+	layers, err := gather.Layers(dump)
+	if err != nil {
+		return err
+	}
+	cluster := dump.Cluster
+	options := gather.Options{
+		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: answer.Text(), Unavailable: dump.Unavailable,
+		Shard: cluster.ProvisionShard, Kubeconfig: first(from.kubeconfig, from.Kubeconfigs[cluster.ProvisionShard]), Namespace: cluster.Namespace,
+		ClusterID: cluster.ClusterID, LogDir: from.logDir, Needles: gather.Needles(dump),
+		Versions: func(ctx context.Context) (any, []error) { return gather.Versions(ctx, from.Ops) },
+	}
+	file = first(file, options.FileName())
+	index, err := writeArchive(ctx, options, file)
+	if err != nil {
+		return err
+	}
+	files, size := 0, 0
+	for _, entry := range index.Entries {
+		if entry.Path != "" {
+			files, size = files+1, size+entry.Bytes
+		}
+		if entry.Error != "" {
+			fmt.Fprintf(e.err, "not there: %s: %s\n", entry.From, entry.Error)
+		}
+	}
+	_, err = fmt.Fprintf(e.out, "%s: %d files, %d KiB\n", file, files, size>>10)
+	return err
+}
+
+// writeArchive writes the archive, readable by its owner only: it has no secrets, but much of a customer's.
+func writeArchive(ctx context.Context, options gather.Options, name string) (gather.Index, error) {
+	part, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part")
+	if err != nil {
+		return gather.Index{}, err
+	}
+	defer func() { _ = os.Remove(part.Name()) }()
+	index, err := gather.Run(ctx, options, part)
+	if closed := part.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return index, fmt.Errorf("writing %s: %w", name, err)
+	}
+	return index, os.Rename(part.Name(), name)
+}

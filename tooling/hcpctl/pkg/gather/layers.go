@@ -1,0 +1,57 @@
+package gather
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// Layers are the files of a dump: one for each list or object of a layer, and one for each of Maestro's bundles.
+func Layers(dump *adminv1.Dump) (map[string]any, error) {
+	data, err := json.Marshal(dump)
+	if err != nil {
+		return nil, err
+	}
+	var layers map[string]any
+	if err := json.Unmarshal(data, &layers); err != nil {
+		return nil, err
+	}
+	files := map[string]any{"cluster.yaml": layers["cluster"]}
+	for key, folder := range map[string]string{"arm": "arm", "clusterService": "cluster-service", "maestro": "maestro"} {
+		parts, _ := layers[key].(map[string]any)
+		for name, content := range parts {
+			if name == "bundles" {
+				continue
+			}
+			files[folder+"/"+name+".yaml"] = content
+		}
+	}
+	if dump.Maestro != nil {
+		for i, bundle := range dump.Maestro.Bundles {
+			name := bundle.Name
+			if name == "" {
+				name = fmt.Sprintf("%d-%s", i, bundle.ID)
+			}
+			files["maestro/"+fileName(name)+".yaml"] = bundle
+		}
+	}
+	return files, nil
+}
+
+// Needles are what a line of a log names a cluster by: ids of it, of what belongs to it, and of what was done with it.
+func Needles(dump *adminv1.Dump) []string {
+	needles := []string{dump.Cluster.ResourceID, dump.Cluster.UID, dump.Cluster.ClusterID}
+	if arm := dump.ARM; arm != nil {
+		for _, p := range arm.NodePools {
+			needles = append(needles, p.UID)
+		}
+		for _, a := range arm.ExternalAuths {
+			needles = append(needles, a.UID)
+		}
+		for _, o := range arm.Operations {
+			needles = append(needles, o.OperationID, o.CorrelationID)
+		}
+	}
+	return needles
+}
