@@ -264,5 +264,3 @@ func (r *Region) Close() {
 		r.state.close()
 	})
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -174,7 +174,9 @@ func TestSweepDeletion(t *testing.T) {
 		if _, err := steady.ApplyExternalAuth(t.Context(), auth); err != nil {
 			t.Fatal(err)
 		}
-		steady.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY })
+		steady.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+			return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+		})
 		untilDone(t, func(ctx context.Context) error {
 			a, err := steady.GetExternalAuth(ctx, &csv1.GetExternalAuthRequest{Uid: auth.Uid})
 			if err == nil && a.GetStatus().GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
+	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 )
 
 // shown are the errors that a case expects, as field and message.

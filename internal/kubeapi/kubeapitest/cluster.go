@@ -212,7 +212,7 @@ func answers(ctx context.Context, process *spawn.Process, url string, config *tl
 	client := &http.Client{Transport: transport}
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
-	last := errors.New("no answer")
+	var last error
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

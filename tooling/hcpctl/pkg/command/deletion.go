@@ -119,7 +119,7 @@ func (e *environment) findCluster(ctx context.Context, client *fleetclient.Clien
 		}
 	}
 	if newest == nil {
-		return nil, fmt.Errorf("Cluster Service knows no cluster %s", id)
+		return nil, fmt.Errorf("no cluster %s is known to Cluster Service", id)
 	}
 	return newest, nil
 }

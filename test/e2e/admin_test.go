@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+)
+
+// engineer is one of the region's SREs.
+func engineer(t *testing.T, name string) *adminclient.Client {
+	t.Helper()
+	e := region.Endpoints()
+	client, err := adminclient.New(adminclient.Options{
+		Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: name, Audience: e.AdminAudience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestAnEngineerPausesACluster: who may not is refused, who may says why first; what was asked for survives the backend's
+// death, reaches the management cluster, and is in the audit.
+func TestAnEngineerPausesACluster(t *testing.T) {
+	needsRegion(t)
+	ctx := patience(t, 5*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000ad", "admin")
+	id := c.ClusterID("held")
+	if _, err := c.Put(ctx, id, c.ClusterBody("held")); err != nil {
+		t.Fatal(err)
+	}
+	reader, oncall := engineer(t, "reader"), engineer(t, "oncall")
+	dump, err := reader.Dump(ctx, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump.ARM == nil || dump.ClusterService == nil || dump.Maestro == nil || len(dump.Maestro.Bundles) < 2 || strings.Contains(string(content), "PRIVATE KEY") {
+		t.Errorf("the dump is %.2000s", content)
+	}
+	pause := func(client *adminclient.Client) (*adminv1.Operation, error) {
+		return client.Act(ctx, id, "pause", adminv1.PauseRequest{Duration: "1h"})
+	}
+	for who, client := range map[string]*adminclient.Client{"a reader": reader, "somebody who has not elevated": oncall} {
+		var refused *adminclient.Error
+		if _, err := pause(client); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+			t.Errorf("%s may not pause a cluster: %v", who, err)
+		}
+	}
+	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "its control plane is looked at", Ticket: "INC-7", Duration: "10m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operation, err := pause(oncall)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := region.Kill(ctx, "backend"); err != nil {
+		t.Fatal(err)
+	}
+	if operation, err = oncall.Await(ctx, operation); err != nil {
+		t.Fatalf("%+v: %v", operation, err)
+	}
+	mgmt := hosting(t, ctx, id)
+	active := `{.items[*].status.conditions[?(@.type=="ReconciliationActive")].status}`
+	mgmt.await(ctx, "hostedclusters", active, equals("False"))
+	if operation, err = oncall.Act(ctx, id, "resume", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = oncall.Await(ctx, operation); err != nil {
+		t.Fatal(err)
+	}
+	mgmt.await(ctx, "hostedclusters", active, equals("True"))
+	if _, err := oncall.EndElevation(ctx, elevation.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pause(oncall); err == nil {
+		t.Error("an elevation that was ended still counts")
+	}
+	entries, err := reader.Audit(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		if o := entry.Operation; o != nil && o.Actor.Reason == "its control plane is looked at" && o.Actor.Ticket == "INC-7" && o.State == adminv1.Succeeded {
+			seen[o.Action] = true
+		}
+		if entry.Elevation != nil && entry.Elevation.ID == elevation.ID {
+			seen["elevation"] = true
+		}
+	}
+	if !seen["elevation"] || !seen[adminv1.ActionClusterPause] || !seen[adminv1.ActionClusterResume] {
+		t.Errorf("the audit has %v", seen)
+	}
+	if err := c.Delete(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+}
