@@ -163,7 +163,7 @@ func TestDeletion(t *testing.T) {
 	}{
 		"NoReason":    {[]string{"force", "mine", "hosted-cluster"}, `required flag(s) "reason"`},
 		"OtherStep":   {[]string{"force", "mine", "namespaces", "--reason", "x"}, "Those may be forced."},
-		"Unknown":     {[]string{"show", "other"}, "knows no cluster"},
+		"Unknown":     {[]string{"show", "other"}, "no cluster "},
 		"UnknownUID":  {[]string{"show", "00000000-0000-4000-8000-000000000000"}, "There is no cluster"},
 		"NoName":      {[]string{"show", "not a name"}, "no name of a cluster"},
 		"NoFinalizer": {[]string{"release", "mine", "hosted-cluster", "--reason", "x"}, "at least 3"},
