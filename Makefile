@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint generate bench peers cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test lint generate bench peers sweeps cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -18,12 +18,13 @@ run: build postgresql ## run the whole region on this machine and create a clust
 	$(bin)/hcpctl region up --detach --demo
 
 # Tests wait more than they compute, so more packages and more tests at a time run than there are cores. Whole regions run
-# one after the other, and by themselves: their tests would time what the others do.
-test: ## lint, then run every test (long sweeps as slices: see cascade, contract and bad-day)
+# one after the other, and by themselves: their tests would time what the others do. -short takes slices of the crash sweeps,
+# and leaves out nothing else.
+test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, contract and bad-day)
 	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	go test -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	go test -p 1 -parallel 8 -timeout 60m ./test/... || status=1; \
 	exit $$status
 
@@ -47,6 +48,9 @@ bench: third-party postgresql ## measure the region and print the table of figur
 peers: third-party postgresql ## build the published Maestro and test ours against it
 	tooling/third-party/build.sh maestro
 	go test ./maestro/conformance -run Published -count 1 -v
+
+sweeps: third-party postgresql ## kill processes at every point of an upgrade, a revocation, a deletion and the rest, not just at some
+	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app
 
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
 	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000

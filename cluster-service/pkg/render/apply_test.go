@@ -27,9 +27,6 @@ import (
 // managementCluster is a real API server with HyperShift's real CRDs.
 func managementCluster(t *testing.T) dynamic.Interface {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a kube-apiserver")
-	}
 	thirdParty, err := filepath.Abs("../../../.build/third-party")
 	if err != nil {
 		t.Fatal(err)
