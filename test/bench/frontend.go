@@ -55,7 +55,7 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}
 	perRequest := func(what, against string, do func(ctx context.Context, n int64) error) error {
 		before := procfs.CPUTime(pid)
-		_, samples, err := load(ctx, do)
+		_, samples, err := load(ctx, loadClients, do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}

@@ -17,14 +17,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// A load lasts loadTime with loadClients requests under way at a time.
+// A load lasts loadTime with loadClients requests under way at a time, which lets durable writes share their syncs. Reads have
+// readClients: with more they only wait for each other, for the caller and all that answers share the cores.
 const (
 	loadTime    = 5 * time.Second
 	loadClients = 16
+	readClients = 8
 )
 
-// load calls do from several goroutines until its time is over.
-func load(ctx context.Context, do func(ctx context.Context, n int64) error) (perSecond float64, samples []time.Duration, err error) {
+// load calls do from so many callers at a time until its time is over.
+func load(ctx context.Context, callers int, do func(ctx context.Context, n int64) error) (perSecond float64, samples []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
 	var mu sync.Mutex
@@ -32,7 +34,7 @@ func load(ctx context.Context, do func(ctx context.Context, n int64) error) (per
 	var count atomic.Int64
 	var clients sync.WaitGroup
 	began := time.Now()
-	for range loadClients {
+	for range callers {
 		clients.Go(func() {
 			var own []time.Duration
 			for ctx.Err() == nil {
@@ -81,11 +83,11 @@ func measureReads(ctx context.Context, region *local.Region, _ options, report *
 	get := func(url string) func(context.Context, int64) error {
 		return func(ctx context.Context, _ int64) error { return fetch(ctx, client, url, token) }
 	}
-	perSecond, samples, err := load(ctx, get("https://"+endpoints.Frontend+c.ClusterID("readme")+"?api-version="+customer.APIVersion))
+	perSecond, samples, err := load(ctx, readClients, get("https://"+endpoints.Frontend+c.ClusterID("readme")+"?api-version="+customer.APIVersion))
 	if err != nil {
 		return err
 	}
-	baseline, _, err := load(ctx, get("https://"+endpoints.Frontend+"/healthz"))
+	baseline, _, err := load(ctx, readClients, get("https://"+endpoints.Frontend+"/healthz"))
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func measureStore(ctx context.Context, region *local.Region, _ options, report *
 	key := func(n int64) database.Key {
 		return database.Key{SubscriptionID: subscription, ResourceID: fmt.Sprintf("/subscriptions/%s/reservations/bench/%d", subscription, n)}
 	}
-	writes, _, err := load(ctx, func(ctx context.Context, n int64) error {
+	writes, _, err := load(ctx, loadClients, func(ctx context.Context, n int64) error {
 		batch := db.NewBatch(subscription)
 		database.Create(batch, db.Reservations(), key(n), database.ReservationDocument{Kind: "bench", Name: fmt.Sprint(n)})
 		return batch.Commit(ctx)
@@ -132,7 +134,7 @@ func measureStore(ctx context.Context, region *local.Region, _ options, report *
 	if err != nil {
 		return err
 	}
-	reads, _, err := load(ctx, func(ctx context.Context, n int64) error {
+	reads, _, err := load(ctx, loadClients, func(ctx context.Context, n int64) error {
 		_, err := db.Reservations().Get(ctx, key(1+n%1000))
 		return err
 	})
