@@ -170,19 +170,20 @@ func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocat
 // zero when there is none.
 func (s *Store) Expired(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
-	batch := &pgx.Batch{}
-	batch.Queue("SELECT DISTINCT cluster_uid::text FROM break_glass_credentials WHERE expire_time <= $1 LIMIT $2", now, limit).
-		Query(func(rows pgx.Rows) (err error) {
-			clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
+		batch.Queue("SELECT DISTINCT cluster_uid::text FROM break_glass_credentials WHERE expire_time <= $1 LIMIT $2", now, limit).
+			Query(func(rows pgx.Rows) (err error) {
+				clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				return err
+			})
+		batch.Queue("SELECT min(expire_time) FROM break_glass_credentials WHERE expire_time > $1", now).QueryRow(func(row pgx.Row) error {
+			var first *time.Time
+			err := row.Scan(&first)
+			next = notNull(first)
 			return err
 		})
-	batch.Queue("SELECT min(expire_time) FROM break_glass_credentials WHERE expire_time > $1", now).QueryRow(func(row pgx.Row) error {
-		var first *time.Time
-		err := row.Scan(&first)
-		next = notNull(first)
-		return err
 	})
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("looking for expired credentials: %w", err)
 	}
 	return clusterUIDs, next, nil

@@ -45,19 +45,20 @@ func notNil(list []string) []string {
 // zero when none is.
 func (s *Store) DeletionsDue(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
-	batch := &pgx.Batch{}
-	batch.Queue("SELECT cluster_uid::text FROM deletions WHERE due_time <= $1 ORDER BY due_time LIMIT $2", now, limit).
-		Query(func(rows pgx.Rows) (err error) {
-			clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
+		batch.Queue("SELECT cluster_uid::text FROM deletions WHERE due_time <= $1 ORDER BY due_time LIMIT $2", now, limit).
+			Query(func(rows pgx.Rows) (err error) {
+				clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				return err
+			})
+		batch.Queue("SELECT min(due_time) FROM deletions WHERE due_time > $1", now).QueryRow(func(row pgx.Row) error {
+			var first *time.Time
+			err := row.Scan(&first)
+			next = notNull(first)
 			return err
 		})
-	batch.Queue("SELECT min(due_time) FROM deletions WHERE due_time > $1", now).QueryRow(func(row pgx.Row) error {
-		var first *time.Time
-		err := row.Scan(&first)
-		next = notNull(first)
-		return err
 	})
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("looking for stuck deletions: %w", err)
 	}
 	return clusterUIDs, next, nil
@@ -66,15 +67,16 @@ func (s *Store) DeletionsDue(ctx context.Context, limit int) (clusterUIDs []stri
 // StuckSteps counts the steps of deletions that are stuck, by kind, and the leftovers that have not gone.
 func (s *Store) StuckSteps(ctx context.Context) (steps map[string]int, leftovers int, err error) {
 	steps = map[string]int{}
-	batch := &pgx.Batch{}
-	batch.Queue("SELECT kind, count(*) FROM deletions, unnest(stuck) AS kind WHERE stuck <> '{}' GROUP BY kind").Query(func(rows pgx.Rows) error {
-		var kind string
-		var count int
-		_, err := pgx.ForEachRow(rows, []any{&kind, &count}, func() error { steps[kind] = count; return nil })
-		return err
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
+		batch.Queue("SELECT kind, count(*) FROM deletions, unnest(stuck) AS kind WHERE stuck <> '{}' GROUP BY kind").Query(func(rows pgx.Rows) error {
+			var kind string
+			var count int
+			_, err := pgx.ForEachRow(rows, []any{&kind, &count}, func() error { steps[kind] = count; return nil })
+			return err
+		})
+		batch.Queue("SELECT count(*) FROM deletion_leftovers WHERE due_time IS NOT NULL").QueryRow(func(row pgx.Row) error { return row.Scan(&leftovers) })
 	})
-	batch.Queue("SELECT count(*) FROM deletion_leftovers WHERE due_time IS NOT NULL").QueryRow(func(row pgx.Row) error { return row.Scan(&leftovers) })
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return nil, 0, fmt.Errorf("counting stuck steps: %w", err)
 	}
 	return steps, leftovers, nil

@@ -148,8 +148,7 @@ type Explanation struct {
 func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation, error) {
 	e := &Explanation{Tenancy: &fleet.Tenancy{}}
 	var override Override
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
+	err := s.snapshot(ctx, func(batch *pgx.Batch) {
 		queueTenancy(batch, clusterUID, e.Tenancy, s.Now())
 		queueOverride(batch, clusterUID, &override)
 		batch.Queue(selectDecisions, clusterUID, maxDecisions).Query(func(rows pgx.Rows) (err error) {
@@ -160,7 +159,6 @@ func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation,
 			e.Shards, err = pgx.CollectRows(rows, scanShard)
 			return err
 		})
-		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading a cluster's placement: %w", err)
@@ -219,10 +217,9 @@ func (s *Store) Unplaced(ctx context.Context, after *fleet.Cluster, limit int) (
 // Tenants reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
 func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.Tenancy, overrides map[string]placement.Policy, err error) {
 	overrides = map[string]placement.Policy{}
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		const of = " FROM clusters c WHERE c.shard = $1 AND c.gone_time IS NULL"
 		byUID := map[string]*fleet.Tenancy{}
-		batch := &pgx.Batch{}
 		batch.Queue("SELECT "+clusterColumns+" FROM clusters WHERE shard = $1 AND gone_time IS NULL ORDER BY uid", shard).Query(func(rows pgx.Rows) error {
 			clusters, err := pgx.CollectRows(rows, scanCluster)
 			for _, c := range clusters {
@@ -250,7 +247,6 @@ func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.T
 			})
 			return err
 		})
-		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the clusters of a provision shard: %w", err)

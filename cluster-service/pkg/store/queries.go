@@ -151,8 +151,7 @@ type Clock struct {
 // snapshot: what it does not return up to the last revision it returns, or up to the clock's when it returns fewer than
 // limit, did not happen.
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		batch.Queue("SELECT revision, compacted FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted) })
 		queueChanges(batch, "clusters", clusterColumns, after, limit, &changes, scanCluster, func(c *fleet.Cluster) Change { return Change{Revision: c.Revision, Cluster: c} })
 		queueChanges(batch, "node_pools", poolColumns, after, limit, &changes, scanPool, func(p *fleet.NodePool) Change { return Change{Revision: p.Revision, NodePool: p} })
@@ -160,17 +159,12 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 		queueChanges(batch, "break_glass_credentials", credentialColumns, after, limit, &changes, scanCredential, func(c *fleet.Credential) Change { return Change{Revision: c.Revision, Credential: c} })
 		queueChanges(batch, "break_glass_revocations", revocationColumns, after, limit, &changes, scanRevocation, func(v *fleet.Revocation) Change { return Change{Revision: v.Revision, Revocation: v} })
 		queueChanges(batch, "upgrades", upgradeColumns, after, limit, &changes, scanUpgrade, func(u *fleet.Upgrade) Change { return Change{Revision: u.Revision, Upgrade: u} })
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return err
-		}
-		slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
-		changes = changes[:min(limit, len(changes))]
-		return nil
 	})
 	if err != nil {
 		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
 	}
-	return changes, clock, nil
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
+	return changes[:min(limit, len(changes))], clock, nil
 }
 
 // queueChanges reads the changed rows of one table. The first rows of all tables together are among the first of each.

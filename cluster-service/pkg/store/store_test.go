@@ -142,6 +142,62 @@ func TestRevisionsAreSeenInOrder(t *testing.T) {
 	}
 }
 
+// TestReadIsOneState reads a tenancy while its parts change together: a read that has one part of before a change and
+// another of after it would have a publisher bring the old content as the new one, and nobody would bring the new one.
+func TestReadIsOneState(t *testing.T) {
+	const readers, changes = 3, 200
+	s := open(t, store.Options{MaxConnections: readers + 1})
+	uid, pool := uuid.NewString(), uuid.NewString()
+	change := func(generation int64) error {
+		_, err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
+			tenancy := tx.Tenancies[uid]
+			if tenancy.Cluster == nil {
+				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+				tenancy.Pools = []*fleet.NodePool{{UID: pool, ClusterUID: uid, ResourceID: "/x/" + uid + "/y", Spec: &csv1.NodePoolSpec{}, Status: &csv1.NodePoolStatus{}, CreateTime: s.Now()}}
+				tenancy.Works = []*fleet.Work{{ID: uuid.NewString(), ClusterUID: uid, OwnerUID: pool, Kind: fleet.NodePoolWork, Name: "w", Shard: "mgmt-1"}}
+			}
+			tenancy.Cluster.Generation = generation
+			tenancy.Pools[0].Generation = generation
+			tenancy.Works[0].Generation = generation
+			return nil
+		})
+		return err
+	}
+	if err := change(1); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	for range readers {
+		reading.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				read, err := s.Read(t.Context(), uid)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if c, p, w := read.Cluster.Generation, read.Pools[0].Generation, read.Works[0].Generation; c != p || p != w {
+					t.Errorf("one read has the cluster at %d, the pool at %d, the work at %d", c, p, w)
+					return
+				}
+			}
+		})
+	}
+	for generation := int64(2); generation <= changes; generation++ {
+		if err := change(generation); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(done)
+	reading.Wait()
+}
+
 // TestPlacesAreNeverSharedAndSpread creates more clusters at once than there are places.
 func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 	s := open(t, store.Options{MaxConnections: 12})

@@ -194,12 +194,11 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 	})
 }
 
-// Read reads tenancies as they stand, without a lock.
+// Read reads a tenancy as it stood at one moment, without a lock.
 func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, error) {
 	tenancy := &fleet.Tenancy{}
-	batch := &pgx.Batch{}
-	queueTenancy(batch, clusterUID, tenancy, s.Now())
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueTenancy(batch, clusterUID, tenancy, s.Now()) })
+	if err != nil {
 		return nil, fmt.Errorf("reading a tenancy: %w", err)
 	}
 	return tenancy, nil

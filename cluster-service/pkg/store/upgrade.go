@@ -132,20 +132,21 @@ func (s *Store) RunningUpgrades(ctx context.Context, policy string) (own, all in
 // there is none.
 func (s *Store) DueUpgrades(ctx context.Context, limit int) (clusterUIDs []string, next time.Time, err error) {
 	now := s.Now()
-	batch := &pgx.Batch{}
-	// What is due and still waits, waits for something else by now.
-	batch.Queue("SELECT DISTINCT cluster_uid::text FROM upgrades WHERE due_time <= $1 LIMIT $2", now, limit).
-		Query(func(rows pgx.Rows) (err error) {
-			clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
+		// What is due and still waits, waits for something else by now.
+		batch.Queue("SELECT DISTINCT cluster_uid::text FROM upgrades WHERE due_time <= $1 LIMIT $2", now, limit).
+			Query(func(rows pgx.Rows) (err error) {
+				clusterUIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				return err
+			})
+		batch.Queue("SELECT min(due_time) FROM upgrades WHERE due_time > $1", now).QueryRow(func(row pgx.Row) error {
+			var first *time.Time
+			err := row.Scan(&first)
+			next = notNull(first)
 			return err
 		})
-	batch.Queue("SELECT min(due_time) FROM upgrades WHERE due_time > $1", now).QueryRow(func(row pgx.Row) error {
-		var first *time.Time
-		err := row.Scan(&first)
-		next = notNull(first)
-		return err
 	})
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("looking for upgrades whose time has come: %w", err)
 	}
 	return clusterUIDs, next, nil
