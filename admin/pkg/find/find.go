@@ -57,7 +57,7 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	var documents []*database.Item[database.ClusterDocument]
 	var fleetErr, documentsErr error
 	var both sync.WaitGroup
-	both.Go(func() { fleetErr = f.fleetMatches(ctx, m, found) })
+	both.Go(func() { fleetErr = f.fleetMatches(ctx, m, nil, found) })
 	both.Go(func() { documents, documentsErr = f.documentMatches(ctx, m) })
 	both.Wait()
 	// What the fleet does not know yet, or no longer, ARM may; and what either knows is wanted most when the other is away.
@@ -69,8 +69,16 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	if err := cmp.Or(fleetErr, documentsErr); len(found) == 0 && err != nil {
 		return nil, err
 	}
+	if len(found) == 0 {
+		if err := f.fleetMatches(ctx, m, deleted, found); err != nil {
+			return nil, err
+		}
+	}
 	return sorted(found), nil
 }
+
+// deleted are the clusters that Cluster Service remembers for a while. They are meant when no other is.
+var deleted = []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED}
 
 // One returns the one cluster that a text means; an error of kind NotFound when there is none, and of kind Conflict when
 // there are several.
@@ -83,6 +91,7 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 	if alive := slices.DeleteFunc(slices.Clone(found), func(c adminv1.Cluster) bool { return c.DeleteTime != nil }); len(found) > 1 && len(alive) == 1 {
 		found = alive
 	}
+	found = newest(found)
 	switch len(found) {
 	case 0:
 		return adminv1.Cluster{}, apierror.New(apierror.NotFound, "No cluster has the resource id, name, uid, cluster id, namespace or API host '%s'.", text)
@@ -94,6 +103,19 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 		ids = append(ids, c.ResourceID)
 	}
 	return adminv1.Cluster{}, apierror.New(apierror.Conflict, "%d clusters are meant by '%s', among them %s; say which by its resource id or uid.", len(found), text, strings.Join(ids, ", "))
+}
+
+// newest leaves of clusters that are all former lives of one resource id the last.
+func newest(found []adminv1.Cluster) []adminv1.Cluster {
+	for _, c := range found {
+		if c.DeleteTime == nil || c.CreateTime == nil || !strings.EqualFold(c.ResourceID, found[0].ResourceID) {
+			return found
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []adminv1.Cluster{slices.MaxFunc(found, func(a, b adminv1.Cluster) int { return a.CreateTime.Compare(*b.CreateTime) })}
 }
 
 // List returns a page of the fleet's clusters in order of uid; an empty subscription means all.
@@ -151,8 +173,8 @@ func (f *Finder) known(ctx context.Context, items []*database.Item[database.Clus
 	return known, nil
 }
 
-// fleetMatches asks Cluster Service.
-func (f *Finder) fleetMatches(ctx context.Context, m meaning, found map[string]adminv1.Cluster) error {
+// fleetMatches asks Cluster Service: for clusters in some phases, or in all in which there is one.
+func (f *Finder) fleetMatches(ctx context.Context, m meaning, phases []clusterservicev1.ClusterPhase, found map[string]adminv1.Cluster) error {
 	if m.uid != "" {
 		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: m.uid})
 		if err == nil {
@@ -164,7 +186,7 @@ func (f *Finder) fleetMatches(ctx context.Context, m meaning, found map[string]a
 		}
 	}
 	for _, question := range m.fleet {
-		question.PageSize = page
+		question.PageSize, question.PageToken, question.Phases = page, "", phases
 		for first := true; first || question.PageToken != ""; first = false {
 			response, err := f.fleet.ListClusters(ctx, question)
 			if err != nil {

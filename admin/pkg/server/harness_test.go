@@ -196,6 +196,10 @@ func (f *fleet) PlanUpgrade(_ context.Context, r *clusterservicev1.PlanUpgradeRe
 	return &clusterservicev1.UpgradePlan{ToVersion: r.GetVersion()}, nil
 }
 
+func (f *fleet) GetUpgradePolicy(_ context.Context, r *clusterservicev1.GetUpgradePolicyRequest) (*clusterservicev1.UpgradePolicy, error) {
+	return &clusterservicev1.UpgradePolicy{Name: r.GetName(), Status: &clusterservicev1.UpgradePolicyStatus{Remaining: 3}}, nil
+}
+
 func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgradePoliciesRequest) (*clusterservicev1.ListUpgradePoliciesResponse, error) {
 	return &clusterservicev1.ListUpgradePoliciesResponse{Policies: []*clusterservicev1.UpgradePolicy{{Name: "nightly"}}}, nil
 }
@@ -245,6 +249,10 @@ func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClusters
 func chosen(r *clusterservicev1.ListClustersRequest, c *clusterservicev1.Cluster) bool {
 	id, name, api := strings.ToLower(c.GetResourceId()), strings.ToLower(c.GetSpec().GetName()), strings.TrimPrefix(c.GetStatus().GetApiUrl(), "https://")
 	host, _, _ := net.SplitHostPort(api)
+	phase := c.GetStatus().GetPhase()
+	if !slices.Contains(r.GetPhases(), phase) && (len(r.GetPhases()) > 0 || phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED) {
+		return false
+	}
 	is := func(asked string, values ...string) bool {
 		return asked == "" || slices.Contains(values, strings.ToLower(asked))
 	}
@@ -257,7 +265,7 @@ func chosen(r *clusterservicev1.ListClustersRequest, c *clusterservicev1.Cluster
 func (f *fleet) ListNodePools(_ context.Context, r *clusterservicev1.ListNodePoolsRequest) (*clusterservicev1.ListNodePoolsResponse, error) {
 	response := &clusterservicev1.ListNodePoolsResponse{}
 	for _, p := range f.nodePools {
-		if p.GetClusterUid() == r.GetClusterUid() {
+		if (r.GetClusterUid() == "" || p.GetClusterUid() == r.GetClusterUid()) && (len(r.GetPhases()) == 0 || slices.Contains(r.GetPhases(), p.GetStatus().GetPhase())) {
 			response.NodePools = append(response.NodePools, p)
 		}
 	}
