@@ -63,7 +63,7 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	if strings.HasPrefix(text, "/") {
 		return f.byResourceID(ctx, strings.TrimSuffix(text, "/"))
 	}
-	failed := f.fleetMatches(ctx, text, found)
+	failed := f.fleetMatches(ctx, text, nil, found)
 	// What the fleet does not know yet, or no longer, ARM may; and what either knows is wanted most when the other is away.
 	if clusterIDForm.FindString(text) == "" {
 		failed = cmp.Or(failed, f.documentMatches(ctx, text, found))
@@ -71,8 +71,16 @@ func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, erro
 	if len(found) == 0 && failed != nil {
 		return nil, failed
 	}
+	if len(found) == 0 {
+		if err := f.fleetMatches(ctx, text, deleted, found); err != nil {
+			return nil, err
+		}
+	}
 	return sorted(found), nil
 }
+
+// deleted are the clusters that Cluster Service remembers for a while. They are meant when no other is.
+var deleted = []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED}
 
 // named finds a cluster by its name alone, where one cluster has it: what is asked for most, and what both stores have an
 // index for. It is nil when it takes more to tell.
@@ -109,6 +117,7 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 	if alive := slices.DeleteFunc(slices.Clone(found), func(c adminv1.Cluster) bool { return c.DeleteTime != nil }); len(found) > 1 && len(alive) == 1 {
 		found = alive
 	}
+	found = newest(found)
 	switch len(found) {
 	case 0:
 		return adminv1.Cluster{}, apierror.New(apierror.NotFound, "No cluster has the resource id, name, uid, cluster id, namespace or API host '%s'.", text)
@@ -120,6 +129,19 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 		ids = append(ids, c.ResourceID)
 	}
 	return adminv1.Cluster{}, apierror.New(apierror.Conflict, "%d clusters are meant by '%s', among them %s; say which by its resource id or uid.", len(found), text, strings.Join(ids, ", "))
+}
+
+// newest leaves of clusters that are all former lives of one resource id the last.
+func newest(found []adminv1.Cluster) []adminv1.Cluster {
+	for _, c := range found {
+		if c.DeleteTime == nil || c.CreateTime == nil || !strings.EqualFold(c.ResourceID, found[0].ResourceID) {
+			return found
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []adminv1.Cluster{slices.MaxFunc(found, func(a, b adminv1.Cluster) int { return a.CreateTime.Compare(*b.CreateTime) })}
 }
 
 // List returns a page of the fleet's clusters in order of uid; an empty subscription means all.
@@ -177,10 +199,20 @@ func (f *Finder) byResourceID(ctx context.Context, id string) ([]adminv1.Cluster
 	if len(found) == 0 && err != nil {
 		return nil, err
 	}
+	if len(found) == 0 {
+		response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, ResourceId: id, Phases: deleted})
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		for _, c := range response.GetClusters() {
+			found[c.GetUid()] = f.ofFleet(c)
+		}
+	}
 	return sorted(found), nil
 }
 
-func (f *Finder) fleetMatches(ctx context.Context, text string, found map[string]adminv1.Cluster) error {
+// fleetMatches adds the clusters of the fleet that a text means: in some phases, or in all in which there is one.
+func (f *Finder) fleetMatches(ctx context.Context, text string, phases []clusterservicev1.ClusterPhase, found map[string]adminv1.Cluster) error {
 	if uuidForm.MatchString(text) {
 		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: text})
 		if err == nil {
@@ -192,7 +224,7 @@ func (f *Finder) fleetMatches(ctx context.Context, text string, found map[string
 		}
 	}
 	for token, first := "", true; first || token != ""; first = false {
-		response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, PageToken: token})
+		response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, PageToken: token, Phases: phases})
 		if err != nil {
 			return apierror.FromGRPC(err)
 		}

@@ -191,6 +191,10 @@ func (f *fleet) PlanUpgrade(_ context.Context, r *clusterservicev1.PlanUpgradeRe
 	return &clusterservicev1.UpgradePlan{ToVersion: r.GetVersion()}, nil
 }
 
+func (f *fleet) GetUpgradePolicy(_ context.Context, r *clusterservicev1.GetUpgradePolicyRequest) (*clusterservicev1.UpgradePolicy, error) {
+	return &clusterservicev1.UpgradePolicy{Name: r.GetName(), Status: &clusterservicev1.UpgradePolicyStatus{Remaining: 3}}, nil
+}
+
 func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgradePoliciesRequest) (*clusterservicev1.ListUpgradePoliciesResponse, error) {
 	return &clusterservicev1.ListUpgradePoliciesResponse{Policies: []*clusterservicev1.UpgradePolicy{{Name: "nightly"}}}, nil
 }
@@ -226,7 +230,9 @@ func (f *fleet) GetCluster(_ context.Context, r *clusterservicev1.GetClusterRequ
 func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClustersRequest) (*clusterservicev1.ListClustersResponse, error) {
 	response := &clusterservicev1.ListClustersResponse{}
 	for _, c := range f.clusters {
-		if r.GetResourceId() == "" || strings.EqualFold(c.GetResourceId(), r.GetResourceId()) {
+		phase := c.GetStatus().GetPhase()
+		wanted := slices.Contains(r.GetPhases(), phase) || len(r.GetPhases()) == 0 && phase != clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED
+		if wanted && (r.GetResourceId() == "" || strings.EqualFold(c.GetResourceId(), r.GetResourceId())) {
 			response.Clusters = append(response.Clusters, c)
 		}
 	}
@@ -236,7 +242,7 @@ func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClusters
 func (f *fleet) ListNodePools(_ context.Context, r *clusterservicev1.ListNodePoolsRequest) (*clusterservicev1.ListNodePoolsResponse, error) {
 	response := &clusterservicev1.ListNodePoolsResponse{}
 	for _, p := range f.nodePools {
-		if p.GetClusterUid() == r.GetClusterUid() {
+		if (r.GetClusterUid() == "" || p.GetClusterUid() == r.GetClusterUid()) && (len(r.GetPhases()) == 0 || slices.Contains(r.GetPhases(), p.GetStatus().GetPhase())) {
 			response.NodePools = append(response.NodePools, p)
 		}
 	}
