@@ -15,7 +15,11 @@ type Deletion struct {
 	ClusterUID string `json:"clusterUid"`
 	// DeleteTime is when its deletion was asked for.
 	DeleteTime time.Time `json:"deleteTime"`
-	// Deletion has the steps.
+	// OperationID is ARM's operation that ends with it, and Over says that nothing is left to be waited for: both are told where
+	// one cluster is asked for.
+	OperationID string `json:"operationId,omitempty"`
+	Over        bool   `json:"over,omitempty"`
+	// Deletion has the steps: where one cluster is asked for those of the ARM side as well.
 	Deletion Message[*clusterservicev1.Deletion] `json:"deletion"`
 }
 
@@ -28,6 +32,8 @@ type DeletionList struct {
 type ClusterDeletion struct {
 	Cluster Cluster    `json:"cluster"`
 	Items   []Deletion `json:"items"`
+	// Unavailable are the layers that could not be asked, arm or cluster-service, with why; their steps are missing.
+	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
 // LeftoverList is what forced deletions left behind.

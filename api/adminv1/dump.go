@@ -36,8 +36,32 @@ type ARMLayer struct {
 	Cluster       *ARMCluster       `json:"cluster,omitempty"`
 	NodePools     []ARMNodePool     `json:"nodePools"`
 	ExternalAuths []ARMExternalAuth `json:"externalAuths"`
+	// Credentials of the cluster's administrators, without keys and certificates.
+	Credentials []ARMCredential `json:"credentials"`
+	// Unknown are the ids of documents beneath the cluster of a kind that this release does not know.
+	Unknown []string `json:"unknown,omitempty"`
 	// Operations of the cluster and of what is below it, newest first; ended ones are kept for a week.
 	Operations []ARMOperation `json:"operations"`
+	// Billing is what is noted for whoever bills; nil when nothing is.
+	Billing *ARMBilling `json:"billing,omitempty"`
+}
+
+// ARMCredential is the document of a customer's credential.
+type ARMCredential struct {
+	UID string `json:"uid"`
+	// State is Pending, Issued, Failed, Canceled or Revoked.
+	State          string     `json:"state"`
+	Requester      string     `json:"requester"`
+	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
+}
+
+// Pending says that it is asked for and not issued.
+func (c ARMCredential) Pending() bool { return c.State == "Pending" }
+
+// ARMBilling is the billable life of a cluster.
+type ARMBilling struct {
+	CreationTime time.Time  `json:"creationTime"`
+	DeletionTime *time.Time `json:"deletionTime,omitempty"`
 }
 
 // ARMState is what the documents of all ARM resources have.
@@ -95,6 +119,8 @@ type ARMOperation struct {
 	EndTime            *time.Time            `json:"endTime,omitempty"`
 	Error              *FailureDetail        `json:"error,omitempty"`
 	CorrelationID      string                `json:"correlationId,omitempty"`
+	// Deletion is what is kept of the steps of a deletion that took too long.
+	Deletion []DeletionNote `json:"deletion,omitempty"`
 }
 
 // The messages of Cluster Service's that a dump shows.

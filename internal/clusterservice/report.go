@@ -46,8 +46,9 @@ type Report struct {
 	Observed   int64
 	// Phase is one of the constants; empty for a phase of another release.
 	Phase string
-	// Deleting is set once deletion was asked for.
+	// Deleting is set once deletion was asked for, which was at DeleteTime.
 	Deleting   bool
+	DeleteTime time.Time
 	Conditions []hub.Condition
 	// Cluster, NodePool or ExternalAuth is set for one of these.
 	Cluster      *hub.ClusterStatus
@@ -68,6 +69,7 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
 		Deleting:   c.GetDeleteTime() != nil,
+		DeleteTime: when(c.GetDeleteTime()),
 		Conditions: conditions(s.GetConditions()),
 		Cluster: &hub.ClusterStatus{
 			Conditions:     conditions(s.GetConditions()),
@@ -92,6 +94,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
 		Deleting:   n.GetDeleteTime() != nil,
+		DeleteTime: when(n.GetDeleteTime()),
 		Conditions: conditions(s.GetConditions()),
 		NodePool: &hub.NodePoolStatus{
 			Conditions: conditions(s.GetConditions()),
@@ -113,6 +116,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
 		Deleting:   e.GetDeleteTime() != nil,
+		DeleteTime: when(e.GetDeleteTime()),
 		Conditions: conditions(s.GetConditions()),
 		ExternalAuth: &hub.ExternalAuthStatus{
 			Conditions: conditions(s.GetConditions()),

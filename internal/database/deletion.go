@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
@@ -41,4 +42,15 @@ func (db *DB) BeginClusterDeletion(ctx context.Context, item *Item[ClusterDocume
 func (o *OperationDocument) End(status hub.ProvisioningState, failure *OperationError, now time.Time) {
 	o.Status, o.Error = status, failure
 	o.LastTransitionTime, o.EndTime = now, &now
+}
+
+// DeletionNote is what is kept of a step of the deletion, to be changed; it is made where there is none.
+func (o *OperationDocument) DeletionNote(kind string) *adminv1.DeletionNote {
+	for i := range o.Deletion {
+		if o.Deletion[i].Kind == kind {
+			return &o.Deletion[i]
+		}
+	}
+	o.Deletion = append(o.Deletion, adminv1.DeletionNote{Kind: kind})
+	return &o.Deletion[len(o.Deletion)-1]
 }

@@ -3,6 +3,7 @@ package database
 import (
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
@@ -108,6 +109,8 @@ type OperationDocument struct {
 	// Notification is how the notification of the operation's end stands, from its first attempt on.
 	Notification *NotificationState `json:"notification,omitempty"`
 	APIVersion   string             `json:"apiVersion,omitempty"`
+	// Deletion is what is kept of the steps of a deletion that took too long; the stored form is that in which it is shown.
+	Deletion []adminv1.DeletionNote `json:"deletion,omitempty"`
 }
 
 // NotificationState is how far the notification of an operation's end has come.

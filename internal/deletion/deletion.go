@@ -1,14 +1,16 @@
 // Package deletion is how the removal of a resource stands as a whole: the steps of the ARM side, which follow from what is
 // stored in Cosmos DB, around those that Cluster Service reports. It is a pure function of what the caller has read: the
-// backend asks it which step is stuck, whoever explains a deletion to people asks it for all steps.
+// backend asks it which step is stuck, and whoever shows or explains a deletion to people asks it for all steps.
 package deletion
 
 import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
@@ -18,7 +20,7 @@ const (
 	LayerClusterService = "cluster-service"
 )
 
-// The kinds of steps of the ARM side. There is one of each, and its name is its kind.
+// The kinds of steps of the ARM side. A resource has one of each at most; its name is its kind, after the part's.
 const (
 	// Told is that everything beneath a cluster shows that it goes with it, and its operations are ended.
 	Told = "beneath-told"
@@ -26,78 +28,136 @@ const (
 	Asked = "fleet-asked"
 	// Gone is that Cluster Service says that nothing is left.
 	Gone = "fleet-gone"
-	// Removed is that the resource, its reservations and its operation are ended in Cosmos DB, and its life is billed.
+	// Billed is that the end of a cluster's life is noted for whoever bills.
+	Billed = "life-billed"
+	// Emptied is that the documents of what is beneath a cluster are removed.
+	Emptied = "beneath-removed"
+	// Removed is that the resource, its reservations (of the managed resource group's name, the subnet, …) and its operation
+	// are ended in Cosmos DB, all at once.
 	Removed = "documents-removed"
 )
 
 // Kinds are all of them, in order.
-func Kinds() []string { return []string{Told, Asked, Gone, Removed} }
+func Kinds() []string { return []string{Told, Asked, Gone, Billed, Emptied, Removed} }
 
-// stuckAfter is how long a step of each kind may run. What Cluster Service does is its own to watch; the whole of it may
-// take as long as its steps together.
-var stuckAfter = map[string]time.Duration{Told: 2 * time.Minute, Asked: 2 * time.Minute, Gone: time.Hour, Removed: 2 * time.Minute}
+// StuckAfter is how long a step of a kind may run. What Cluster Service does is its own to watch; the whole of it may take
+// as long as its steps together.
+func StuckAfter(kind string) time.Duration {
+	if kind == Gone {
+		return time.Hour
+	}
+	return 2 * time.Minute
+}
 
 // Facts are what is known of a deletion.
 type Facts struct {
+	// Part is empty for a cluster, and the beginning of the names of the steps for a part of one that is deleted without it, as
+	// in node-pool/np1.
+	Part string
 	// Began is when the deletion was accepted.
 	Began time.Time
 	// Told says that what is beneath was told, Asked that Cluster Service has taken the deletion, Gone that it has nothing
-	// left, Removed that the documents are gone.
-	Told, Asked, Gone, Removed bool
-	// Since is when the newest of these came to be true, as far as it is known; zero means when the deletion began.
-	Since time.Time
+	// left, Billed that the end is noted, Emptied that the documents beneath are gone, Removed that the resource's own are.
+	Told, Asked, Gone, Billed, Emptied, Removed bool
+	// AskedAt and GoneAt are when these came to be true, as far as that is known; zero means when the deletion began.
+	AskedAt, GoneAt time.Time
 	// Fleet is what Cluster Service reported; nil when nothing was.
 	Fleet *csv1.Deletion
+	// Notes are kept of steps that took too long.
+	Notes []adminv1.DeletionNote
 }
 
 // Steps are all steps, in the order in which they are taken, with Cluster Service's own in their place.
 func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
-	steps := []*csv1.DeletionStep{
-		f.step(now, Told, LayerARM, f.Told, true, "Waiting for the resources beneath it to be shown as being deleted, and for their operations to be ended."),
-		f.step(now, Asked, LayerClusterService, f.Asked, true, "Waiting for Cluster Service to take the deletion."),
+	beyond := latest(f.Began, f.AskedAt, f.GoneAt)
+	told := f.step(now, Told, LayerARM, f.Told, true, f.Began, f.Began, "Waiting for the resources beneath it to be shown as being deleted, and for their operations to be ended.")
+	asked := f.step(now, Asked, LayerClusterService, f.Asked, true, f.Began, latest(f.Began, f.AskedAt), "Waiting for Cluster Service to take the deletion.")
+	gone := f.step(now, Gone, LayerClusterService, f.Gone, f.Asked, latest(f.Began, f.AskedAt), beyond, "Waiting for Cluster Service to say that nothing is left.")
+	gone.After = []string{asked.Name}
+	told.Name, asked.Name, gone.Name = f.name(Told), f.name(Asked), f.name(Gone)
+	steps := []*csv1.DeletionStep{told, asked}
+	if f.Part != "" {
+		steps = steps[1:]
 	}
 	for _, s := range f.Fleet.GetSteps() {
+		gone.After = append(gone.After, s.GetName())
 		if len(s.GetAfter()) == 0 {
-			s = &csv1.DeletionStep{Name: s.Name, Kind: s.Kind, Layer: s.Layer, State: s.State, Since: s.Since, After: []string{Asked}, WaitsFor: s.WaitsFor,
-				Attempts: s.Attempts, LastError: s.LastError, StuckTime: s.StuckTime, Stuck: s.Stuck, Finalizers: s.Finalizers, Force: s.Force,
-				Interventions: s.Interventions, Work: s.Work}
+			s = proto.CloneOf(s)
+			s.After = []string{asked.Name}
 		}
 		steps = append(steps, s)
 	}
-	gone := f.step(now, Gone, LayerClusterService, f.Gone, f.Asked, "Waiting for Cluster Service to say that nothing is left.")
-	gone.After = []string{Asked}
-	for _, s := range f.Fleet.GetSteps() {
-		gone.After = append(gone.After, s.GetName())
+	steps = append(steps, gone)
+	removed := f.step(now, Removed, LayerARM, f.Removed, f.Gone && (f.Part != "" || f.Emptied), beyond, beyond,
+		"Waiting for its document to be removed, its reserved names to be free, and its operation to be ended.")
+	removed.After = []string{gone.Name}
+	if f.Part == "" {
+		billed := f.step(now, Billed, LayerARM, f.Billed, f.Gone, beyond, beyond, "Waiting for the end of its life to be noted for billing.")
+		billed.After = []string{gone.Name}
+		emptied := f.step(now, Emptied, LayerARM, f.Emptied, f.Gone && f.Billed && f.Told, beyond, beyond,
+			"Waiting for the documents of what was beneath it to be removed.")
+		emptied.After = []string{told.Name, billed.Name}
+		removed.After = []string{emptied.Name}
+		steps = append(steps, billed, emptied)
 	}
-	removed := f.step(now, Removed, LayerARM, f.Removed, f.Gone && f.Told, "Waiting for its documents to be removed and its life to be billed.")
-	removed.After = []string{Told, Gone}
-	return append(steps, gone, removed)
+	return append(steps, removed)
 }
 
-func (f Facts) step(now time.Time, kind, layer string, done, begun bool, waitsFor string) *csv1.DeletionStep {
-	since := f.Began
-	if begun && kind != Told && kind != Asked && !f.Since.IsZero() {
-		since = f.Since
+// name of a step of the ARM side.
+func (f Facts) name(kind string) string {
+	if f.Part == "" {
+		return kind
 	}
-	s := &csv1.DeletionStep{Name: kind, Kind: kind, Layer: layer, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: timestamppb.New(f.Began)}
+	return f.Part + "/" + kind
+}
+
+func ended(s *csv1.DeletionStep) bool {
+	return s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_DONE || s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_FORCED
+}
+
+func latest(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, func(a, b time.Time) int { return a.Compare(b) })
+}
+
+// step of a kind that began to run at a time, if it has begun, or ended at one.
+func (f Facts) step(now time.Time, kind, layer string, done, begun bool, since, until time.Time, waitsFor string) *csv1.DeletionStep {
+	s := &csv1.DeletionStep{Name: f.name(kind), Kind: kind, Layer: layer, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: timestamppb.New(f.Began)}
 	switch {
 	case done:
-		s.State = csv1.DeletionStepState_DELETION_STEP_STATE_DONE
+		s.State, s.Since = csv1.DeletionStepState_DELETION_STEP_STATE_DONE, timestamppb.New(until)
 	case begun:
 		s.State, s.Since, s.WaitsFor = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, timestamppb.New(since), waitsFor
-		at := since.Add(stuckAfter[kind])
+		note := f.note(kind)
+		s.Attempts, s.LastError = note.Attempts, note.LastError
+		at := since.Add(StuckAfter(kind))
 		s.StuckTime, s.Stuck = timestamppb.New(at), !now.Before(at)
 	}
 	return s
 }
 
+func (f Facts) note(kind string) adminv1.DeletionNote {
+	for _, note := range f.Notes {
+		if note.Kind == kind {
+			return note
+		}
+	}
+	return adminv1.DeletionNote{}
+}
+
+// Running are the steps of the ARM side that are under way.
+func (f Facts) Running(now time.Time) []*csv1.DeletionStep {
+	return slices.DeleteFunc(f.Steps(now), func(s *csv1.DeletionStep) bool {
+		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING || !OfARM(s)
+	})
+}
+
+// OfARM says whether a step is one of the ARM side.
+func OfARM(s *csv1.DeletionStep) bool { return slices.Contains(Kinds(), s.GetKind()) }
+
 // Stuck finds the first step of the ARM side that is stuck, empty when none is, and says when the next would be; zero when
 // none will.
 func (f Facts) Stuck(now time.Time) (kind string, next time.Time) {
-	for _, s := range f.Steps(now) {
-		if s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING || !slices.Contains(Kinds(), s.GetKind()) {
-			continue
-		}
+	for _, s := range f.Running(now) {
 		switch at := s.GetStuckTime().AsTime(); {
 		case s.GetStuck() && kind == "":
 			kind = s.GetKind()

@@ -19,43 +19,60 @@ func TestSteps(t *testing.T) {
 		{Name: "hosted-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, After: []string{"hosted-cluster/publish"},
 			StuckTime: timestamppb.New(began), Stuck: true},
 	}}
+	const end = "life-billed: waiting after fleet-gone|beneath-removed: waiting after beneath-told,life-billed|documents-removed: waiting after beneath-removed"
 	tests := map[string]struct {
 		reason string
 		facts  deletion.Facts
 		after  time.Duration
-		steps  []string
+		steps  string
 		stuck  string
 		next   time.Duration
 	}{
 		"Accepted": {
 			reason: "nothing has been done, and nothing takes too long",
 			facts:  deletion.Facts{}, after: time.Minute,
-			steps: []string{"beneath-told: running", "fleet-asked: running", "fleet-gone: waiting after fleet-asked", "documents-removed: waiting after beneath-told,fleet-gone"},
+			steps: "beneath-told: running|fleet-asked: running|fleet-gone: waiting after fleet-asked|" + end,
 			next:  2 * time.Minute,
 		},
 		"ClusterServiceIsAway": {
 			reason: "Cluster Service takes nothing",
 			facts:  deletion.Facts{Told: true}, after: 3 * time.Minute,
-			steps: []string{"beneath-told: done", "fleet-asked: running", "fleet-gone: waiting after fleet-asked", "documents-removed: waiting after beneath-told,fleet-gone"},
+			steps: "beneath-told: done|fleet-asked: running|fleet-gone: waiting after fleet-asked|" + end,
 			stuck: "fleet-asked",
 		},
 		"InTheFleet": {
 			reason: "a stuck step of Cluster Service is its own to report",
-			facts:  deletion.Facts{Told: true, Asked: true, Fleet: fleet}, after: 3 * time.Minute,
-			steps: []string{"beneath-told: done", "fleet-asked: done", "hosted-cluster/publish: done after fleet-asked", "hosted-cluster: running after hosted-cluster/publish",
-				"fleet-gone: running after fleet-asked,hosted-cluster/publish,hosted-cluster", "documents-removed: waiting after beneath-told,fleet-gone"},
-			next: time.Hour,
+			facts:  deletion.Facts{Told: true, Asked: true, AskedAt: began.Add(time.Second), Fleet: fleet}, after: 3 * time.Minute,
+			steps: "beneath-told: done|fleet-asked: done|hosted-cluster/publish: done after fleet-asked|hosted-cluster: running after hosted-cluster/publish|" +
+				"fleet-gone: running after fleet-asked,hosted-cluster/publish,hosted-cluster|" + end,
+			next: time.Hour + time.Second,
+		},
+		"NotBilled": {
+			reason: "what bills is a store of its own",
+			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, GoneAt: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
+			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: running after fleet-gone|" +
+				"beneath-removed: waiting after beneath-told,life-billed|documents-removed: waiting after beneath-removed",
+			stuck: "life-billed",
 		},
 		"MissedItsEnd": {
 			reason: "Cluster Service has long had nothing left",
-			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Since: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
-			steps: []string{"beneath-told: done", "fleet-asked: done", "fleet-gone: done after fleet-asked", "documents-removed: running after beneath-told,fleet-gone"},
+			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Billed: true, Emptied: true, GoneAt: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
+			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: done after fleet-gone|" +
+				"beneath-removed: done after beneath-told,life-billed|documents-removed: running after beneath-removed",
 			stuck: "documents-removed",
 		},
 		"Over": {
 			reason: "nothing is left to wait for",
-			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Removed: true}, after: 100 * time.Hour,
-			steps: []string{"beneath-told: done", "fleet-asked: done", "fleet-gone: done after fleet-asked", "documents-removed: done after beneath-told,fleet-gone"},
+			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Billed: true, Emptied: true, Removed: true}, after: 100 * time.Hour,
+			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: done after fleet-gone|" +
+				"beneath-removed: done after beneath-told,life-billed|documents-removed: done after beneath-removed",
+		},
+		"Part": {
+			reason: "a part of a cluster has nothing beneath it and is not billed",
+			facts:  deletion.Facts{Part: "node-pool/np1", Asked: true, Gone: true}, after: time.Minute,
+			steps: "node-pool/np1/fleet-asked: done|node-pool/np1/fleet-gone: done after node-pool/np1/fleet-asked|" +
+				"node-pool/np1/documents-removed: running after node-pool/np1/fleet-gone",
+			next: 2 * time.Minute,
 		},
 	}
 	for name, tc := range tests {
@@ -69,7 +86,7 @@ func TestSteps(t *testing.T) {
 				}
 				steps = append(steps, line)
 			}
-			if diff := cmp.Diff(tc.steps, steps); diff != "" {
+			if diff := cmp.Diff(strings.Split(tc.steps, "|"), steps); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			stuck, next := tc.facts.Stuck(began.Add(tc.after))

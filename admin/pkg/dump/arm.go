@@ -15,7 +15,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	if err != nil {
 		return nil, err
 	}
-	layer := &adminv1.ARMLayer{NodePools: []adminv1.ARMNodePool{}, ExternalAuths: []adminv1.ARMExternalAuth{}, Operations: []adminv1.ARMOperation{}}
+	layer := &adminv1.ARMLayer{NodePools: []adminv1.ARMNodePool{}, ExternalAuths: []adminv1.ARMExternalAuth{}, Credentials: []adminv1.ARMCredential{}, Operations: []adminv1.ARMOperation{}}
 	item, err := t.db.Clusters().Find(ctx, key)
 	if err != nil {
 		return nil, err
@@ -47,6 +47,15 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 			layer.ExternalAuths = append(layer.ExternalAuths, adminv1.ARMExternalAuth{
 				ARMState: stateOf(auth, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.ExternalAuth, Status: d.Status,
 			})
+		case database.CredentialKind:
+			credential, err := database.ItemOf(t.db.Credentials(), change)
+			if err != nil || credential.Value.ClusterUID != cluster.UID {
+				return err
+			}
+			d := &credential.Value
+			layer.Credentials = append(layer.Credentials, adminv1.ARMCredential{UID: d.UID, State: string(d.State), Requester: d.Requester, ExpirationTime: d.ExpirationTime})
+		default:
+			layer.Unknown = append(layer.Unknown, change.Key.ResourceID)
 		}
 		return nil
 	})
@@ -55,8 +64,17 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	}
 	slices.SortFunc(layer.NodePools, func(a, b adminv1.ARMNodePool) int { return compare(a.Resource.ID, b.Resource.ID) })
 	slices.SortFunc(layer.ExternalAuths, func(a, b adminv1.ARMExternalAuth) int { return compare(a.Resource.ID, b.Resource.ID) })
-	layer.Operations, err = t.Operations(ctx, key)
-	return layer, err
+	if layer.Operations, err = t.Operations(ctx, key); err != nil {
+		return nil, err
+	}
+	billing, err := t.db.Billing(ctx, key.SubscriptionID, cluster.UID)
+	if err != nil {
+		return nil, err
+	}
+	if billing != nil {
+		layer.Billing = &adminv1.ARMBilling{CreationTime: billing.CreationTime, DeletionTime: billing.DeletionTime}
+	}
+	return layer, nil
 }
 
 func compare(a, b string) int {
@@ -82,6 +100,7 @@ func OperationOf(o *database.OperationDocument) adminv1.ARMOperation {
 	return adminv1.ARMOperation{
 		OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Generation: o.Generation, Status: o.Status,
 		StartTime: o.StartTime, LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Error: failureOf(o.Error), CorrelationID: o.CorrelationID,
+		Deletion: o.Deletion,
 	}
 }
 

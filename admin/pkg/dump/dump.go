@@ -47,30 +47,7 @@ func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles B
 
 // Take takes the dump of a cluster that was found.
 func (t *Taker) Take(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
-	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
-	var mu sync.Mutex
-	unavailable := func(layer string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if dump.Unavailable == nil {
-			dump.Unavailable = map[string]string{}
-		}
-		dump.Unavailable[layer] = apierror.As(err).Message
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, layerTimeout)
-		defer cancel()
-		layer, err := t.arm(ctx, cluster)
-		if err != nil {
-			unavailable(adminv1.LayerARM, err)
-			return
-		}
-		dump.ARM = layer
-	})
-	wg.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, layerTimeout)
-		defer cancel()
+	return t.take(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		works, err := t.Works(ctx, cluster.UID)
 		if err != nil {
 			// Without the works it is not known which bundles are the cluster's.
@@ -98,6 +75,44 @@ func (t *Taker) Take(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump
 		})
 		both.Wait()
 	})
+}
+
+// WithoutBundles takes the dump of what ARM and Cluster Service know, without what they have Maestro do.
+func (t *Taker) WithoutBundles(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
+	return t.take(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
+		layer, err := t.fleetLayer(ctx, cluster.UID)
+		if err != nil {
+			unavailable(adminv1.LayerClusterService, err)
+			return
+		}
+		dump.ClusterService = layer
+	})
+}
+
+// take asks ARM, and at once what else is asked; that may set other layers than ARM's.
+func (t *Taker) take(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
+	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
+	var mu sync.Mutex
+	unavailable := func(layer string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if dump.Unavailable == nil {
+			dump.Unavailable = map[string]string{}
+		}
+		dump.Unavailable[layer] = apierror.As(err).Message
+	}
+	ctx, cancel := context.WithTimeout(ctx, layerTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		layer, err := t.arm(ctx, cluster)
+		if err != nil {
+			unavailable(adminv1.LayerARM, err)
+			return
+		}
+		dump.ARM = layer
+	})
+	wg.Go(func() { rest(ctx, dump, unavailable) })
 	wg.Wait()
 	return dump
 }

@@ -219,6 +219,49 @@ func TestTheLastOfFormerLivesIsMeant(t *testing.T) {
 	}
 }
 
+// TestDeletionHasTheStepsOfAllLayers: a cluster shows what is being deleted in it, and itself once it is deleted, with the
+// steps of the ARM side around Cluster Service's.
+func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	var shown adminv1.ClusterDeletion
+	status, body := h.get(t, "reader", "/clusters/alpha/deletion", &shown)
+	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "nodePool" {
+		t.Fatalf("%d %s", status, body)
+	}
+	var steps []string
+	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
+		steps = append(steps, s.GetName())
+	}
+	if got, want := strings.Join(steps, " "), "node-pool/old/fleet-asked node-pool/old node-pool/old/fleet-gone node-pool/old/documents-removed"; got != want {
+		t.Errorf("steps %s, want %s", got, want)
+	}
+	key, err := database.ResourceKey(resourceID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := h.db.Clusters().Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operation := database.OperationDocument{OperationID: "goes", Request: database.DeleteRequest, ResourceID: resourceID, UID: uid, Status: hub.Deleting, StartTime: time.Now().Add(-time.Hour)}
+	note := operation.DeletionNote("fleet-asked")
+	note.Attempts, note.LastError = 60, "it is away"
+	if err := h.db.BeginClusterDeletion(t.Context(), item, operation); err != nil {
+		t.Fatal(err)
+	}
+	shown = adminv1.ClusterDeletion{}
+	status, body = h.get(t, "reader", "/clusters/alpha/deletion", &shown)
+	if status != http.StatusOK || len(shown.Items) != 1 || shown.Items[0].Kind != "cluster" || shown.Items[0].OperationID != "goes" || shown.Items[0].Over {
+		t.Fatalf("%d %s", status, body)
+	}
+	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
+		if s.GetName() == "fleet-asked" && (!s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is away") {
+			t.Errorf("the step that is stuck: %v", s)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)

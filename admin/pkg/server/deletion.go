@@ -7,26 +7,26 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// getDeletion shows the deletion of a cluster. While the cluster stays, it is those of what is in it.
+// getDeletion shows the deletion of a cluster with the steps of the ARM side around those of Cluster Service. While the
+// cluster stays, it is those of what is in it.
 func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
 	if err != nil {
 		return nil, err
 	}
-	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}}
-	known, err := s.Fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: cluster.UID})
-	switch failure := apierror.FromGRPC(err); {
-	case err != nil && apierror.KindOf(failure) == apierror.NotFound: // it has not reached Cluster Service
-	case err != nil:
-		return nil, failure
-	case known.GetDeleteTime() != nil:
-		shown.Items = append(shown.Items, deletionOfCluster(known))
-	default:
-		shown.Items, err = s.deletionsIn(ctx, cluster.UID)
+	taken := s.taker.WithoutBundles(ctx, cluster)
+	if taken.ARM == nil && taken.ClusterService == nil {
+		return nil, apierror.New(apierror.Unavailable, "Neither ARM's documents nor Cluster Service could be asked.")
 	}
-	return shown, err
+	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}, Unavailable: taken.Unavailable}
+	for _, g := range deletion.Of(taken) {
+		shown.Items = append(shown.Items, adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.Began,
+			OperationID: g.OperationID, Over: g.Over, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}})
+	}
+	return shown, nil
 }
 
 func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {

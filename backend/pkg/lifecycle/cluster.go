@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 // clusterDocuments is the most documents that the removal of a cluster itself takes: the cluster, its operation and its
@@ -60,18 +61,18 @@ func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batc
 	var children []child
 	if known.uid != cluster.Value.UID || known.children > 0 {
 		if children, err = c.children(ctx, cluster); err != nil {
-			return nil, err
+			return nil, at(deletion.Emptied, err)
 		}
 	}
 	if err := c.db.EndBilling(ctx, cluster.Key, &cluster.Value, time.Now().UTC()); err != nil {
-		return nil, err
+		return nil, at(deletion.Billed, err)
 	}
 	if err := c.endRevocation(ctx, cluster); err != nil {
-		return nil, err
+		return nil, at(deletion.Emptied, err)
 	}
 	endedChildren, err := c.removeChildren(ctx, batch, children)
 	if err != nil {
-		return nil, err
+		return nil, at(deletion.Emptied, err)
 	}
 	return func() {
 		endedChildren()

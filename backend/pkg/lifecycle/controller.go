@@ -14,6 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -46,6 +47,8 @@ type Controller struct {
 	mu sync.Mutex
 	// doomed holds the clusters being deleted whose children have been told so.
 	doomed map[inbox.Resource]doomed
+	// overseen holds the deletions under way.
+	overseen map[inbox.Resource]overseen
 }
 
 // reconciler does what is next for a resource, until there is nothing but to wait.
@@ -57,7 +60,7 @@ type reconciler interface {
 func New(db *database.DB, clusterService *clusterservice.Client, in *inbox.Inbox, owns func(partition.Group) bool, timing Timing, metrics *Metrics, traces *tracing.Tracing, log *slog.Logger) *Controller {
 	c := &Controller{
 		db: db, clusterService: clusterService, inbox: in, owns: owns, timing: timing.complete(), log: log, metrics: metrics, traces: traces,
-		doomed: map[inbox.Resource]doomed{},
+		doomed: map[inbox.Resource]doomed{}, overseen: map[inbox.Resource]overseen{},
 	}
 	c.clusters, c.nodePools, c.externalAuths = clusterKind(c), nodePoolKind(c), externalAuthKind(c)
 	c.reconcilers = map[database.Kind]reconciler{
@@ -88,7 +91,11 @@ func (c *Controller) Run(ctx context.Context, workers int) {
 }
 
 func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
-	if ctx.Err() != nil || !c.owns(r.Group()) {
+	if ctx.Err() != nil {
+		return
+	}
+	if !c.owns(r.Group()) {
+		c.unsee(r)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
@@ -111,6 +118,7 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 		level = slog.LevelWarn
 	}
 	c.log.Log(ctx, level, "will try again", "resourceId", string(r), "retries", retries, "error", err)
+	c.failed(ctx, r, err, retries+1)
 	c.inbox.Retry(r)
 }
 
@@ -220,8 +228,8 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		}
 		s.news = k.observe(&item.Value, report)
 	}
-	if operation != nil && operation.Value.Request == database.DeleteRequest {
-		k.overseeDeletion(r, v, &operation.Value, s)
+	if operation != nil && operation.Value.Request == database.DeleteRequest || operation == nil && report != nil && report.Deleting && *v.state != hub.Deleting {
+		k.overseeDeletion(r, v, operation, s)
 	}
 	return k.do(ctx, r, item, operation, letter, report, decide(s))
 }
@@ -249,6 +257,7 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 	k.mu.Lock()
 	delete(k.doomed, r)
 	k.mu.Unlock()
+	k.unsee(r)
 	k.handled(r, letter)
 	return nil
 }
@@ -358,7 +367,7 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	}
 	if operation != nil && operation.Value.Request == database.DeleteRequest && k.doom != nil {
 		if err := k.doom(ctx, item); err != nil {
-			return false, err
+			return false, at(deletion.Told, err)
 		}
 	}
 	// Whatever becomes of the operation: a cluster that took too long, and is ready after all, can be used.
@@ -387,6 +396,7 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 		if err := k.purge(ctx, item, operation); err != nil {
 			return false, err
 		}
+		k.unsee(r)
 	}
 	if operation != nil && operation.Value.Status.Terminal() {
 		k.ended(ctx, r, operation)
@@ -478,7 +488,7 @@ func (c *Controller) ended(ctx context.Context, r inbox.Resource, operation *dat
 	o := &operation.Value
 	c.inbox.Finished(r, o.OperationID)
 	if o.Request == database.DeleteRequest {
-		c.metrics.stuckIn(r, "")
+		c.unsee(r)
 	}
 	took := time.Since(o.StartTime)
 	c.metrics.ended(o, took)

@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
@@ -9,24 +11,143 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
+const (
+	// notePause is how long it takes at least until the failures of a stuck step are noted again.
+	notePause = time.Minute
+	// mostError bounds the text of a failure that is noted.
+	mostError = 512
+)
+
+// overseen is a deletion under way, as the last turn of its resource found it.
+type overseen struct {
+	// operation is the key of ARM's; empty when that has ended before.
+	operation database.Key
+	// stuck is the backend's own step that takes too long, empty for none.
+	stuck string
+	// failing is at which of the steps that are taken within a turn the last one that failed did, if at one of these.
+	failing string
+	// noted is when failures of the stuck step were last noted.
+	noted time.Time
+}
+
+// stepError is a failure at one of the steps that are taken within a turn.
+type stepError struct {
+	step string
+	err  error
+}
+
+// Error implements error.
+func (e *stepError) Error() string { return e.err.Error() }
+
+// Unwrap gives the failure.
+func (e *stepError) Unwrap() error { return e.err }
+
+// at says at which step of a deletion something failed; nil stays nil.
+func at(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{step, err}
+}
+
 // overseeDeletion notes which of the backend's own steps of a deletion takes too long, and looks again when the next one
-// would. It is asked in every turn of a resource that is being deleted, also before one that fails.
-func (k *kind[D]) overseeDeletion(r inbox.Resource, v view, operation *database.OperationDocument, s situation) {
-	facts := deletion.Facts{Began: operation.StartTime, Since: s.waiting, Told: k.doom == nil || k.told(r, v.uid),
+// would. It is asked in every turn of a resource that is being deleted, also before one that fails, and also when the
+// operation, which may be nil, has ended of old age before. What shows that it is being deleted and has no operation goes with
+// its cluster, whose own deletion is looked after.
+func (k *kind[D]) overseeDeletion(r inbox.Resource, v view, operation *database.Item[database.OperationDocument], s situation) {
+	k.mu.Lock()
+	before := k.overseen[r]
+	k.mu.Unlock()
+	facts := deletion.Facts{GoneAt: s.waiting,
 		Asked: v.fleet.Phase == clusterservice.PhaseDeleting || s.report != nil && s.report.Deleting,
-		Gone:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted}
+		Gone:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
+		// What is beneath is told in the first turn, and at the end all goes in one: what has not failed is as good as done.
+		Told:   k.doom == nil || before.failing != deletion.Told || k.told(r, v.uid),
+		Billed: before.failing != deletion.Billed, Emptied: before.failing != deletion.Billed && before.failing != deletion.Emptied}
 	facts.Asked = facts.Asked || facts.Gone
-	if facts.Gone && facts.Since.IsZero() {
-		facts.Since = s.now
+	if s.report != nil {
+		facts.Began, facts.AskedAt = s.report.DeleteTime, s.report.DeleteTime
+	}
+	now := overseen{failing: before.failing, noted: before.noted}
+	if operation != nil {
+		facts.Began, facts.Notes, now.operation = operation.Value.StartTime, operation.Value.Deletion, operation.Key
+	}
+	if !facts.Gone {
+		facts.GoneAt = time.Time{}
+	}
+	if facts.Gone && facts.GoneAt.IsZero() {
+		facts.GoneAt = s.now
+	}
+	if k.doom == nil {
+		facts.Part = v.uid // a part of a cluster, whatever it is called
 	}
 	stuck, next := facts.Stuck(s.now)
+	now.stuck = stuck
+	k.mu.Lock()
+	k.overseen[r] = now
+	k.mu.Unlock()
 	if k.metrics.stuckIn(r, stuck) && stuck != "" {
-		k.log.Warn("a step of a deletion is stuck", "resourceId", string(r), "operationId", operation.OperationID, "step", stuck,
-			"since", operation.StartTime.Format(time.RFC3339))
+		k.log.Warn("a step of a deletion is stuck", "resourceId", string(r), "operationId", now.operation.ResourceID, "step", stuck,
+			"since", facts.Began.Format(time.RFC3339))
 	}
 	if !next.IsZero() {
 		k.inbox.Again(r, next.Sub(s.now))
 	}
+}
+
+// failed keeps at which step a deletion failed and, once that is stuck, notes the failure on the operation, so that whoever
+// looks at the deletion sees it. That this fails as well is no other failure.
+func (c *Controller) failed(ctx context.Context, r inbox.Resource, failure error, attempts int) {
+	c.mu.Lock()
+	o, known := c.overseen[r]
+	ours := false // whether it failed at the step that is stuck, and not at another that this turn came to
+	if known {
+		var step *stepError
+		o.failing = ""
+		if errors.As(failure, &step) {
+			o.failing = step.step
+		}
+		ours = o.failing == o.stuck || o.failing == "" && o.stuck != deletion.Told && o.stuck != deletion.Billed && o.stuck != deletion.Emptied
+		c.overseen[r] = o
+	}
+	due := ours && o.stuck != "" && o.operation.ResourceID != "" && time.Since(o.noted) >= notePause
+	if due {
+		o.noted = time.Now()
+		c.overseen[r] = o
+	}
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	err := database.Retry(ctx, func(ctx context.Context) error {
+		item, err := c.db.Operations().Find(ctx, o.operation)
+		if err != nil || item == nil || item.Removed != nil || item.Value.Status.Terminal() {
+			return err
+		}
+		note := item.Value.DeletionNote(o.stuck)
+		note.Attempts, note.LastError = int32(attempts), shortened(failure.Error())
+		batch := c.db.NewBatch(item.Key.SubscriptionID)
+		database.Replace(batch, item)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		c.log.DebugContext(ctx, "the failure of a step of a deletion could not be noted", "resourceId", string(r), "error", err)
+	}
+}
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > mostError {
+		return string(runes[:mostError]) + "…"
+	}
+	return text
+}
+
+// unsee forgets a deletion that has ended, or is another replica's now.
+func (c *Controller) unsee(r inbox.Resource) {
+	c.mu.Lock()
+	delete(c.overseen, r)
+	c.mu.Unlock()
+	c.metrics.stuckIn(r, "")
 }
 
 // told says whether what is beneath a cluster was told that it goes with it.

@@ -1,11 +1,20 @@
 package lifecycle
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 func TestStuckStepsAreCountedOnce(t *testing.T) {
@@ -32,7 +41,54 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 			got[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 		}
 	}
-	if got["fleet-asked"] != 0 || got["fleet-gone"] != 1 || len(got) != 4 {
+	if got["fleet-asked"] != 0 || got["fleet-gone"] != 1 || len(got) != 6 {
 		t.Errorf("counted: %v", got)
+	}
+}
+
+// TestTheLastStepsAreToldApart: which of the last steps is stuck follows from where the last turn failed.
+func TestTheLastStepsAreToldApart(t *testing.T) {
+	const r = inbox.Resource("/subscriptions/s/resourcegroups/g/providers/microsoft.redhatopenshift/hcpopenshiftclusters/c")
+	failure := errors.New("throttled")
+	tests := map[string]struct {
+		reason string
+		failed error
+		stuck  string
+	}{
+		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", at(deletion.Billed, failure)), deletion.Billed},
+		"Beneath":    {"its documents come before the cluster's", at(deletion.Emptied, failure), deletion.Emptied},
+		"Elsewhere":  {"the rest is the last transaction", failure, deletion.Removed},
+		"NotAtAll":   {"a turn that was never taken", nil, deletion.Removed},
+		"NoFailures": {"nothing is no failure", at(deletion.Billed, nil), deletion.Removed},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := inbox.New()
+			c := &Controller{inbox: in, log: slog.New(slog.DiscardHandler), metrics: NewMetrics(prometheus.NewRegistry()),
+				doomed: map[inbox.Resource]doomed{r: {uid: "u"}}, overseen: map[inbox.Resource]overseen{}}
+			k := &kind[database.ClusterDocument]{Controller: c, doom: func(context.Context, *database.Item[database.ClusterDocument]) error { return nil }}
+			now := time.Now()
+			state := hub.Failed
+			look := func(waiting time.Time) {
+				k.overseeDeletion(r, view{uid: "u", state: &state, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
+					report: &clusterservice.Report{Deleting: true, DeleteTime: now.Add(-time.Hour), Phase: clusterservice.PhaseDeleted}})
+			}
+			look(now)
+			if got := c.overseen[r].stuck; got != "" {
+				t.Errorf("stuck in %s at once", got)
+			}
+			if tc.failed != nil {
+				// The operation has ended, so there is nothing to note the failure on.
+				c.failed(t.Context(), r, tc.failed, 3)
+			}
+			look(now.Add(-deletion.StuckAfter(tc.stuck)))
+			if got := c.overseen[r].stuck; got != tc.stuck || c.metrics.stuckSteps[r] != tc.stuck {
+				t.Errorf("%s: stuck in %q, want %q", tc.reason, got, tc.stuck)
+			}
+			c.unsee(r)
+			if len(c.overseen) != 0 || len(c.metrics.stuckSteps) != 0 {
+				t.Error("a deletion that is over is still counted")
+			}
+		})
 	}
 }

@@ -1,0 +1,162 @@
+package deletion_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
+)
+
+const (
+	clusterID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c"
+	poolID    = clusterID + "/nodePools/np1"
+)
+
+var accepted = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+// dumped is a dump of the cluster some time after its deletion, or its pool's, was accepted.
+func dumped(after time.Duration, arm *adminv1.ARMLayer, fleet *adminv1.FleetLayer) *adminv1.Dump {
+	return &adminv1.Dump{TakenAt: accepted.Add(after), Cluster: adminv1.Cluster{UID: "u", ResourceID: clusterID}, ARM: arm, ClusterService: fleet}
+}
+
+func armState(uid string, state hub.ProvisioningState) adminv1.ARMState {
+	return adminv1.ARMState{UID: uid, ProvisioningState: state, Modified: accepted}
+}
+
+func deletes(id, uid string, status hub.ProvisioningState, notes ...adminv1.DeletionNote) adminv1.ARMOperation {
+	return adminv1.ARMOperation{OperationID: "op-" + uid, Request: "Delete", ResourceID: id, UID: uid, Status: status, StartTime: accepted, Deletion: notes}
+}
+
+func fleetCluster(phase csv1.ClusterPhase, deleted bool) *adminv1.FleetLayer {
+	c := &csv1.Cluster{Uid: "u", ResourceId: clusterID, Status: &csv1.ClusterStatus{Phase: phase}}
+	if deleted {
+		state := csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
+		if phase == csv1.ClusterPhase_CLUSTER_PHASE_DELETED {
+			state = csv1.DeletionStepState_DELETION_STEP_STATE_DONE
+		}
+		c.DeleteTime = timestamppb.New(accepted.Add(time.Second))
+		c.Status.Deletion = &csv1.Deletion{Steps: []*csv1.DeletionStep{{Name: "hosted-cluster", State: state, Since: timestamppb.New(accepted.Add(time.Minute))}}}
+	}
+	return &adminv1.FleetLayer{Cluster: &adminv1.FleetCluster{Of: c}}
+}
+
+func TestOf(t *testing.T) {
+	going := &adminv1.ARMCluster{ARMState: armState("u", hub.Deleting)}
+	pool := adminv1.ARMNodePool{ARMState: armState("p", hub.Deleting)}
+	pool.Resource.ID = poolID
+	standing := adminv1.ARMNodePool{ARMState: armState("p", hub.Succeeded)}
+	standing.Resource.ID = poolID
+	fleetPool := func(phase csv1.NodePoolPhase) *adminv1.FleetLayer {
+		layer := fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_READY, false)
+		layer.NodePools = []adminv1.Message[*csv1.NodePool]{{Of: &csv1.NodePool{Uid: "p", ResourceId: poolID, DeleteTime: timestamppb.New(accepted), Status: &csv1.NodePoolStatus{Phase: phase}}}}
+		return layer
+	}
+	ended := accepted.Add(time.Hour)
+	tests := map[string]struct {
+		reason string
+		dump   *adminv1.Dump
+		want   []string
+	}{
+		"Standing": {
+			reason: "a cluster that stays has no deletion",
+			dump: dumped(time.Minute, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Succeeded)}},
+				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_READY, false)),
+		},
+		"Accepted": {
+			reason: "neither what is beneath nor Cluster Service knows of it",
+			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{standing}, Operations: []adminv1.ARMOperation{
+				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.Asked, Attempts: 7, LastError: "it is away"})}},
+				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_READY, false)),
+			want: []string{"cluster op-u", "beneath-told running stuck", "fleet-asked running stuck 7 it is away", "fleet-gone waiting", "life-billed waiting",
+				"beneath-removed waiting", "documents-removed waiting"},
+		},
+		"InTheFleet": {
+			reason: "Cluster Service's own steps are in their place",
+			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{pool}, Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}},
+				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETING, true)),
+			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster running", "fleet-gone running", "life-billed waiting",
+				"beneath-removed waiting", "documents-removed waiting"},
+		},
+		"NotBilled": {
+			reason: "the fleet has nothing left, and the end of its life is not noted",
+			dump: dumped(4*time.Minute, &adminv1.ARMLayer{Cluster: going, Billing: &adminv1.ARMBilling{}, Operations: []adminv1.ARMOperation{
+				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.Billed, Attempts: 9, LastError: "throttled"})}},
+				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
+			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed running stuck 9 throttled",
+				"beneath-removed waiting", "documents-removed waiting"},
+		},
+		"DocumentsLeft": {
+			reason: "what is beneath is removed before the cluster is",
+			dump: dumped(2*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{pool}, Billing: &adminv1.ARMBilling{DeletionTime: &ended},
+				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
+			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed done",
+				"beneath-removed running", "documents-removed waiting"},
+		},
+		"Over": {
+			reason: "its operation and its tombstone are kept for a while",
+			dump:   dumped(time.Hour, &adminv1.ARMLayer{Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Succeeded)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
+			want: []string{"cluster over", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed done",
+				"beneath-removed done", "documents-removed done"},
+		},
+		"OperationIsOver": {
+			reason: "one that took longer than an operation may goes on without it",
+			dump: dumped(13*time.Hour, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Failed)},
+				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Failed)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETING, true)),
+			want: []string{"cluster", "beneath-told done", "fleet-asked done", "hosted-cluster running", "fleet-gone running stuck", "life-billed waiting",
+				"beneath-removed waiting", "documents-removed waiting"},
+		},
+		"OnlyTheFleetAnswers": {
+			reason: "a layer that could not be asked has no steps",
+			dump:   dumped(time.Minute, nil, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETING, true)),
+			want:   []string{"cluster", "hosted-cluster running"},
+		},
+		"OnlyARMAnswers": {
+			reason: "Cluster Service had taken it before it went silent",
+			dump: dumped(time.Minute, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: adminv1.ARMState{UID: "u", ProvisioningState: hub.Deleting, Fleet: adminv1.ARMFleetState{Phase: "Deleting"}}},
+				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}}, nil),
+			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "fleet-gone running", "life-billed waiting", "beneath-removed waiting", "documents-removed waiting"},
+		},
+		"Pool": {
+			reason: "a part that goes alone; what stays is not named",
+			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Succeeded)}, NodePools: []adminv1.ARMNodePool{pool},
+				Operations: []adminv1.ARMOperation{deletes(poolID, "p", hub.Deleting)}}, fleetPool(csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED)),
+			want: []string{"nodePool op-p", "node-pool/np1/fleet-asked done", "node-pool/np1/fleet-gone done", "node-pool/np1/documents-removed running stuck"},
+		},
+		"PoolIsGone": {
+			reason: "a tombstone of a part is of no interest",
+			dump:   dumped(time.Hour, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Succeeded)}}, fleetPool(csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED)),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, g := range deletion.Of(tc.dump) {
+				line := strings.TrimSpace(g.Kind + " " + g.OperationID)
+				if g.Over {
+					line += " over"
+				}
+				got = append(got, line)
+				for _, s := range g.Steps {
+					line := s.GetName() + " " + strings.ToLower(strings.TrimPrefix(s.GetState().String(), "DELETION_STEP_STATE_"))
+					if s.GetStuck() {
+						line += " stuck"
+					}
+					if s.GetLastError() != "" {
+						line += " " + string(rune('0'+s.GetAttempts())) + " " + s.GetLastError()
+					}
+					got = append(got, line)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
