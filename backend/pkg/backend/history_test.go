@@ -77,10 +77,9 @@ func TestClusterServiceIsRestored(t *testing.T) {
 	for name, test := range map[string]struct {
 		leap, down bool
 	}{
-		"the revisions leap":                     {leap: true},
-		"the revisions go back":                  {},
-		"the revisions leap, no backend runs":    {leap: true, down: true},
-		"the revisions go back, no backend runs": {down: true},
+		"the revisions leap":                  {leap: true},
+		"the revisions go back":               {},
+		"the revisions leap, no backend runs": {leap: true, down: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
