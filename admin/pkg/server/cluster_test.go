@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -131,6 +133,13 @@ func TestFind(t *testing.T) {
 		"API URL":                {"as a kubeconfig has it", "https://api.alpha.example.com:6443/", []string{uid}},
 		"API host":               {"without its port", "API.alpha.example.com", []string{uid}},
 		"subscription":           {"all of a subscription, in order of resource id", subscription, []string{uid, earlyUID}},
+		"resource group":         {"all of it", "/subscriptions/" + subscription + "/resourcegroups/GROUP", []string{uid, earlyUID}},
+		"another group":          {"with a name that begins alike", "/subscriptions/" + subscription + "/resourceGroups/Grou", nil},
+		"subscription's id":      {"as ARM writes it", "/subscriptions/" + subscription + "/", []string{uid, earlyUID}},
+		"node pool":              {"is its cluster's", resourceID + "/nodePools/np", []string{uid}},
+		"base domain prefix":     {"of its host names", "alpha", []string{uid}},
+		"base domain":            {"of the cluster", "aro.alpha.example.com", []string{uid}},
+		"address":                {"may be that of many", "127.0.0.1", nil},
 		"early":                  {"what has not reached the fleet is in ARM", "early", []string{earlyUID}},
 		"early by uid":           {"by uid too", earlyUID, []string{earlyUID}},
 		"early by resource id":   {"and by resource id", earlyID, []string{earlyUID}},
@@ -144,6 +153,7 @@ func TestFind(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var list adminv1.ClusterList
+			h.fleet.lists = nil
 			if status, body := h.get(t, "reader", "/clusters?q="+url.QueryEscape(tc.text), &list); status != http.StatusOK {
 				t.Fatalf("%s: %d %s", tc.reason, status, body)
 			}
@@ -153,6 +163,13 @@ func TestFind(t *testing.T) {
 			}
 			if strings.Join(got, " ") != strings.Join(tc.want, " ") {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+			// The fleet is asked by what it has an index for, and once more for deleted clusters when there is no other.
+			for _, asked := range h.fleet.lists {
+				asked.PageSize, asked.Phases = 0, nil
+				if proto.Size(asked) == 0 || len(h.fleet.lists) > 4 {
+					t.Errorf("%s: the fleet was asked %v", tc.reason, h.fleet.lists)
+				}
 			}
 		})
 	}
