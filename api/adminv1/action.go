@@ -149,18 +149,3 @@ type Orphan struct {
 type OrphanList struct {
 	Items []Orphan `json:"items"`
 }
-
-// UpgradeList is the upgrades of a cluster.
-type UpgradeList struct {
-	Items []Message[*clusterservicev1.Upgrade] `json:"items"`
-}
-
-// UpgradePolicyList is the upgrade policies.
-type UpgradePolicyList struct {
-	Items []Message[*clusterservicev1.UpgradePolicy] `json:"items"`
-}
-
-// LeftoverList is what forced deletions left behind.
-type LeftoverList struct {
-	Items []Message[*clusterservicev1.DeletionLeftover] `json:"items"`
-}

@@ -107,11 +107,17 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for text, want := range map[string]int{"same": 2, "UID-A": 1, "sam": 0} {
+	for name, want := range map[string]int{"same": 2, "sam": 0, "uid-a": 0} {
 		found := 0
-		if err := db.FindClusters(ctx, text, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
-			t.Errorf("%q finds %d clusters, not %d: %v", text, found, want, err)
+		if err := db.ClustersNamed(ctx, name, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
+			t.Errorf("%d clusters are named %q, not %d: %v", found, name, want, err)
 		}
+	}
+	if item, err := db.ClusterOfUID(ctx, "UID-A"); err != nil || item == nil || item.Key.SubscriptionID != "a" {
+		t.Errorf("the cluster of a uid is %+v: %v", item, err)
+	}
+	if item, err := db.ClusterOfUID(ctx, "same"); err != nil || item != nil {
+		t.Errorf("a uid that nobody has: %+v, %v", item, err)
 	}
 	item, err := db.FindOperation(ctx, "b-pool")
 	if err != nil || item == nil || item.Key.SubscriptionID != "b" {

@@ -7,12 +7,23 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// FindClusters calls each for every live cluster, of all subscriptions, whose uid or name a text is, in no order. It reads
-// all partitions: it is for people who look for something.
-func (db *DB) FindClusters(ctx context.Context, text string, each func(*Item[ClusterDocument]) error) error {
-	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp) AND " +
-		"(STRINGEQUALS(c.properties.uid, @text, true) OR STRINGEQUALS(c.properties.cluster.name, @text, true))"
-	return everywhere(ctx, db.clusters, query, each, azcosmos.QueryParameter{Name: "@text", Value: text})
+// ClusterOfUID is the live cluster with a uid, of any subscription; nil when there is none. It asks all partitions, each of
+// which has an index of uids: it is for people who look for something.
+func (db *DB) ClusterOfUID(ctx context.Context, uid string) (*Item[ClusterDocument], error) {
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.properties.uid = @uid AND NOT IS_DEFINED(c.deletionTimestamp)"
+	var found *Item[ClusterDocument]
+	err := everywhere(ctx, db.clusters, query, func(item *Item[ClusterDocument]) error {
+		found = item
+		return nil
+	}, azcosmos.QueryParameter{Name: "@uid", Value: strings.ToLower(uid)})
+	return found, err
+}
+
+// ClustersNamed calls each for every live cluster, of all subscriptions, with a name in any casing, in no order. It asks all
+// partitions, as ClusterOfUID does.
+func (db *DB) ClustersNamed(ctx context.Context, name string, each func(*Item[ClusterDocument]) error) error {
+	const query = "SELECT * FROM c WHERE c.kind = @kind AND STRINGEQUALS(c.properties.cluster.name, @name, true) AND NOT IS_DEFINED(c.deletionTimestamp)"
+	return everywhere(ctx, db.clusters, query, each, azcosmos.QueryParameter{Name: "@name", Value: name})
 }
 
 // OperationsBeneath calls each for every operation that is kept, ended or not, of a resource and of what is below it, in no

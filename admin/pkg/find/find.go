@@ -1,16 +1,15 @@
 // Package find finds clusters by whatever somebody has in hand: the ARM resource id, the name, the uid, the id below ARM, a
-// namespace on the management cluster, the API server's host, or the subscription. Cluster Service is asked for the fleet,
-// and Cosmos DB for what has not reached it.
+// namespace on the management cluster, the API server's host, the subscription or the resource group. Cluster Service is
+// asked for the fleet, and Cosmos DB for what has not reached it, at once; both find it by an index, so that a search reads
+// what it finds and not the fleet.
 package find
 
 import (
 	"cmp"
 	"context"
-	"net"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,59 +47,42 @@ func New(db *database.DB, fleet Fleet, environment string) *Finder {
 	return &Finder{db: db, fleet: fleet, environment: environment}
 }
 
-var (
-	uuidForm = regexp.MustCompile(`^(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	// nameForm is a cluster's name in ARM.
-	nameForm = regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{2,53}$`)
-	// clusterIDForm is a cluster's id below ARM, alone or within the name of a namespace or of a work.
-	clusterIDForm = regexp.MustCompile(`(?:^|-)([0-9a-v]{32})(?:-|$)`)
-)
-
 // Find returns the clusters that a text means, by resource id; none is an empty list.
 func (f *Finder) Find(ctx context.Context, text string) ([]adminv1.Cluster, error) {
-	text = strings.TrimSpace(text)
+	m, err := read(strings.TrimSpace(text))
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]adminv1.Cluster{}
-	if strings.HasPrefix(text, "/") {
-		return f.byResourceID(ctx, strings.TrimSuffix(text, "/"))
-	}
-	failed := f.fleetMatches(ctx, text, found)
+	var documents []*database.Item[database.ClusterDocument]
+	var fleetErr, documentsErr error
+	var both sync.WaitGroup
+	both.Go(func() { fleetErr = f.fleetMatches(ctx, m, nil, found) })
+	both.Go(func() { documents, documentsErr = f.documentMatches(ctx, m) })
+	both.Wait()
 	// What the fleet does not know yet, or no longer, ARM may; and what either knows is wanted most when the other is away.
-	if clusterIDForm.FindString(text) == "" {
-		failed = cmp.Or(failed, f.documentMatches(ctx, text, found))
+	for _, item := range documents {
+		if _, ok := found[item.Value.UID]; ok || len(found) < MostFound {
+			f.merge(found, item)
+		}
 	}
-	if len(found) == 0 && failed != nil {
-		return nil, failed
+	if err := cmp.Or(fleetErr, documentsErr); len(found) == 0 && err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		if err := f.fleetMatches(ctx, m, deleted, found); err != nil {
+			return nil, err
+		}
 	}
 	return sorted(found), nil
 }
 
-// named finds a cluster by its name alone, where one cluster has it: what is asked for most, and what both stores have an
-// index for. It is nil when it takes more to tell.
-func (f *Finder) named(ctx context.Context, text string) (*adminv1.Cluster, error) {
-	if !nameForm.MatchString(text) || clusterIDForm.MatchString(text) || uuidForm.MatchString(text) {
-		return nil, nil
-	}
-	var items []*database.Item[database.ClusterDocument]
-	err := f.db.FindClusters(ctx, text, func(item *database.Item[database.ClusterDocument]) error {
-		items = append(items, item)
-		return nil
-	})
-	if err != nil || len(items) != 1 {
-		return nil, err
-	}
-	c, err := f.complete(ctx, items[0])
-	if err != nil {
-		c = ofDocument(items[0])
-	}
-	return &c, nil
-}
+// deleted are the clusters that Cluster Service remembers for a while. They are meant when no other is.
+var deleted = []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED}
 
 // One returns the one cluster that a text means; an error of kind NotFound when there is none, and of kind Conflict when
 // there are several.
 func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) {
-	if one, err := f.named(ctx, strings.TrimSpace(text)); err == nil && one != nil {
-		return *one, nil
-	}
 	found, err := f.Find(ctx, text)
 	if err != nil {
 		return adminv1.Cluster{}, err
@@ -109,6 +91,7 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 	if alive := slices.DeleteFunc(slices.Clone(found), func(c adminv1.Cluster) bool { return c.DeleteTime != nil }); len(found) > 1 && len(alive) == 1 {
 		found = alive
 	}
+	found = newest(found)
 	switch len(found) {
 	case 0:
 		return adminv1.Cluster{}, apierror.New(apierror.NotFound, "No cluster has the resource id, name, uid, cluster id, namespace or API host '%s'.", text)
@@ -120,6 +103,19 @@ func (f *Finder) One(ctx context.Context, text string) (adminv1.Cluster, error) 
 		ids = append(ids, c.ResourceID)
 	}
 	return adminv1.Cluster{}, apierror.New(apierror.Conflict, "%d clusters are meant by '%s', among them %s; say which by its resource id or uid.", len(found), text, strings.Join(ids, ", "))
+}
+
+// newest leaves of clusters that are all former lives of one resource id the last.
+func newest(found []adminv1.Cluster) []adminv1.Cluster {
+	for _, c := range found {
+		if c.DeleteTime == nil || c.CreateTime == nil || !strings.EqualFold(c.ResourceID, found[0].ResourceID) {
+			return found
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []adminv1.Cluster{slices.MaxFunc(found, func(a, b adminv1.Cluster) int { return a.CreateTime.Compare(*b.CreateTime) })}
 }
 
 // List returns a page of the fleet's clusters in order of uid; an empty subscription means all.
@@ -146,43 +142,41 @@ func (f *Finder) ofSubscription(ctx context.Context, subscription, token string,
 	if err != nil {
 		return list, err
 	}
+	known, err := f.known(ctx, items)
+	if err != nil {
+		return list, err
+	}
 	for _, item := range items {
-		c, err := f.complete(ctx, item)
-		if err != nil {
-			return list, err
-		}
-		list.Items = append(list.Items, c)
+		f.merge(known, item)
+		list.Items = append(list.Items, known[item.Value.UID])
 	}
 	list.NextPageToken = next
 	return list, nil
 }
 
-func (f *Finder) byResourceID(ctx context.Context, id string) ([]adminv1.Cluster, error) {
-	key, err := database.ResourceKey(id)
-	if err != nil {
-		return nil, apierror.New(apierror.InvalidParameter, "'%s' is not the resource id of a cluster.", id)
+// known is what the fleet knows of documents, by uid.
+func (f *Finder) known(ctx context.Context, items []*database.Item[database.ClusterDocument]) (map[string]adminv1.Cluster, error) {
+	known := map[string]adminv1.Cluster{}
+	for some := range slices.Chunk(items, page) {
+		question := &clusterservicev1.ListClustersRequest{PageSize: page}
+		for _, item := range some {
+			question.Uids = append(question.Uids, item.Value.UID)
+		}
+		response, err := f.fleet.ListClusters(ctx, question)
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		for _, c := range response.GetClusters() {
+			known[c.GetUid()] = f.ofFleet(c)
+		}
 	}
-	found := map[string]adminv1.Cluster{}
-	response, fleetErr := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, ResourceId: id})
-	for _, c := range response.GetClusters() {
-		found[c.GetUid()] = f.ofFleet(c)
-	}
-	item, err := f.db.Clusters().Find(ctx, key)
-	if item != nil && item.Removed == nil {
-		f.merge(found, item)
-	}
-	if len(found) == 0 && fleetErr != nil {
-		return nil, apierror.FromGRPC(fleetErr)
-	}
-	if len(found) == 0 && err != nil {
-		return nil, err
-	}
-	return sorted(found), nil
+	return known, nil
 }
 
-func (f *Finder) fleetMatches(ctx context.Context, text string, found map[string]adminv1.Cluster) error {
-	if uuidForm.MatchString(text) {
-		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: text})
+// fleetMatches asks Cluster Service: for clusters in some phases, or in all in which there is one.
+func (f *Finder) fleetMatches(ctx context.Context, m meaning, phases []clusterservicev1.ClusterPhase, found map[string]adminv1.Cluster) error {
+	if m.uid != "" {
+		c, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: m.uid})
 		if err == nil {
 			found[c.GetUid()] = f.ofFleet(c)
 			return nil
@@ -191,65 +185,58 @@ func (f *Finder) fleetMatches(ctx context.Context, text string, found map[string
 			return err
 		}
 	}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := f.fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{PageSize: page, PageToken: token})
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
-		for _, c := range response.GetClusters() {
-			if matches(c, text) && len(found) < MostFound {
+	for _, question := range m.fleet {
+		question.PageSize, question.PageToken, question.Phases = page, "", phases
+		for first := true; first || question.PageToken != ""; first = false {
+			response, err := f.fleet.ListClusters(ctx, question)
+			if err != nil {
+				return apierror.FromGRPC(err)
+			}
+			for _, c := range response.GetClusters() {
+				if len(found) == MostFound {
+					return nil
+				}
 				found[c.GetUid()] = f.ofFleet(c)
 			}
+			question.PageToken = response.GetNextPageToken()
 		}
-		token = response.GetNextPageToken()
 	}
 	return nil
 }
 
-// matches reports whether a text means a cluster. It is pure.
-func matches(c *clusterservicev1.Cluster, text string) bool {
-	status := c.GetStatus()
-	if id := clusterIDForm.FindStringSubmatch(strings.ToLower(text)); id != nil {
-		return id[1] == status.GetClusterId()
-	}
-	for _, name := range []string{c.GetSpec().GetName(), c.GetUid(), subscriptionOf(c.GetResourceId()), status.GetBaseDomainPrefix(),
-		strings.TrimSuffix(status.GetBaseDomain(), ".")} {
-		if name != "" && strings.EqualFold(name, text) {
-			return true
+// documentMatches asks Cosmos DB.
+func (f *Finder) documentMatches(ctx context.Context, m meaning) (found []*database.Item[database.ClusterDocument], err error) {
+	if m.uid != "" {
+		item, err := f.db.ClusterOfUID(ctx, m.uid)
+		if err != nil {
+			return nil, err
+		}
+		if item != nil {
+			return []*database.Item[database.ClusterDocument]{item}, nil
 		}
 	}
-	return sameHost(status.GetApiUrl(), text)
-}
-
-// sameHost compares an API server's URL with a text that is a URL, a host with a port, or a host.
-func sameHost(apiURL, text string) bool {
-	u, err := url.Parse(apiURL)
-	if err != nil || u.Host == "" {
-		return false
-	}
-	if asked, err := url.Parse(text); err == nil && asked.Host != "" {
-		text = asked.Host
-	}
-	if strings.EqualFold(u.Host, text) {
-		return true
-	}
-	// An address without a port may be that of many.
-	return strings.EqualFold(u.Hostname(), text) && net.ParseIP(text) == nil
-}
-
-func (f *Finder) documentMatches(ctx context.Context, text string, found map[string]adminv1.Cluster) error {
-	add := func(item *database.Item[database.ClusterDocument]) error {
-		if len(found) < MostFound || found[item.Value.UID].UID != "" {
-			f.merge(found, item)
+	switch {
+	case m.resourceID != "":
+		key, err := database.ResourceKey(m.resourceID)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	}
-	if uuidForm.MatchString(text) {
-		if err := f.db.Clusters().All(ctx, text, "", add); err != nil {
-			return err
+		item, err := f.db.Clusters().Find(ctx, key)
+		if err != nil || item == nil || item.Removed != nil {
+			return nil, err
 		}
+		return []*database.Item[database.ClusterDocument]{item}, nil
+	case m.subscription != "":
+		found, _, err = f.db.Clusters().List(ctx, m.subscription, m.resourceIDPrefix, "", MostFound)
+	case m.name != "":
+		err = f.db.ClustersNamed(ctx, m.name, func(item *database.Item[database.ClusterDocument]) error {
+			if len(found) < MostFound {
+				found = append(found, item)
+			}
+			return nil
+		})
 	}
-	return f.db.FindClusters(ctx, text, add)
+	return found, err
 }
 
 // merge adds what ARM says of a cluster to what is known of the incarnation.
@@ -260,20 +247,6 @@ func (f *Finder) merge(found map[string]adminv1.Cluster, item *database.Item[dat
 	}
 	c.ProvisioningState = string(item.Value.ProvisioningState)
 	found[c.UID] = c
-}
-
-func (f *Finder) complete(ctx context.Context, item *database.Item[database.ClusterDocument]) (adminv1.Cluster, error) {
-	known, err := f.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: item.Value.UID})
-	c := ofDocument(item)
-	if err == nil {
-		c = f.ofFleet(known)
-		c.ProvisioningState = string(item.Value.ProvisioningState)
-		return c, nil
-	}
-	if err := apierror.FromGRPC(err); apierror.KindOf(err) != apierror.NotFound {
-		return c, err
-	}
-	return c, nil
 }
 
 func ofDocument(item *database.Item[database.ClusterDocument]) adminv1.Cluster {

@@ -9,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -23,6 +27,11 @@ const (
 	resourceID   = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/Alpha"
 	earlyUID     = "6f9619ff-8b86-4d01-b42d-00c04fc96400"
 	earlyID      = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/early"
+	// gone had two lives, of which nothing is left but what Cluster Service remembers; the pool is being deleted.
+	goneID   = "/subscriptions/" + subscription + "/resourceGroups/Group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/gone"
+	firstUID = "6f9619ff-8b86-4d01-b42d-00c04fc96401"
+	lastUID  = "6f9619ff-8b86-4d01-b42d-00c04fc96402"
+	poolUID  = "6f9619ff-8b86-4d01-b42d-00c04fc96403"
 	// secret must never be shown.
 	secret = "bm90LXRvLWJlLXNob3du"
 )
@@ -58,7 +67,17 @@ func (h *harness) populate(t *testing.T) {
 		Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, ClusterId: clusterID, ProvisionShard: "mgmt-1",
 			BaseDomainPrefix: "alpha", ApiUrl: "https://api.alpha.example.com:6443", ActiveVersions: []string{"4.20.8"}},
 	}}
-	h.fleet.nodePools = []*clusterservicev1.NodePool{{Uid: "pool", ClusterUid: uid}}
+	for i, life := range []string{firstUID, lastUID} {
+		created := time.Date(2026, 3, 14+i, 15, 9, 26, 0, time.UTC)
+		h.fleet.clusters = append(h.fleet.clusters, &clusterservicev1.Cluster{Uid: life, ResourceId: goneID, Spec: &clusterservicev1.ClusterSpec{Name: "gone"},
+			CreateTime: timestamppb.New(created), DeleteTime: timestamppb.New(created.Add(time.Hour)),
+			Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED, Deletion: &clusterservicev1.Deletion{}}})
+	}
+	h.fleet.nodePools = []*clusterservicev1.NodePool{{Uid: "pool", ClusterUid: uid}, {
+		Uid: poolUID, ClusterUid: uid, ResourceId: resourceID + "/nodePools/old", DeleteTime: timestamppb.Now(), Spec: &clusterservicev1.NodePoolSpec{Name: "old"},
+		Status: &clusterservicev1.NodePoolStatus{Phase: clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING, Deletion: &clusterservicev1.Deletion{
+			Steps: []*clusterservicev1.DeletionStep{{Name: "node-pool/old", State: clusterservicev1.DeletionStepState_DELETION_STEP_STATE_RUNNING, Stuck: true}}}},
+	}}
 	h.fleet.credentials = []*clusterservicev1.BreakGlassCredential{{Uid: "credential", ClusterUid: uid,
 		Spec: &clusterservicev1.BreakGlassCredentialSpec{CertificateSigningRequest: secret}, Status: &clusterservicev1.BreakGlassCredentialStatus{Certificate: secret}},
 		{Uid: "sre", ClusterUid: uid, Spec: &clusterservicev1.BreakGlassCredentialSpec{Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE},
@@ -114,9 +133,18 @@ func TestFind(t *testing.T) {
 		"API URL":                {"as a kubeconfig has it", "https://api.alpha.example.com:6443/", []string{uid}},
 		"API host":               {"without its port", "API.alpha.example.com", []string{uid}},
 		"subscription":           {"all of a subscription, in order of resource id", subscription, []string{uid, earlyUID}},
+		"resource group":         {"all of it", "/subscriptions/" + subscription + "/resourcegroups/GROUP", []string{uid, earlyUID}},
+		"another group":          {"with a name that begins alike", "/subscriptions/" + subscription + "/resourceGroups/Grou", nil},
+		"subscription's id":      {"as ARM writes it", "/subscriptions/" + subscription + "/", []string{uid, earlyUID}},
+		"node pool":              {"is its cluster's", resourceID + "/nodePools/np", []string{uid}},
+		"base domain prefix":     {"of its host names", "alpha", []string{uid}},
+		"base domain":            {"of the cluster", "aro.alpha.example.com", []string{uid}},
+		"address":                {"may be that of many", "127.0.0.1", nil},
 		"early":                  {"what has not reached the fleet is in ARM", "early", []string{earlyUID}},
 		"early by uid":           {"by uid too", earlyUID, []string{earlyUID}},
 		"early by resource id":   {"and by resource id", earlyID, []string{earlyUID}},
+		"former lives":           {"what was deleted is remembered", "gone", []string{firstUID, lastUID}},
+		"former lives by id":     {"by resource id too", goneID, []string{firstUID, lastUID}},
 		"nothing":                {"what nobody has", "beta", nil},
 		"a part":                 {"a part of a name is no name", "alph", nil},
 		"no such cluster id":     {"an id that nobody has", strings.Repeat("0", 32), nil},
@@ -125,6 +153,7 @@ func TestFind(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var list adminv1.ClusterList
+			h.fleet.lists = nil
 			if status, body := h.get(t, "reader", "/clusters?q="+url.QueryEscape(tc.text), &list); status != http.StatusOK {
 				t.Fatalf("%s: %d %s", tc.reason, status, body)
 			}
@@ -134,6 +163,13 @@ func TestFind(t *testing.T) {
 			}
 			if strings.Join(got, " ") != strings.Join(tc.want, " ") {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+			// The fleet is asked by what it has an index for, and once more for deleted clusters when there is no other.
+			for _, asked := range h.fleet.lists {
+				asked.PageSize, asked.Phases = 0, nil
+				if proto.Size(asked) == 0 || len(h.fleet.lists) > 4 {
+					t.Errorf("%s: the fleet was asked %v", tc.reason, h.fleet.lists)
+				}
 			}
 		})
 	}
@@ -155,7 +191,7 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 		t.Errorf("unavailable: %v", dump.Unavailable)
 	case dump.ARM.Cluster == nil || dump.ARM.Cluster.UID != uid || len(dump.ARM.NodePools) != 1 || len(dump.ARM.Operations) != 1:
 		t.Errorf("ARM: %+v", dump.ARM)
-	case dump.ClusterService.Cluster.Of.GetStatus().GetProvisionShard() != "mgmt-1" || len(dump.ClusterService.NodePools) != 1 ||
+	case dump.ClusterService.Cluster.Of.GetStatus().GetProvisionShard() != "mgmt-1" || len(dump.ClusterService.NodePools) != 2 ||
 		len(dump.ClusterService.Credentials) != 2 || len(dump.ClusterService.Works) != 1:
 		t.Errorf("Cluster Service: %+v", dump.ClusterService)
 	case len(dump.Maestro.Bundles) != 1 || dump.Maestro.Bundles[0].Name != clusterID || !strings.Contains(string(dump.Maestro.Bundles[0].Manifests[0]), "(removed)"):
@@ -169,6 +205,17 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	dump = adminv1.Dump{}
 	if status, body := h.get(t, "reader", "/clusters/early/dump", &dump); status != http.StatusOK || dump.ARM.Cluster == nil || dump.ClusterService.Cluster != nil {
 		t.Errorf("a cluster that has not reached the fleet: %d %s", status, body)
+	}
+}
+
+func TestTheLastOfFormerLivesIsMeant(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	for _, text := range []string{"gone", url.PathEscape(goneID)} {
+		var shown adminv1.ClusterDeletion
+		if status, body := h.get(t, "reader", "/clusters/"+text+"/deletion", &shown); status != http.StatusOK || shown.Cluster.UID != lastUID || len(shown.Items) != 1 {
+			t.Errorf("%s: %d %s", text, status, body)
+		}
 	}
 }
 
@@ -187,6 +234,8 @@ func TestRefusals(t *testing.T) {
 		"no resource id": {"half a resource id", "reader", "/clusters?q=%2Fsubscriptions", 400, "InvalidParameter"},
 		"parameter":      {"a parameter is one that there is", "reader", "/clusters?colour=red", 400, "InvalidParameter"},
 		"page size":      {"a page has a size", "reader", "/clusters?pageSize=501", 400, "InvalidParameter"},
+		"flag":           {"a flag is true or false", "reader", "/deletions?stuck=yes", 400, "InvalidParameter"},
+		"follow":         {"node pools follow in ways that there are", "reader", "/clusters/alpha/upgrade-plan?nodePools=some", 400, "InvalidParameter"},
 		"no path":        {"there is no such path", "reader", "/nothing", 404, "NotFound"},
 	}
 	for name, tc := range cases {

@@ -38,7 +38,7 @@ func (s *Server) elevationOf(ctx context.Context, rq *request) (*database.Elevat
 			return &item.Value, nil
 		}
 	}
-	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: see `hcpctl elevate`, or POST %s/elevations.", rq.route.Role, adminv1.Root)
+	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: give hcpctl a --reason and a --ticket, or see `hcpctl elevate` (POST %s/elevations).", rq.route.Role, adminv1.Root)
 }
 
 // active are the elevations of a caller that give their roles now, newest first.

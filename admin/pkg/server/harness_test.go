@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -142,6 +143,10 @@ type fleet struct {
 	nodePools   []*clusterservicev1.NodePool
 	credentials []*clusterservicev1.BreakGlassCredential
 	works       []*clusterservicev1.Work
+
+	mu sync.Mutex
+	// lists are the lists of clusters that were asked for.
+	lists []*clusterservicev1.ListClustersRequest
 }
 
 func (f *fleet) ListInterventions(_ context.Context, r *clusterservicev1.ListInterventionsRequest) (*clusterservicev1.ListInterventionsResponse, error) {
@@ -191,6 +196,10 @@ func (f *fleet) PlanUpgrade(_ context.Context, r *clusterservicev1.PlanUpgradeRe
 	return &clusterservicev1.UpgradePlan{ToVersion: r.GetVersion()}, nil
 }
 
+func (f *fleet) GetUpgradePolicy(_ context.Context, r *clusterservicev1.GetUpgradePolicyRequest) (*clusterservicev1.UpgradePolicy, error) {
+	return &clusterservicev1.UpgradePolicy{Name: r.GetName(), Status: &clusterservicev1.UpgradePolicyStatus{Remaining: 3}}, nil
+}
+
 func (f *fleet) ListUpgradePolicies(context.Context, *clusterservicev1.ListUpgradePoliciesRequest) (*clusterservicev1.ListUpgradePoliciesResponse, error) {
 	return &clusterservicev1.ListUpgradePoliciesResponse{Policies: []*clusterservicev1.UpgradePolicy{{Name: "nightly"}}}, nil
 }
@@ -224,19 +233,39 @@ func (f *fleet) GetCluster(_ context.Context, r *clusterservicev1.GetClusterRequ
 }
 
 func (f *fleet) ListClusters(_ context.Context, r *clusterservicev1.ListClustersRequest) (*clusterservicev1.ListClustersResponse, error) {
+	f.mu.Lock()
+	f.lists = append(f.lists, proto.CloneOf(r))
+	f.mu.Unlock()
 	response := &clusterservicev1.ListClustersResponse{}
 	for _, c := range f.clusters {
-		if r.GetResourceId() == "" || strings.EqualFold(c.GetResourceId(), r.GetResourceId()) {
+		if chosen(r, c) {
 			response.Clusters = append(response.Clusters, c)
 		}
 	}
 	return response, nil
 }
 
+// chosen says whether a list has a cluster.
+func chosen(r *clusterservicev1.ListClustersRequest, c *clusterservicev1.Cluster) bool {
+	id, name, api := strings.ToLower(c.GetResourceId()), strings.ToLower(c.GetSpec().GetName()), strings.TrimPrefix(c.GetStatus().GetApiUrl(), "https://")
+	host, _, _ := net.SplitHostPort(api)
+	phase := c.GetStatus().GetPhase()
+	if !slices.Contains(r.GetPhases(), phase) && (len(r.GetPhases()) > 0 || phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED) {
+		return false
+	}
+	is := func(asked string, values ...string) bool {
+		return asked == "" || slices.Contains(values, strings.ToLower(asked))
+	}
+	return is(r.GetResourceId(), id) && is(r.GetName(), name) && is(r.GetSubscriptionId(), strings.Split(id, "/")[2]) &&
+		is(r.GetClusterId(), c.GetStatus().GetClusterId()) && is(r.GetBaseDomainPrefix(), c.GetStatus().GetBaseDomainPrefix()) &&
+		is(r.GetApiHost(), api, host) && strings.HasPrefix(id, strings.ToLower(r.GetResourceIdPrefix())) && strings.HasPrefix(name, r.GetNamePrefix()) &&
+		(len(r.GetUids()) == 0 || slices.Contains(r.GetUids(), c.GetUid()))
+}
+
 func (f *fleet) ListNodePools(_ context.Context, r *clusterservicev1.ListNodePoolsRequest) (*clusterservicev1.ListNodePoolsResponse, error) {
 	response := &clusterservicev1.ListNodePoolsResponse{}
 	for _, p := range f.nodePools {
-		if p.GetClusterUid() == r.GetClusterUid() {
+		if (r.GetClusterUid() == "" || p.GetClusterUid() == r.GetClusterUid()) && (len(r.GetPhases()) == 0 || slices.Contains(r.GetPhases(), p.GetStatus().GetPhase())) {
 			response.NodePools = append(response.NodePools, p)
 		}
 	}

@@ -70,3 +70,15 @@ func (rq *request) known() error {
 	}
 	return nil
 }
+
+// flag reads a parameter that is true or false; without it, it is false.
+func (rq *request) flag(name string) (bool, error) {
+	switch text := rq.http.URL.Query().Get(name); text {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	default:
+		return false, apierror.New(apierror.InvalidParameter, "Invalid value: '%s': must be true or false.", text).WithTarget(name)
+	}
+}

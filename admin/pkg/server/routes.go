@@ -99,18 +99,25 @@ func (s *Server) deletionRoutes() []Route {
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ReleaseDeletionFinalizersRequest](s))),
 		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of a deletion; what is left behind is listed.",
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ForceDeletionStepRequest](s))),
+		read(adminv1.Root+"/deletions", "deletions.list", "What is being deleted in the region, with the steps of each; what goes with its cluster is not named apart.", adminv1.DeletionList{},
+			s.listDeletions, Parameter{Name: "stuck", Type: "boolean", Description: "Only what has a step that is stuck."}),
+		read(clusterPath+"/deletion", "deletions.get", "The deletion of a cluster; while the cluster stays, those in it.", adminv1.ClusterDeletion{}, s.getDeletion),
 		read(adminv1.Root+"/deletion-leftovers", "deletions.leftovers", "What forced deletions left behind and is not gone yet.", adminv1.LeftoverList{}, s.listLeftovers,
-			Parameter{Name: "cluster", Type: "string", Description: "Only what is left of this cluster."}),
+			Parameter{Name: "cluster", Type: "string", Description: "Only what is left of this cluster."},
+			Parameter{Name: "gone", Type: "boolean", Description: "What has gone, too."}),
 	}
 }
 
 func (s *Server) upgradeRoutes() []Route {
 	const upgrade, policy = adminv1.Root + "/upgrades/{upgrade}", adminv1.Root + "/upgrade-policies/{policy}"
 	return []Route{
+		read(adminv1.Root+"/upgrades", "upgrades.region", "The upgrades of the region; those that have ended are kept for a week.", adminv1.UpgradeList{}, s.listRegionUpgrades,
+			append([]Parameter{{Name: "active", Type: "boolean", Description: "Only those that are under way."}}, paging...)...),
 		read(clusterPath+"/upgrades", "upgrades.list", "The upgrades of a cluster.", adminv1.UpgradeList{}, s.listUpgrades),
 		read(clusterPath+"/upgrade-plan", "upgrades.plan", "What an upgrade would do, why it would be refused, and what would be allowed.",
 			adminv1.Message[*clusterservicev1.UpgradePlan]{}, s.planUpgrade,
-			Parameter{Name: "version", Type: "string", Description: "MAJOR.MINOR.PATCH; by default the newest of the cluster's minor version."}),
+			Parameter{Name: "version", Type: "string", Description: "MAJOR.MINOR.PATCH; by default the newest of the cluster's minor version."},
+			Parameter{Name: "nodePools", Type: "string", Description: "The node pools that follow: none (the default), unpinned or all."}),
 		change(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, byRPC(s, ofCluster[*clusterservicev1.StartUpgradeRequest](s))),
 		read(upgrade, "upgrades.get", "One upgrade.", adminv1.Message[*clusterservicev1.Upgrade]{}, s.getUpgrade),
@@ -124,6 +131,7 @@ func (s *Server) upgradeRoutes() []Route {
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.AcknowledgeUpgradeGateRequest]{},
 			byRPC(s, ofPath[*clusterservicev1.AcknowledgeUpgradeGateRequest]("upgrade", "upgrade", "uid"))),
 		read(adminv1.Root+"/upgrade-policies", "upgradePolicies.list", "The upgrade policies of the region.", adminv1.UpgradePolicyList{}, s.listUpgradePolicies),
+		read(policy, "upgradePolicies.get", "One upgrade policy, with how it stands.", adminv1.Message[*clusterservicev1.UpgradePolicy]{}, s.getUpgradePolicy),
 		change(http.MethodPut, policy, adminv1.ActionUpgradePolicyApply, "Stores an upgrade policy under its name.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.ApplyUpgradePolicyRequest]{},
 			byRPC(s, ofPath[*clusterservicev1.ApplyUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),

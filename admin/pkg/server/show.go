@@ -190,64 +190,6 @@ func (s *Server) orphans(ctx context.Context) ([]adminv1.Orphan, error) {
 	return orphans, nil
 }
 
-func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
-	if err != nil {
-		return nil, err
-	}
-	list := adminv1.UpgradeList{Items: adminv1.Messages[*clusterservicev1.Upgrade](nil)}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: target.ClusterUID, PageSize: 500, PageToken: token})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		list.Items = append(list.Items, adminv1.Messages(response.GetUpgrades())...)
-		token = response.GetNextPageToken()
-	}
-	return list, nil
-}
-
-func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
-	if err != nil {
-		return nil, err
-	}
-	return message(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: rq.http.URL.Query().Get("version")}))
-}
-
-func (s *Server) getUpgrade(ctx context.Context, rq *request) (any, error) {
-	return message(s.Fleet.GetUpgrade(ctx, &clusterservicev1.GetUpgradeRequest{Uid: rq.http.PathValue("upgrade")}))
-}
-
-func (s *Server) listUpgradePolicies(ctx context.Context, _ *request) (any, error) {
-	response, err := s.Fleet.ListUpgradePolicies(ctx, &clusterservicev1.ListUpgradePoliciesRequest{})
-	if err != nil {
-		return nil, apierror.FromGRPC(err)
-	}
-	return adminv1.UpgradePolicyList{Items: adminv1.Messages(response.GetPolicies())}, nil
-}
-
-func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {
-	clusterUID := ""
-	if text := rq.http.URL.Query().Get("cluster"); text != "" {
-		cluster, err := s.finder.One(ctx, text)
-		if err != nil {
-			return nil, err
-		}
-		clusterUID = cluster.UID
-	}
-	list := adminv1.LeftoverList{Items: adminv1.Messages[*clusterservicev1.DeletionLeftover](nil)}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListDeletionLeftovers(ctx, &clusterservicev1.ListDeletionLeftoversRequest{ClusterUid: clusterUID, PageSize: 500, PageToken: token})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		list.Items = append(list.Items, adminv1.Messages(response.GetLeftovers())...)
-		token = response.GetNextPageToken()
-	}
-	return list, nil
-}
-
 func (s *Server) getShard(ctx context.Context, rq *request) (any, error) {
 	return message(s.Fleet.GetProvisionShard(ctx, &clusterservicev1.GetProvisionShardRequest{Name: rq.http.PathValue("shard")}))
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -87,21 +86,6 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer wg.Wait()
 	defer stopWorkers()
 
-	served := make(chan error, 1)
-	go func() { served <- httpServer.ServeTLS(listener, "", "") }()
 	p.Log.Info("serving the SREs' API", "address", listener.Addr().String())
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if err := httpServer.Shutdown(deadline); err != nil {
-		_ = httpServer.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
 }

@@ -143,8 +143,25 @@ type ListClustersRequest struct {
 	ProvisionShard string `protobuf:"bytes,3,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
 	// Only clusters in one of these phases; empty means all but DELETED.
 	Phases []ClusterPhase `protobuf:"varint,4,rep,packed,name=phases,proto3,enum=hcpmesh.clusterservice.v1.ClusterPhase" json:"phases,omitempty"`
-	// Only the cluster with this ARM resource id, matched case-insensitively.
-	ResourceId    string `protobuf:"bytes,5,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	// Only the cluster with this ARM resource id. This and what follows is matched case-insensitively and by an index: how many
+	// clusters there are besides those that are found makes no difference. A cluster must match all that are given.
+	ResourceId string `protobuf:"bytes,5,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	// Only clusters with this name in ARM.
+	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// Only clusters whose name in ARM begins with this.
+	NamePrefix string `protobuf:"bytes,7,opt,name=name_prefix,json=namePrefix,proto3" json:"name_prefix,omitempty"`
+	// Only clusters whose ARM resource id begins with this, as in `/subscriptions/…/resourceGroups/…/`.
+	ResourceIdPrefix string `protobuf:"bytes,8,opt,name=resource_id_prefix,json=resourceIdPrefix,proto3" json:"resource_id_prefix,omitempty"`
+	// Only clusters of this subscription.
+	SubscriptionId string `protobuf:"bytes,9,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	// Only the cluster with this id below ARM, status.cluster_id.
+	ClusterId string `protobuf:"bytes,10,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Only the cluster whose host names start with this label, status.base_domain_prefix.
+	BaseDomainPrefix string `protobuf:"bytes,11,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
+	// Only clusters whose API server has this host name or address in status.api_url; with a port, only on that port.
+	ApiHost string `protobuf:"bytes,12,opt,name=api_host,json=apiHost,proto3" json:"api_host,omitempty"`
+	// Only clusters with one of these uids, at most 500.
+	Uids          []string `protobuf:"bytes,13,rep,name=uids,proto3" json:"uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +229,62 @@ func (x *ListClustersRequest) GetResourceId() string {
 		return x.ResourceId
 	}
 	return ""
+}
+
+func (x *ListClustersRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetNamePrefix() string {
+	if x != nil {
+		return x.NamePrefix
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetResourceIdPrefix() string {
+	if x != nil {
+		return x.ResourceIdPrefix
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetBaseDomainPrefix() string {
+	if x != nil {
+		return x.BaseDomainPrefix
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetApiHost() string {
+	if x != nil {
+		return x.ApiHost
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetUids() []string {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
 }
 
 type ListClustersResponse struct {
@@ -2810,7 +2883,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"generation\x12:\n" +
 	"\x04spec\x18\x04 \x01(\v2&.hcpmesh.clusterservice.v1.ClusterSpecR\x04spec\"%\n" +
 	"\x11GetClusterRequest\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xdc\x01\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe4\x03\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2818,7 +2891,18 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0fprovision_shard\x18\x03 \x01(\tR\x0eprovisionShard\x12?\n" +
 	"\x06phases\x18\x04 \x03(\x0e2'.hcpmesh.clusterservice.v1.ClusterPhaseR\x06phases\x12\x1f\n" +
 	"\vresource_id\x18\x05 \x01(\tR\n" +
-	"resourceId\"\x9a\x01\n" +
+	"resourceId\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x1f\n" +
+	"\vname_prefix\x18\a \x01(\tR\n" +
+	"namePrefix\x12,\n" +
+	"\x12resource_id_prefix\x18\b \x01(\tR\x10resourceIdPrefix\x12'\n" +
+	"\x0fsubscription_id\x18\t \x01(\tR\x0esubscriptionId\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\n" +
+	" \x01(\tR\tclusterId\x12,\n" +
+	"\x12base_domain_prefix\x18\v \x01(\tR\x10baseDomainPrefix\x12\x19\n" +
+	"\bapi_host\x18\f \x01(\tR\aapiHost\x12\x12\n" +
+	"\x04uids\x18\r \x03(\tR\x04uids\"\x9a\x01\n" +
 	"\x14ListClustersResponse\x12>\n" +
 	"\bclusters\x18\x01 \x03(\v2\".hcpmesh.clusterservice.v1.ClusterR\bclusters\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +

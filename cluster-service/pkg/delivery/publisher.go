@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -29,14 +30,8 @@ type Maestro interface {
 }
 
 const (
-	// queueSize bounds the clusters that wait in memory; those beyond are found in the database when their lease is over.
-	queueSize = 4096
-	// scanInterval is how often the database is asked for due works when nothing else prompts it: those of other replicas
-	// that died, and retries.
-	scanInterval = 2 * time.Second
-	scanLimit    = 200
-	firstRetry   = 200 * time.Millisecond
-	lastRetry    = 30 * time.Second
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
 	// An acknowledged deletion that is not confirmed is asked for again: soon at first, for then it is rather the
 	// confirmation that was lost, and every lastConfirm in the end.
 	firstConfirm = 5 * time.Second
@@ -58,110 +53,33 @@ type PublisherOptions struct {
 // Publisher publishes due works.
 type Publisher struct {
 	PublisherOptions
-	queue chan string
-	// sooner tells the scan of a retry that is due before it would look.
-	sooner chan time.Duration
+	due *due.Queue
 
 	mu sync.Mutex
-	// waiting has the clusters that are in the queue, once each; busy those that are being published.
-	waiting, busy map[string]bool
 	// keyless waits for signing keys, in order; keylessSet has the same, to have each once.
 	keyless    chan string
 	keylessSet map[string]bool
 }
 
+// maxKeyless bounds the clusters that wait for a signing key in memory.
+const maxKeyless = 4096
+
 // NewPublisher makes a publisher; Run runs it.
 func NewPublisher(o PublisherOptions) *Publisher {
-	return &Publisher{PublisherOptions: o, queue: make(chan string, queueSize), sooner: make(chan time.Duration, 1),
-		waiting: map[string]bool{}, busy: map[string]bool{}, keyless: make(chan string, queueSize), keylessSet: map[string]bool{}}
+	p := &Publisher{PublisherOptions: o, keyless: make(chan string, maxKeyless), keylessSet: map[string]bool{}}
+	p.due = due.NewQueue(due.Options{Of: "works", Workers: o.Workers, Take: o.Store.TakeDue, Visit: p.publish, Overflowed: o.Metrics.overflows.Inc})
+	return p
 }
 
-// Publish has the due works of clusters published soon. The caller holds their lease. It does not block: what does not fit
-// is found in the database when the lease is over.
-func (p *Publisher) Publish(clusterUIDs []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, uid := range clusterUIDs {
-		if p.waiting[uid] {
-			continue
-		}
-		select {
-		case p.queue <- uid:
-			p.waiting[uid] = true
-		default:
-			p.Metrics.overflows.Inc()
-		}
-	}
-}
+// Publish has the due works of clusters published soon. The caller holds their lease. It does not block.
+func (p *Publisher) Publish(clusterUIDs []string) { p.due.Add(clusterUIDs) }
 
 // Run publishes until ctx is over.
 func (p *Publisher) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for range p.Workers {
-		group.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case uid := <-p.queue:
-					p.serve(ctx, uid)
-				}
-			}
-		})
-	}
-	group.Go(func() { p.scan(ctx) })
+	group.Go(func() { p.due.Run(ctx) })
 	group.Go(func() { p.makeSigningKeys(ctx) })
 	group.Wait()
-}
-
-// serve publishes one cluster, unless another worker is at it, who then does it once more.
-func (p *Publisher) serve(ctx context.Context, uid string) {
-	p.mu.Lock()
-	if p.busy[uid] {
-		// Stays marked as waiting: the other worker puts it back into the queue.
-		p.mu.Unlock()
-		return
-	}
-	delete(p.waiting, uid)
-	p.busy[uid] = true
-	p.mu.Unlock()
-
-	if err := p.publish(ctx, uid); err != nil && ctx.Err() == nil {
-		slog.Warn("publishing was interrupted", "cluster_uid", uid, "error", err)
-	}
-
-	p.mu.Lock()
-	delete(p.busy, uid)
-	again := p.waiting[uid]
-	delete(p.waiting, uid)
-	p.mu.Unlock()
-	if again {
-		p.Publish([]string{uid})
-	}
-}
-
-func (p *Publisher) scan(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case delay := <-p.sooner:
-			timer.Reset(delay)
-			continue
-		case <-timer.C:
-			timer.Reset(scanInterval)
-		}
-		due, err := p.Store.TakeDue(ctx, scanLimit)
-		if err != nil {
-			if ctx.Err() == nil {
-				slog.Warn("looking for due works failed", "error", err)
-			}
-			continue
-		}
-		p.Publish(due)
-	}
 }
 
 // outcome is what came of publishing one work.
@@ -222,7 +140,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 			}
 		}
 		if delay > 0 {
-			p.lookIn(delay)
+			p.due.LookIn(delay)
 			// The works behind a failed one come again with it.
 			for _, w := range t.Works {
 				if w.Due() && !done[w.ID] && !w.DeletePublished {
@@ -241,17 +159,6 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		return p.Maestro.Resync(ctx, anew)
 	}
 	return nil
-}
-
-// lookIn has the database asked for due works after a delay, if that is sooner than it would be.
-func (p *Publisher) lookIn(delay time.Duration) {
-	if delay >= scanInterval {
-		return
-	}
-	select {
-	case p.sooner <- delay:
-	default:
-	}
 }
 
 // order puts deletions of node pools first, then the other deletions, then the rest as they build on each other.

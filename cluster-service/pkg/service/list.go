@@ -59,7 +59,14 @@ func (s *Service) ListClusters(ctx context.Context, r *csv1.ListClustersRequest)
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	f.Shard, f.ResourceID = r.GetProvisionShard(), r.GetResourceId()
+	f.Shard, f.UIDs = r.GetProvisionShard(), r.GetUids()
+	if err := validUIDs("uids", f.UIDs); err != nil {
+		return nil, answer(ctx, err)
+	}
+	f.Identifiers = store.Identifiers{
+		ResourceID: r.GetResourceId(), ResourceIDPrefix: r.GetResourceIdPrefix(), Subscription: r.GetSubscriptionId(),
+		Name: r.GetName(), NamePrefix: r.GetNamePrefix(), ClusterID: r.GetClusterId(), BaseDomainPrefix: r.GetBaseDomainPrefix(), APIHost: r.GetApiHost(),
+	}
 	for _, phase := range r.GetPhases() {
 		f.Phases = append(f.Phases, int16(phase))
 	}

@@ -88,6 +88,20 @@ func validUID(field, uid string) error {
 	return nil
 }
 
+// validUIDs holds a list to as many UUIDs as a page has.
+func validUIDs(field string, uids []string) error {
+	var c check
+	for _, uid := range uids {
+		if _, err := uuid.Parse(uid); err != nil {
+			c.fail(field, "Invalid value: %q: must be a UUID", uid)
+		}
+	}
+	if len(uids) > maxPage {
+		c.fail(field, "Too many: may not be more than %d", maxPage)
+	}
+	return apierror.InvalidFields(c.violations)
+}
+
 func validateIdentity(uid, resourceID string, generation int64) []apierror.Violation {
 	var c check
 	if _, err := uuid.Parse(uid); err != nil {

@@ -29,16 +29,7 @@ func (s *Service) ListWorks(ctx context.Context, r *csv1.ListWorksRequest) (*csv
 
 func (s *Service) works(ctx context.Context, r *csv1.ListWorksRequest) ([]*fleet.Work, error) {
 	if r.GetClusterUid() == "" && len(r.GetIds()) > 0 {
-		var c check
-		for _, id := range r.GetIds() {
-			if _, err := uuid.Parse(id); err != nil {
-				c.fail("ids", "Invalid value: %q: must be a UUID", id)
-			}
-		}
-		if len(r.GetIds()) > maxPage {
-			c.fail("ids", "Too many: may not be more than %d", maxPage)
-		}
-		if err := apierror.InvalidFields(c.violations); err != nil {
+		if err := validUIDs("ids", r.GetIds()); err != nil {
 			return nil, err
 		}
 		return s.o.Store.WorksByID(ctx, r.GetIds())

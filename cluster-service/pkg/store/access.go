@@ -146,7 +146,7 @@ func (s *Store) Revocation(ctx context.Context, uid string) (*fleet.Revocation, 
 
 // ListExternalAuths reads a page, with the revision up to which it is certain to be complete.
 func (s *Store) ListExternalAuths(ctx context.Context, f Filter) ([]*fleet.ExternalAuth, int64, error) {
-	query, args := where("external_auths", authColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	query, args := where(f, "cluster_uid", f.ClusterUID).query("external_auths", authColumns, f.Limit)
 	return list(ctx, s, query, args, scanAuth)
 }
 
@@ -154,7 +154,7 @@ func (s *Store) ListExternalAuths(ctx context.Context, f Filter) ([]*fleet.Exter
 // complete.
 func (s *Store) ListCredentials(ctx context.Context, f Filter) ([]*fleet.Credential, int64, error) {
 	f.Records = true
-	query, args := where("break_glass_credentials", credentialColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	query, args := where(f, "cluster_uid", f.ClusterUID).query("break_glass_credentials", credentialColumns, f.Limit)
 	return list(ctx, s, query, args, scanCredential)
 }
 
@@ -162,7 +162,7 @@ func (s *Store) ListCredentials(ctx context.Context, f Filter) ([]*fleet.Credent
 // complete.
 func (s *Store) ListRevocations(ctx context.Context, f Filter) ([]*fleet.Revocation, int64, error) {
 	f.Records = true
-	query, args := where("break_glass_revocations", revocationColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	query, args := where(f, "cluster_uid", f.ClusterUID).query("break_glass_revocations", revocationColumns, f.Limit)
 	return list(ctx, s, query, args, scanRevocation)
 }
 

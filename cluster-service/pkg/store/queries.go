@@ -50,49 +50,88 @@ type Filter struct {
 	// Phases, or states, to choose; empty means all but gone ones, or all with Records.
 	Phases  []int16
 	Records bool
-	// Shard and ResourceID choose clusters, ClusterUID node pools.
-	Shard, ResourceID, ClusterUID string
+	// Shard, UIDs and Identifiers choose clusters, ClusterUID node pools.
+	Shard, ClusterUID string
+	UIDs              []string
+	Identifiers       Identifiers
 }
 
 // ListClusters reads a page, with the revision up to which it is certain to be complete.
 func (s *Store) ListClusters(ctx context.Context, f Filter) ([]*fleet.Cluster, int64, error) {
-	query, args := where("clusters", clusterColumns, f, [][2]any{{"shard", null(f.Shard)}, {"resource_key", null(strings.ToLower(f.ResourceID))}})
+	query, args := clustersQuery(f)
 	return list(ctx, s, query, args, scanCluster)
+}
+
+// clustersQuery finds the uids by the identifiers first, where there are any, and then each cluster by its uid: OFFSET 0 keeps
+// PostgreSQL from reading all clusters beside that, which it takes to be cheaper while the fleet is small.
+func clustersQuery(f Filter) (string, []any) {
+	w := where(f, "shard", f.Shard)
+	if len(f.UIDs) > 0 {
+		w.add("uid = ANY ($%d)", f.UIDs)
+	}
+	if f.Identifiers == (Identifiers{}) {
+		return w.query("clusters", clusterColumns, f.Limit)
+	}
+	w.conditions = append(w.conditions, "uid = cluster_uid")
+	each := fmt.Sprintf("SELECT %s FROM clusters WHERE %s OFFSET 0", clusterColumns, strings.Join(w.conditions, " AND "))
+	w.conditions = nil
+	f.Identifiers.where(func(condition, arg string) { w.add(condition, arg) })
+	if f.After != "" {
+		w.add("cluster_uid > $%d", f.After)
+	}
+	chosen, limited := strings.Join(w.conditions, " AND "), w.arg("LIMIT $%d", f.Limit)
+	return fmt.Sprintf("SELECT found.* FROM cluster_identifiers CROSS JOIN LATERAL (%s) found WHERE %s ORDER BY cluster_uid %s", each, chosen, limited), w.args
 }
 
 // ListNodePools reads a page, with the revision up to which it is certain to be complete.
 func (s *Store) ListNodePools(ctx context.Context, f Filter) ([]*fleet.NodePool, int64, error) {
-	query, args := where("node_pools", poolColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	query, args := where(f, "cluster_uid", f.ClusterUID).query("node_pools", poolColumns, f.Limit)
 	return list(ctx, s, query, args, scanPool)
 }
 
-func where(table, columns string, f Filter, equal [][2]any) (string, []any) {
-	var conditions []string
-	var args []any
-	add := func(condition string, arg any) {
-		args = append(args, arg)
-		conditions = append(conditions, fmt.Sprintf(condition, len(args)))
-	}
+// conditions of a query, with their arguments.
+type conditions struct {
+	conditions []string
+	args       []any
+}
+
+// arg is a condition with the number of its argument.
+func (w *conditions) arg(condition string, arg any) string {
+	w.args = append(w.args, arg)
+	return fmt.Sprintf(condition, len(w.args))
+}
+
+func (w *conditions) add(condition string, arg any) {
+	w.conditions = append(w.conditions, w.arg(condition, arg))
+}
+
+// where is what a filter chooses of any table; and of one column, where a value is given.
+func where(f Filter, column, value string) *conditions {
+	w := &conditions{}
 	if f.After != "" {
-		add("uid > $%d", f.After)
+		w.add("uid > $%d", f.After)
 	}
 	switch {
 	case len(f.Phases) > 0 && f.Records:
-		add("state = ANY ($%d)", f.Phases)
+		w.add("state = ANY ($%d)", f.Phases)
 	case len(f.Phases) > 0:
-		add("phase = ANY ($%d)", f.Phases)
+		w.add("phase = ANY ($%d)", f.Phases)
 	case f.Records:
-		conditions = append(conditions, "true")
+		w.conditions = append(w.conditions, "true")
 	default:
-		conditions = append(conditions, "gone_time IS NULL")
+		w.conditions = append(w.conditions, "gone_time IS NULL")
 	}
-	for _, e := range equal {
-		if value := e[1].(*string); value != nil {
-			add(e[0].(string)+" = $%d", *value)
-		}
+	if value != "" {
+		w.add(column+" = $%d", value)
 	}
-	args = append(args, f.Limit)
-	return fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s.uid LIMIT $%d", columns, table, strings.Join(conditions, " AND "), table, len(args)), args
+	return w
+}
+
+// query reads a page of a table in order of uid.
+func (w *conditions) query(table, columns string, limit int) (string, []any) {
+	conditions := strings.Join(w.conditions, " AND ")
+	limited := w.arg("LIMIT $%d", limit)
+	return fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s.uid %s", columns, table, conditions, table, limited), w.args
 }
 
 func list[T any](ctx context.Context, s *Store, query string, args []any, scan pgx.RowToFunc[*T]) (rows []*T, revision int64, err error) {
@@ -289,8 +328,11 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM done_calls WHERE time < $1", before); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before)
-		return err
+		if _, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before); err != nil {
+			return err
+		}
+		// A replica of an earlier release may be running beside this one.
+		return identify(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("removing tombstones: %w", err)

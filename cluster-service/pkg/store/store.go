@@ -155,7 +155,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 			}
 			slog.Info("migrated the database", "migration", name)
 		}
-		return nil
+		return identify(ctx, tx)
 	})
 }
 

@@ -224,6 +224,9 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 		old, tenancy := t.before[uid], t.Tenancies[uid]
 		if c := tenancy.Cluster; c != nil && clusterChanged(old.Cluster, c) {
 			clusters = append(clusters, c)
+			if identifiersChanged(old.Cluster, c) {
+				queueIdentifiers(rows, c)
+			}
 			if c.Gone() && c.Shard != "" && old.Cluster != nil && !old.Cluster.Gone() {
 				taken[c.Shard]--
 			}

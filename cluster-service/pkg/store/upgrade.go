@@ -78,7 +78,7 @@ func (s *Store) Upgrade(ctx context.Context, uid string) (*fleet.Upgrade, error)
 // ListUpgrades reads a page of all upgrades that are kept, with the revision up to which it is certain to be complete.
 func (s *Store) ListUpgrades(ctx context.Context, f Filter) ([]*fleet.Upgrade, int64, error) {
 	f.Records = true
-	query, args := where("upgrades", upgradeColumns, f, [][2]any{{"cluster_uid", null(f.ClusterUID)}})
+	query, args := where(f, "cluster_uid", f.ClusterUID).query("upgrades", upgradeColumns, f.Limit)
 	return list(ctx, s, query, args, scanUpgrade)
 }
 

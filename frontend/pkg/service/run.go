@@ -138,23 +138,8 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	defer wg.Wait()
 	defer stopWorkers()
 
-	served := make(chan error, 1)
-	go func() { served <- httpServer.ServeTLS(listener, "", "") }()
 	p.Log.Info("serving the ARM resource provider", "address", listener.Addr().String(), "location", options.Location)
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if err := httpServer.Shutdown(deadline); err != nil {
-		_ = httpServer.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
 }
 
 // loadKeys reads a key file, or makes a key that ends with the process when there is none; what is then lost is lost.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -15,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// etcdComponent is the only component that is a StatefulSet.
+const etcdComponent = "etcd"
 
 // component is one of the parts of a hosted control plane that reports through a ControlPlaneComponent.
 type component struct {
@@ -44,7 +48,7 @@ var components = []component{
 	{name: "control-plane-pki-operator", wave: schedule.WaveFoundation},
 	{name: "csi-snapshot-controller-operator", wave: schedule.WaveOperators},
 	{name: "dns-operator", wave: schedule.WaveOperators},
-	{name: "etcd", wave: schedule.WaveFoundation, status: true},
+	{name: etcdComponent, wave: schedule.WaveFoundation, status: true},
 	{name: "featuregate-generator", wave: schedule.WaveFoundation},
 	{name: "hosted-cluster-config-operator", wave: schedule.WaveControllers},
 	{name: "ignition-server", wave: schedule.WaveControllers},
@@ -68,8 +72,9 @@ var components = []component{
 // rollout is how far the components have come.
 type rollout struct {
 	// wave is the last one whose components run version; those of later waves run previous, or do not run if that is
-	// empty.
+	// empty. Of the next wave's, in an upgrade, the first that are ahead run version, too.
 	wave              schedule.Wave
+	ahead             int
 	version, previous string
 	autoscaling       bool
 	fidelity          Fidelity
@@ -84,6 +89,32 @@ func (r rollout) wanted() []component {
 		wanted = append(wanted, c)
 	}
 	return wanted
+}
+
+// of lists the components of a wave in the order in which an upgrade rolls them out: etcd, the slowest, last.
+func (r rollout) of(wave schedule.Wave) []component {
+	list := slices.DeleteFunc(r.wanted(), func(c component) bool { return c.wave != wave })
+	slices.SortStableFunc(list, func(a, b component) int {
+		switch {
+		case a.name == etcdComponent:
+			return 1
+		case b.name == etcdComponent:
+			return -1
+		}
+		return 0
+	})
+	return list
+}
+
+// size is how many components a wave has.
+func (r rollout) size(wave schedule.Wave) int { return len(r.of(wave)) }
+
+// runs reports whether a component runs the version.
+func (r rollout) runs(c component) bool {
+	if c.wave == r.wave+1 && r.ahead > 0 {
+		return slices.IndexFunc(r.of(c.wave), func(other component) bool { return other.name == c.name }) < r.ahead
+	}
+	return c.wave <= r.wave
 }
 
 // unavailable names the components that are not available, in alphabetical order.
@@ -109,15 +140,20 @@ func (r rollout) status(c component, now metav1.Time, before hyperv1.ControlPlan
 		})
 	}
 	kind := "Deployment"
-	if c.name == "etcd" {
+	if c.name == etcdComponent {
 		kind = "StatefulSet"
 	}
 	after.Resources = []hyperv1.ComponentResource{{Group: "apps", Kind: kind, Name: c.name}}
 	switch {
-	case c.wave <= r.wave:
+	case r.runs(c):
 		after.Version = r.version
 		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
 		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionTrue, hyperv1.AsExpectedReason, "")
+	case r.previous != "" && c.wave == r.wave+1:
+		after.Version = r.previous
+		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
+		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionFalse, "WaitingForRolloutComplete",
+			fmt.Sprintf("Waiting for %s %s rollout to finish: 0 out of 3 new replicas have been updated", strings.ToLower(kind), c.name))
 	case r.previous != "":
 		after.Version = r.previous
 		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")

@@ -376,10 +376,10 @@ func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.Hoste
 	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
 		switch head := versions.History[0]; {
 		case head.Version != o.Installing.Version.String(): // this very pass begins the upgrade
-			wave, wait = r.Scale.Upgrade(0)
+			wave, o.Rollout.ahead, wait = r.Scale.Upgrade(0, o.Rollout.size)
 			o.Rollout.previous = head.Version
 		case len(versions.History) > 1:
-			wave, wait = r.Scale.Upgrade(o.Now.Sub(head.StartedTime.Time))
+			wave, o.Rollout.ahead, wait = r.Scale.Upgrade(o.Now.Sub(head.StartedTime.Time), o.Rollout.size)
 			o.Rollout.previous = versions.History[1].Version
 		}
 	}
@@ -401,7 +401,10 @@ func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.Hoste
 			ceiling = schedule.WaveControllers
 		}
 	}
-	o.Rollout.wave = min(wave, ceiling)
+	if wave >= ceiling {
+		wave, o.Rollout.ahead = ceiling, 0
+	}
+	o.Rollout.wave = wave
 	return wait
 }
 

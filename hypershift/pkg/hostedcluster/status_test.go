@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -293,4 +294,46 @@ func TestComponentsAreConsistent(t *testing.T) {
 			t.Errorf("wave %d: complete %v, but waiting for %v", wave, complete, waiting)
 		}
 	}
+}
+
+// TestAnUpgradeMovesOneComponentAfterTheOther: what depends on others begins when those run the version, and says so until then.
+func TestAnUpgradeMovesOneComponentAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rollout{version: "4.21.4", previous: "4.20.16", fidelity: FidelityProcess}
+		began, before := time.Now(), 0
+		for {
+			var wait time.Duration
+			r.wave, r.ahead, wait = schedule.Scale(1).Upgrade(time.Since(began), r.size)
+			states := map[string]hyperv1.ControlPlaneComponentStatus{}
+			count := 0
+			for _, c := range r.wanted() {
+				states[c.name] = r.status(c, metav1.Now(), hyperv1.ControlPlaneComponentStatus{})
+				if states[c.name].Version == "4.21.4" {
+					count++
+				}
+				if !meta.IsStatusConditionTrue(states[c.name].Conditions, string(hyperv1.ControlPlaneComponentAvailable)) {
+					t.Errorf("after %s %s is not available", time.Since(began), c.name)
+				}
+			}
+			if count < before || count > before+1 {
+				t.Errorf("after %s %d components run the version, %d before", time.Since(began), count, before)
+			}
+			for name, after := range map[string]string{etcdComponent: "cluster-api", "kube-apiserver": etcdComponent, "kube-scheduler": "kube-apiserver", "dns-operator": "openshift-apiserver"} {
+				if states[name].Version == "4.21.4" && states[after].Version != "4.21.4" {
+					t.Errorf("after %s %s runs the version before %s", time.Since(began), name, after)
+				}
+			}
+			reason := meta.FindStatusCondition(states["dns-operator"].Conditions, string(hyperv1.ControlPlaneComponentRolloutComplete)).Reason
+			if waits := states["kube-apiserver"].Version != "4.21.4"; waits && reason != hyperv1.WaitingForDependenciesReason {
+				t.Errorf("after %s dns-operator, which waits, says %s", time.Since(began), reason)
+			}
+			if before = count; wait == 0 {
+				break
+			}
+			time.Sleep(wait)
+		}
+		if before != len(r.wanted()) || !r.complete() {
+			t.Errorf("at the end %d of %d components run the version", before, len(r.wanted()))
+		}
+	})
 }

@@ -121,7 +121,7 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 		t.Fatal(err)
 	}
 	var order []string
-	follow(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+	await(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 		func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 			for _, c := range crr.Status.Conditions {
 				if c.Status == metav1.ConditionTrue && !slices.Contains(order, c.Type) {
@@ -240,7 +240,7 @@ func TestRevocationIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range revocationOrder {
-		follow(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
+		await(t, s.client, time.Minute, &certificatesv1alpha1.CertificateRevocationRequestList{}, client.ObjectKeyFromObject(crr),
 			func(crr *certificatesv1alpha1.CertificateRevocationRequest) error {
 				if !meta.IsStatusConditionTrue(crr.Status.Conditions, kind) {
 					return errors.New("not yet")

@@ -293,16 +293,16 @@ func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
 // waitCluster follows the HostedCluster until check is satisfied.
 func (s *sample) waitCluster(t testing.TB, within time.Duration, check func(*hyperv1.HostedCluster) error) *hyperv1.HostedCluster {
 	t.Helper()
-	return follow(t, s.client, within, &hyperv1.HostedClusterList{}, s.key(), check)
+	return await(t, s.client, within, &hyperv1.HostedClusterList{}, s.key(), check)
 }
 
 func (s *sample) waitPool(t testing.TB, within time.Duration, check func(*hyperv1.NodePool) error) *hyperv1.NodePool {
 	t.Helper()
-	return follow(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
+	return await(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
 }
 
-// follow watches one object until check is satisfied with it.
-func follow[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
+// await watches one object until check is satisfied with it.
+func await[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

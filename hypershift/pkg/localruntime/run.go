@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/follow"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/guest"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
@@ -147,7 +148,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	}
-	guests := guest.NewFollower(guest.Connect(connect), func(controlPlane string) {
+	guests := guest.NewFollower(follow.Connect(connect), func(controlPlane string) {
 		select {
 		case clusterChanges <- changed(controlPlane):
 		case <-ctx.Done():
@@ -155,7 +156,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer guests.Close()
 
-	pods := demand.NewFollower(demand.Connect(connect), func(controlPlane string) {
+	pods := demand.NewFollower(follow.Connect(connect), func(controlPlane string) {
 		select {
 		case poolChanges <- changed(controlPlane):
 		case <-ctx.Done():

@@ -119,9 +119,25 @@ func (s Scale) Creation(elapsed time.Duration) (Wave, time.Duration) {
 	return s.waves(createWaves[:], elapsed)
 }
 
-// Upgrade is Creation for an upgrade that began elapsed ago.
-func (s Scale) Upgrade(elapsed time.Duration) (Wave, time.Duration) {
-	return s.waves(upgradeWaves[:], elapsed)
+// Upgrade is Creation for an upgrade that began elapsed ago. The components of a wave, of which size says how many there
+// are, are rolled out one after the other: ahead is how many of the next wave's are.
+func (s Scale) Upgrade(elapsed time.Duration, size func(Wave) int) (wave Wave, ahead int, wait time.Duration) {
+	wave, wait = s.waves(upgradeWaves[:], elapsed)
+	if wave == WaveOperators {
+		return wave, 0, wait
+	}
+	next, began := wave+1, time.Duration(0)
+	if next > WaveFoundation {
+		began = upgradeWaves[next-1]
+	}
+	n := size(next)
+	for ; ahead < n-1; ahead++ {
+		end := began + (upgradeWaves[next]-began)*time.Duration(ahead+1)/time.Duration(n)
+		if left := s.Of(end) - elapsed; left > 0 {
+			return wave, ahead, left
+		}
+	}
+	return wave, ahead, wait
 }
 
 // waves returns the last wave that is rolled out, -1 for none.

@@ -59,7 +59,12 @@ func TestPhases(t *testing.T) {
 }
 
 func TestWaves(t *testing.T) {
-	for name, follow := range map[string]func(time.Duration) (Wave, time.Duration){"Creation": Scale(1).Creation, "Upgrade": Scale(1).Upgrade} {
+	none := func(Wave) int { return 0 }
+	upgrade := func(elapsed time.Duration) (Wave, time.Duration) {
+		wave, _, wait := Scale(1).Upgrade(elapsed, none)
+		return wave, wait
+	}
+	for name, follow := range map[string]func(time.Duration) (Wave, time.Duration){"Creation": Scale(1).Creation, "Upgrade": upgrade} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
@@ -79,9 +84,37 @@ func TestWaves(t *testing.T) {
 			})
 		})
 	}
-	if wave, wait := Scale(0).Upgrade(0); wave != WaveOperators || wait != 0 {
-		t.Errorf("at scale 0 an upgrade is at wave %d for another %s", wave, wait)
+	if wave, ahead, wait := Scale(0).Upgrade(0, none); wave != WaveOperators || ahead != 0 || wait != 0 {
+		t.Errorf("at scale 0 an upgrade is at wave %d and %d for another %s", wave, ahead, wait)
 	}
+}
+
+// TestUpgradeComponents: an upgrade rolls one component out after the other, and is as long as its waves are.
+func TestUpgradeComponents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sizes := map[Wave]int{WaveFoundation: 3, WaveAPIServer: 1, WaveControllers: 0, WaveOperators: 4}
+		began, before, steps := time.Now(), 0, 0
+		for {
+			wave, ahead, wait := Scale(1).Upgrade(time.Since(began), func(w Wave) int { return sizes[w] })
+			done := ahead
+			for w := WaveFoundation; w <= wave; w++ {
+				done += sizes[w]
+			}
+			if done-before > 1 || done < before {
+				t.Errorf("after %s: %d components after %d", time.Since(began), done, before)
+			}
+			if wait == 0 {
+				if done != 8 || time.Since(began) != upgradeWaves[WaveOperators] {
+					t.Errorf("after %s, %d components are all", time.Since(began), done)
+				}
+				return
+			}
+			if before, steps = done, steps+1; steps > 20 {
+				t.Fatal("it never ends")
+			}
+			time.Sleep(wait)
+		}
+	})
 }
 
 func TestPhaseBeforeTheBeginning(t *testing.T) {

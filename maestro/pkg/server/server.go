@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
@@ -32,6 +33,9 @@ import (
 
 // maxMessage bounds a gRPC message in either direction. Nothing larger than an MQTT message can be delivered.
 const maxMessage = 4 << 20
+
+// restGrace is how long requests under way may take when the server ends.
+const restGrace = 5 * time.Second
 
 // Config of a server.
 type Config struct {
@@ -235,21 +239,7 @@ func (s *Server) serveREST(ctx context.Context) error {
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		<-ctx.Done()
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = server.Shutdown(grace)
-	}()
-	err := server.Serve(tls.NewListener(s.c.REST, s.c.TLS))
-	<-ctx.Done()
-	<-done
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.TLS), restGrace)
 }
 
 // listen hears the other replicas' news. After a break it does not know what it missed, so it looks.

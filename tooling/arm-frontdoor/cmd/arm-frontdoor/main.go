@@ -148,20 +148,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	p.Log.Info("serving ARM", "url", o.publicURL)
-	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(listener, "", "") }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving ARM: %w", err)
-	case <-ctx.Done():
-	}
-	graceful, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(graceful); err != nil {
-		_ = server.Close()
-	}
-	<-served
-	return nil
+	return process.ServeHTTP(ctx, server, listener, shutdownGrace)
 }
 
 // own is the client that the door itself is; nil when it is none.

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -136,45 +135,23 @@ func (o *Options) authorityClient() (*http.Client, error) {
 }
 
 func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
+	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	address := listener.Addr().String()
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
-	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(listener, o.TLSCert, o.TLSKey) }()
-	p.Log.Info("serving Azure", "address", address, "faults", o.EnableFaults, "assume_customers", o.AssumeCustomers)
 	if o.AddressFile != "" {
-		if err := writeWhole(o.AddressFile, address); err != nil {
-			return errors.Join(fmt.Errorf("--address-file: %w", err), server.Close(), <-served)
+		if err := process.WriteAddress(o.AddressFile, listener); err != nil {
+			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
 		}
 	}
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving: %w", err)
-	case <-ctx.Done():
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	err = server.Shutdown(drain)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close()
-	}
-	if e := <-served; !errors.Is(e, http.ErrServerClosed) {
-		err = errors.Join(err, e)
-	}
-	return err
-}
-
-// writeWhole makes the file appear with its content, never without.
-func writeWhole(name, content string) error {
-	part := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".part")
-	if err := os.WriteFile(part, []byte(content+"\n"), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(part, name)
+	p.Log.Info("serving Azure", "address", listener.Addr().String(), "faults", o.EnableFaults, "assume_customers", o.AssumeCustomers)
+	server := &http.Server{Handler: handler, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
+	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
 
 // observe registers the metrics and returns what feeds them.

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -106,11 +105,6 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 }
 
 func (o *Options) serve(ctx context.Context, p *process.Process, server *emulator.Server) error {
-	listener, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	address := listener.Addr().String()
 	scheme := "http"
 	h := &http.Server{Handler: server, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
@@ -118,55 +112,21 @@ func (o *Options) serve(ctx context.Context, p *process.Process, server *emulato
 		scheme = "https"
 		cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 		if err != nil {
-			return errors.Join(fmt.Errorf("--tls-cert and --tls-key: %w", err), listener.Close())
+			return fmt.Errorf("--tls-cert and --tls-key: %w", err)
 		}
 		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
-	served := make(chan error, 1)
-	go func() {
-		if h.TLSConfig != nil {
-			served <- h.ServeTLS(listener, "", "")
-		} else {
-			served <- h.Serve(listener)
-		}
-	}()
-	p.Log.Info("serving Cosmos DB", "address", address, "scheme", scheme, "faults", o.EnableFaults)
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
 	if o.AddressFile != "" {
-		if err := writeWhole(o.AddressFile, address); err != nil {
-			return errors.Join(fmt.Errorf("--address-file: %w", err), h.Close(), <-served)
+		if err := process.WriteAddress(o.AddressFile, listener); err != nil {
+			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
 		}
 	}
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	err = h.Shutdown(drain)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = h.Close()
-	}
-	if e := <-served; !errors.Is(e, http.ErrServerClosed) {
-		err = errors.Join(err, e)
-	}
-	return err
-}
-
-// writeWhole makes the file appear with its content, never without.
-func writeWhole(name, content string) error {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(content + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	p.Log.Info("serving Cosmos DB", "address", listener.Addr().String(), "scheme", scheme, "faults", o.EnableFaults)
+	return process.ServeHTTP(ctx, h, listener, drainTimeout)
 }
 
 // observe registers the metrics and returns what feeds them. Labels take their values from small fixed sets.

@@ -95,7 +95,7 @@ func (c *Client) bearer(ctx context.Context) (string, error) {
 	}
 	token, err := c.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{c.options.Audience + "/.default"}})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("getting a token for admin, the SREs' API: %w", err)
 	}
 	c.token = token
 	return token.Token, nil
@@ -133,7 +133,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		if errors.As(err, &failed) {
 			err = failed.Err
 		}
-		return fmt.Errorf("admin cannot be reached (%w); is the region up? See `hcpctl region status`", err)
+		return fmt.Errorf("admin, the SREs' API, cannot be reached (%w); is it up? See `hcpctl region status`, and what it wrote: `hcpctl region logs admin`", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)

@@ -18,13 +18,15 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// adminClient makes the client of admin; what the flags leave open comes from the local region.
-func (e *environment) adminClient() (*adminclient.Client, error) {
+// adminClient makes the client of admin.
+func (e *environment) adminClient() (*adminclient.Client, error) { return e.connect(e.admin) }
+
+// connectLocally takes what the flags leave open from the local region.
+func (e *environment) connectLocally(options adminclient.Options) (*adminclient.Client, error) {
 	endpoints, err := e.endpoints()
 	if err != nil {
 		return nil, err
 	}
-	options := e.admin
 	options.Endpoint = first(options.Endpoint, endpoints.Admin)
 	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
 	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience

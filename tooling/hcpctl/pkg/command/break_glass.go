@@ -22,9 +22,11 @@ func (e *environment) breakGlass() *cobra.Command {
 
 func (e *environment) breakGlassRequest() *cobra.Command {
 	var file, duration string
+	var why because
 	c := &cobra.Command{
 		Use: "request CLUSTER", Short: "Request a credential of the SREs' class, and write a kubeconfig that uses it (role break-glass)", Args: cobra.ExactArgs(1),
-		Long: `Request a credential of the SREs' class, and write a kubeconfig that uses it. It needs an elevation to break-glass.
+		ValidArgsFunction: e.completeFleet,
+		Long: `Request a credential of the SREs' class, and write a kubeconfig that uses it. It needs the role break-glass.
 
 The private key is made here and goes into the kubeconfig only. The kubeconfig is a secret: whoever has it is the cluster's
 administrator until it expires, or its class is revoked.`,
@@ -41,7 +43,9 @@ administrator until it expires, or its class is revoked.`,
 			if err != nil {
 				return err
 			}
-			operation, err := client.Act(c.Context(), args[0], "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration})
+			operation, err := e.elevated(c.Context(), client, adminv1.BreakGlass, why, func(ctx context.Context) (*adminv1.Operation, error) {
+				return client.Act(ctx, args[0], "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration})
+			})
 			if err != nil {
 				return err
 			}
@@ -62,6 +66,7 @@ administrator until it expires, or its class is revoked.`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the kubeconfig to, readable by its owner only")
 	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of 10m to 24h")
+	why.add(c)
 	return e.addAdminFlags(c)
 }
 
@@ -94,8 +99,8 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 func (e *environment) breakGlassRevoke() *cobra.Command {
 	var class string
 	c := e.intervene(&cobra.Command{
-		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
 	})
 	c.Flags().StringVar(&class, "class", "sre", "`class`: sre or customer")

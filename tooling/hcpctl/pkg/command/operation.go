@@ -11,46 +11,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ask asks admin for something.
-type ask func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
-
-// intervene makes a command by which an SRE changes something: it asks admin, and waits for the end of the operation.
-func (e *environment) intervene(c *cobra.Command, ask ask) *cobra.Command {
-	var noWait bool
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := e.adminClient()
-		if err != nil {
-			return err
-		}
-		operation, err := ask(c.Context(), client, args)
-		if err != nil {
-			return err
-		}
-		if noWait {
-			fmt.Fprintln(e.out, "operation "+operation.ID)
-			return nil
-		}
-		if operation, err = client.Await(c.Context(), operation); err != nil {
-			return err
-		}
-		text := adminclient.Effect(operation)
-		if text == "" {
-			text = operation.Action + ": done."
-		}
-		fmt.Fprintln(e.out, text)
-		return nil
-	}
-	c.Flags().BoolVar(&noWait, "no-wait", false, "return when it is written down")
-	return e.addAdminFlags(c)
-}
-
 func (e *environment) clusterPause() *cobra.Command {
 	var duration string
 	c := e.intervene(&cobra.Command{
-		Use: "pause CLUSTER", Short: "Have a cluster's reconciliation paused for a while, as an SRE", Args: cobra.ExactArgs(1),
+		Use: "pause CLUSTER", Short: "Have a cluster's reconciliation paused for a while, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Have HyperShift leave a cluster's control plane and node pools alone for a while. What runs keeps running. The pause ends by
 itself, or with 'hcpctl cluster resume'.`,
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "pause", adminv1.PauseRequest{Duration: duration})
 	})
 	c.Flags().StringVar(&duration, "for", "1h", "how long: a `duration` of at most 168h")
@@ -58,7 +25,7 @@ itself, or with 'hcpctl cluster resume'.`,
 }
 
 func (e *environment) clusterResume() *cobra.Command {
-	return e.intervene(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1)},
+	return e.intervene(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.Act(ctx, args[0], "resume", nil)
 		})
@@ -66,8 +33,8 @@ func (e *environment) clusterResume() *cobra.Command {
 
 func (e *environment) clusterRetry() *cobra.Command {
 	return e.intervene(&cobra.Command{
-		Use: "retry CLUSTER", Short: "Have everything begun anew that a cluster waits for, as an SRE", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		Use: "retry CLUSTER", Short: "Have everything begun anew that a cluster waits for, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "retry", nil)
 	})
 }
@@ -75,8 +42,8 @@ func (e *environment) clusterRetry() *cobra.Command {
 func (e *environment) clusterResize() *cobra.Command {
 	var size string
 	c := e.intervene(&cobra.Command{
-		Use: "resize CLUSTER", Short: "Override the size of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		Use: "resize CLUSTER", Short: "Override the size of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "resize", adminv1.ResizeRequest{Size: size})
 	})
 	c.Flags().StringVar(&size, "size", "", "`name` of a size; empty takes the override back")
@@ -86,12 +53,12 @@ func (e *environment) clusterResize() *cobra.Command {
 // operations and audit are the record of what SREs did.
 func (e *environment) operation() *cobra.Command {
 	return group("operation", "See what SREs had done, and help operations of ARM's", e.operationList(), e.operationGet(),
-		e.armOperation("retry", "Have the backend take an operation of ARM's up again at once"),
-		e.armOperation("cancel", "End a create or an update of ARM's as Canceled"))
+		e.armOperation("retry", adminv1.Operator, "Have the backend take an operation of ARM's up again at once"),
+		e.armOperation("cancel", adminv1.BreakGlass, "End a create or an update of ARM's as Canceled (role break-glass)"))
 }
 
-func (e *environment) armOperation(verb, short string) *cobra.Command {
-	return e.intervene(&cobra.Command{Use: verb + " ARM-OPERATION", Short: short, Args: cobra.ExactArgs(1)},
+func (e *environment) armOperation(verb string, role adminv1.Role, short string) *cobra.Command {
+	return e.intervene(&cobra.Command{Use: verb + " ARM-OPERATION", Short: short, Args: cobra.ExactArgs(1)}, role,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.ActOnARMOperation(ctx, args[0], verb)
 		})

@@ -31,12 +31,15 @@ type environment struct {
 	stateDir string
 	arm      armclient.Options
 	admin    adminclient.Options
-	output   string
+	// connect makes the client of admin of what the flags say.
+	connect func(adminclient.Options) (*adminclient.Client, error)
+	output  string
 }
 
 // New makes the command tree. Results go to out, progress to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
 	e := &environment{out: out, err: errOut}
+	e.connect = e.connectLocally
 	root := &cobra.Command{
 		Use:           "hcpctl",
 		Short:         "Run a region of hcpmesh on this machine, and work with its clusters",

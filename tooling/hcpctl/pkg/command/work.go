@@ -96,7 +96,7 @@ func (e *environment) orphanList() *cobra.Command {
 func (e *environment) orphanDelete() *cobra.Command {
 	return e.intervene(&cobra.Command{
 		Use: "delete ID", Short: "Have an orphan removed, with what it carries on the management cluster (role break-glass)", Args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DeleteOrphan(ctx, args[0])
 	})
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/update-graph/graph"
 )
 
+// drainTimeout bounds how long requests may still run once the program is told to stop.
+const drainTimeout = 5 * time.Second
+
 type options struct {
 	process        process.Options
 	listen         string
@@ -80,12 +83,5 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
-	group.Go(func() {
-		<-ctx.Done()
-		_ = server.Close()
-	})
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving: %w", err)
-	}
-	return nil
+	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }

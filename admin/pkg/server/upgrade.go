@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.UpgradeList{Items: adminv1.Messages[*clusterservicev1.Upgrade](nil)}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: target.ClusterUID, PageSize: 500, PageToken: token})
+		if err != nil {
+			return nil, apierror.FromGRPC(err)
+		}
+		list.Items = append(list.Items, adminv1.Messages(response.GetUpgrades())...)
+		token = response.GetNextPageToken()
+	}
+	return list, nil
+}
+
+func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {
+	target, err := s.target(ctx, rq)
+	if err != nil {
+		return nil, err
+	}
+	query := rq.http.URL.Query()
+	follow, known := follows[query.Get("nodePools")]
+	if !known {
+		return nil, apierror.New(apierror.InvalidParameter, "Unsupported value: '%s': supported values: none, unpinned, all.", query.Get("nodePools")).WithTarget("nodePools")
+	}
+	return message(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: query.Get("version"), NodePools: follow}))
+}
+
+// follows are the words for which node pools follow their control plane.
+var follows = map[string]clusterservicev1.NodePoolFollow{
+	"":         clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
+	"none":     clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
+	"unpinned": clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED,
+	"all":      clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_ALL,
+}
+
+// underWay are the states of upgrades that have not ended.
+var underWay = []clusterservicev1.UpgradeState{
+	clusterservicev1.UpgradeState_UPGRADE_STATE_WAITING, clusterservicev1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, clusterservicev1.UpgradeState_UPGRADE_STATE_NODE_POOLS,
+}
+
+func (s *Server) listRegionUpgrades(ctx context.Context, rq *request) (any, error) {
+	size, token, err := rq.page()
+	if err != nil {
+		return nil, err
+	}
+	active, err := rq.flag("active")
+	if err != nil {
+		return nil, err
+	}
+	asked := &clusterservicev1.ListUpgradesRequest{PageSize: int32(size), PageToken: token}
+	if active {
+		asked.States = underWay
+	}
+	response, err := s.Fleet.ListUpgrades(ctx, asked)
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.UpgradeList{Items: adminv1.Messages(response.GetUpgrades()), NextPageToken: response.GetNextPageToken()}, nil
+}
+
+func (s *Server) getUpgradePolicy(ctx context.Context, rq *request) (any, error) {
+	return message(s.Fleet.GetUpgradePolicy(ctx, &clusterservicev1.GetUpgradePolicyRequest{Name: rq.http.PathValue("policy")}))
+}
+
+func (s *Server) getUpgrade(ctx context.Context, rq *request) (any, error) {
+	return message(s.Fleet.GetUpgrade(ctx, &clusterservicev1.GetUpgradeRequest{Uid: rq.http.PathValue("upgrade")}))
+}
+
+func (s *Server) listUpgradePolicies(ctx context.Context, _ *request) (any, error) {
+	response, err := s.Fleet.ListUpgradePolicies(ctx, &clusterservicev1.ListUpgradePoliciesRequest{})
+	if err != nil {
+		return nil, apierror.FromGRPC(err)
+	}
+	return adminv1.UpgradePolicyList{Items: adminv1.Messages(response.GetPolicies())}, nil
+}

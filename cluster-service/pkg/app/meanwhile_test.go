@@ -1,0 +1,159 @@
+package app_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// updating makes a change of a pool to another version, whose nodes are held where they are, and waits until they move.
+func (i *instance) updating(t *testing.T, cluster *csv1.ApplyClusterRequest, name, version string) *csv1.ApplyNodePoolRequest {
+	t.Helper()
+	pool := poolRequest(cluster, name, 2)
+	pool.Generation, pool.Spec.Version = 2, &csv1.Version{Id: version}
+	if _, err := i.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	i.awaitPool(t, pool.Uid, poolSays("UpdatingVersion", 1))
+	return pool
+}
+
+// poolSays waits for a state of the nodes, and for the generation that is in effect meanwhile.
+func poolSays(state string, observed int64) func(*csv1.NodePool) bool {
+	return func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetObservedGeneration() == observed && slices.ContainsFunc(p.GetStatus().GetProgress(), func(l *csv1.LayerProgress) bool {
+			return l.GetLayer() == "node-pool" && l.GetState() == state
+		})
+	}
+}
+
+func poolDone(generation int64, version string, replicas int32) func(*csv1.NodePool) bool {
+	return func(p *csv1.NodePool) bool {
+		return poolAt(version)(p) && p.GetStatus().GetObservedGeneration() == generation && p.GetStatus().GetReplicas() == replicas
+	}
+}
+
+func poolGone(p *csv1.NodePool) bool {
+	return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
+}
+
+// TestNodePoolsMeanwhile: what happens to a pool at the same time as something else, as docs/operators/node-pools.md has it.
+func TestNodePoolsMeanwhile(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster := service.installed(t, "meanwhile", "4.20.8", "scaled", "labelled", "deleted", "stuck", "early", "last")
+	id := service.awaitCluster(t, cluster.Uid, clusterReady(1)).GetStatus().GetClusterId()
+
+	// While the control plane is on its way.
+	r.hypershift.HoldUpgrades(true)
+	request := startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+	if _, err := service.StartUpgrade(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitUpgrade(t, upgradeIs(request.Uid, controlPlane))
+	t.Run("a version during an upgrade of the control plane", func(t *testing.T) {
+		early := poolRequest(cluster, "early", 2)
+		early.Generation, early.Spec.Version = 2, &csv1.Version{Id: "4.20.16"}
+		if _, err := service.ApplyNodePool(ctx, early); err == nil || !strings.Contains(err.Error(), "nodes must not be newer than their control plane, which runs 4.20.8") {
+			t.Errorf("a pool that wants to be ahead: %v", err)
+		}
+	})
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+
+	// While the nodes are on their way.
+	r.hypershift.HoldUpgrades(true)
+	scaled := service.updating(t, cluster, "scaled", "4.20.16")
+	t.Run("a scale, and the newest of two changes wins", func(t *testing.T) {
+		before := poolRequest(cluster, "scaled", 9)
+		before.Generation, before.Spec.Version = 3, scaled.Spec.Version
+		scaled.Generation, scaled.Spec.Size = 4, &csv1.NodePoolSpec_Replicas{Replicas: 5}
+		for _, change := range []*csv1.ApplyNodePoolRequest{before, scaled, before} {
+			if _, err := service.ApplyNodePool(ctx, change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The scale goes on at once, and is not in effect before the version is.
+		p := service.awaitPool(t, scaled.Uid, func(p *csv1.NodePool) bool { return p.GetStatus().GetReplicas() == 5 })
+		if p.GetStatus().GetObservedGeneration() != 1 || p.GetStatus().GetVersion() != "4.20.8" {
+			t.Errorf("while its nodes are on their way the pool is %v", p.GetStatus())
+		}
+	})
+	labelled := service.updating(t, cluster, "labelled", "4.20.16")
+	t.Run("labels and taints", func(t *testing.T) {
+		labelled.Generation, labelled.Spec.Labels = 3, map[string]string{"tier": "front"}
+		labelled.Spec.Taints = []*csv1.Taint{{Key: "dedicated", Value: "front", Effect: "NoSchedule"}}
+		if _, err := service.ApplyNodePool(ctx, labelled); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitPool(t, labelled.Uid, func(p *csv1.NodePool) bool { return p.GetGeneration() == 3 && poolSays("UpdatingVersion", 1)(p) })
+		// The management cluster has them while the nodes are on their way.
+		carries := func() bool {
+			for _, held := range r.maestro.Resources() {
+				var object struct {
+					Spec struct {
+						NodeLabels map[string]string
+						Taints     []struct{ Key string }
+					}
+				}
+				if held.Name == id+"-labelled" && json.Unmarshal(held.Manifests[0], &object) == nil {
+					return object.Spec.NodeLabels["tier"] == "front" && len(object.Spec.Taints) == 1
+				}
+			}
+			return false
+		}
+		for until := time.Now().Add(deadline); !carries(); <-time.After(10 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("the management cluster does not get labels and taints")
+			}
+		}
+	})
+	deleted := service.updating(t, cluster, "deleted", "4.20.16")
+	t.Run("the pool's deletion", func(t *testing.T) {
+		if _, err := service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: deleted.Uid}); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitPool(t, deleted.Uid, poolGone)
+	})
+	stuck := service.updating(t, cluster, "stuck", "4.20.16")
+	t.Run("the pool's deletion while a node does not drain", func(t *testing.T) {
+		r.maestro.Hold(id + "-stuck")
+		if _, err := service.DeleteNodePool(ctx, &csv1.DeleteNodePoolRequest{Uid: stuck.Uid}); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitPool(t, stuck.Uid, func(p *csv1.NodePool) bool {
+			return stepOf(p.GetStatus().GetDeletion(), "node-pool/stuck").GetState() == running
+		})
+		r.maestro.LetGo(id + "-stuck")
+		service.awaitPool(t, stuck.Uid, poolGone)
+	})
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	service.awaitPool(t, scaled.Uid, poolDone(4, "4.20.16", 5))
+	service.awaitPool(t, labelled.Uid, poolDone(3, "4.20.16", 2))
+
+	r.hypershift.HoldUpgrades(true)
+	last := service.updating(t, cluster, "last", "4.20.16")
+	t.Run("the cluster's deletion", func(t *testing.T) {
+		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitPool(t, last.Uid, poolGone)
+		service.awaitCluster(t, cluster.Uid, clusterDeleted)
+		r.onlyWorks(id)
+	})
+	for _, name := range []string{"deleted", "stuck", "last"} {
+		history := r.maestro.History()
+		if gone := slices.Index(history, "gone "+id+"-"+name); gone < 0 || slices.Contains(history[gone:], "create "+id+"-"+name) {
+			t.Errorf("node pool %s is not gone, or came again: %v", name, history)
+		}
+	}
+	r.nothingWasWrong(t)
+}

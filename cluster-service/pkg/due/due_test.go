@@ -1,0 +1,114 @@
+package due_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
+)
+
+func nothing(context.Context, int) ([]string, error) { return nil, nil }
+
+// run runs a queue within a bubble until the test ends.
+func run(t *testing.T, q *due.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { q.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// TestAClusterIsVisitedByOneAtATime: what becomes due during a visit is not missed, and not done beside it.
+func TestAClusterIsVisitedByOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		visits, at := 0, 0
+		goOn := make(chan struct{})
+		q := due.NewQueue(due.Options{Of: "tests", Workers: 3, Take: nothing, Visit: func(context.Context, string) error {
+			mu.Lock()
+			visits++
+			at++
+			if at > 1 {
+				t.Error("two visits at once")
+			}
+			mu.Unlock()
+			<-goOn
+			mu.Lock()
+			at--
+			mu.Unlock()
+			return nil
+		}})
+		run(t, q)
+		q.Add([]string{"a", "a"})
+		synctest.Wait()
+		// Due again, more than once, while the first visit goes on.
+		for range 3 {
+			q.Add([]string{"a"})
+			synctest.Wait()
+		}
+		for range 2 {
+			goOn <- struct{}{}
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if visits != 2 || at != 0 {
+			t.Errorf("%d visits, %d of them going on; want the first, and one for all that came during it", visits, at)
+		}
+	})
+}
+
+// TestTheDatabaseIsLookedInto: what nobody told of is found, after a failure too, and sooner where that was asked for.
+func TestTheDatabaseIsLookedInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var looked []time.Duration
+		visited := make(chan string, 8)
+		q := due.NewQueue(due.Options{Of: "tests", Workers: 1,
+			Take: func(context.Context, int) ([]string, error) {
+				looked = append(looked, time.Since(begun))
+				switch len(looked) {
+				case 2:
+					return nil, errors.New("the database is away")
+				case 3:
+					return []string{"found"}, nil
+				}
+				return nil, nil
+			},
+			Visit: func(_ context.Context, uid string) error { visited <- uid; return nil }})
+		run(t, q)
+		if uid := <-visited; uid != "found" {
+			t.Errorf("visited %s", uid)
+		}
+		q.LookIn(time.Hour)
+		q.LookIn(500 * time.Millisecond)
+		time.Sleep(600 * time.Millisecond)
+		synctest.Wait()
+		want := []time.Duration{0, 2 * time.Second, 4 * time.Second, 4500 * time.Millisecond}
+		if !slices.Equal(looked, want) {
+			t.Errorf("looked at %v, want %v", looked, want)
+		}
+	})
+}
+
+// TestWhatDoesNotFitIsCounted, for it waits in the database.
+func TestWhatDoesNotFitIsCounted(t *testing.T) {
+	over := 0
+	q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Take: nothing, Overflowed: func() { over++ }})
+	uids := make([]string, 5000)
+	for i := range uids {
+		uids[i] = string(rune(i + 1))
+	}
+	q.Add(uids)
+	if over != 5000-4096 {
+		t.Errorf("%d did not fit", over)
+	}
+}

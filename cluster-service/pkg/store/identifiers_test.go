@@ -1,0 +1,160 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+// fleetOf makes clusters c-0000 and so on, 20 in each subscription but for the second half, which are all in one. Those with
+// even numbers have a port of their own at one address, the others a host name.
+func fleetOf(t *testing.T, s *store.Store, count int) (uids []string) {
+	t.Helper()
+	for i := range count {
+		uids = append(uids, fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
+	}
+	const atOnce = 500
+	for first := 0; first < count; first += atOnce {
+		some := uids[first:min(first+atOnce, count)]
+		if _, err := s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
+			for n, uid := range some {
+				i := first + n
+				subscription, host := fmt.Sprintf("Sub-%d", i/20), fmt.Sprintf("api.p%d.example.com", i)
+				if i >= count/2 {
+					subscription = "Sub-Large"
+				}
+				if i%2 == 0 {
+					host = fmt.Sprintf("127.0.0.1:%d", 10000+i)
+				}
+				tx.Tenancies[uid].Cluster = &fleet.Cluster{UID: uid, Generation: 1, CreateTime: s.Now(), Spec: &csv1.ClusterSpec{},
+					ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/Group-%d/providers/X/Clusters/C-%04d", subscription, i%4, i),
+					Status:     &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: fmt.Sprintf("p%d", i), ApiUrl: "https://" + host}}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return uids
+}
+
+// TestClustersAreFoundByIndexes: what is found is right, in any casing, and how much is read for it is a matter of what is
+// found, not of how many clusters there are.
+func TestClustersAreFoundByIndexes(t *testing.T) {
+	const count = 2000
+	s := open(t, store.Options{})
+	uids := fleetOf(t, s, count)
+	tests := map[string]struct {
+		reason string
+		filter store.Filter
+		want   []string
+		// matching is how many match, where the page is shorter.
+		matching int
+	}{
+		"resource id":            {"whole", store.Filter{Identifiers: store.Identifiers{ResourceID: "/SUBSCRIPTIONS/sub-1/resourcegroups/group-1/providers/x/clusters/c-0021"}}, uids[21:22], 1},
+		"resource id, any phase": {"tombstones included", store.Filter{Phases: []int16{0}, Identifiers: store.Identifiers{ResourceID: "/subscriptions/sub-1/resourcegroups/group-1/providers/x/clusters/c-0021"}}, uids[21:22], 1},
+		"resource group":         {"what begins with it", store.Filter{Identifiers: store.Identifiers{ResourceIDPrefix: "/subscriptions/sub-1/resourceGroups/group-1/"}}, []string{uids[21], uids[25], uids[29], uids[33], uids[37]}, 5},
+		"name":                   {"in any casing", store.Filter{Identifiers: store.Identifiers{Name: "c-0100"}}, uids[100:101], 1},
+		"no name":                {"the beginning of a name is none", store.Filter{Identifiers: store.Identifiers{Name: "c-010"}}, nil, 0},
+		"beginning of names":     {"as a shell completes them", store.Filter{Identifiers: store.Identifiers{NamePrefix: "C-010"}}, uids[100:110], 10},
+		"wildcard":               {"is a character", store.Filter{Identifiers: store.Identifiers{NamePrefix: "c-%"}}, nil, 0},
+		"subscription":           {"all of it", store.Filter{Identifiers: store.Identifiers{Subscription: "SUB-3"}}, uids[60:80], 20},
+		"page":                   {"of a subscription that is half of the fleet", store.Filter{After: uids[1499], Limit: 10, Identifiers: store.Identifiers{Subscription: "sub-large"}}, uids[1500:1510], 10},
+		"cluster id":             {"below ARM", store.Filter{Identifiers: store.Identifiers{ClusterID: fleet.ClusterID(uids[7])}}, uids[7:8], 1},
+		"base domain prefix":     {"unique", store.Filter{Identifiers: store.Identifiers{BaseDomainPrefix: "P77"}}, uids[77:78], 1},
+		"host":                   {"without a port", store.Filter{Identifiers: store.Identifiers{APIHost: "API.p9.example.com"}}, uids[9:10], 1},
+		"host and its port":      {"which need not be said in the URL", store.Filter{Identifiers: store.Identifiers{APIHost: "api.p9.example.com:443"}}, uids[9:10], 1},
+		"another port":           {"is another's", store.Filter{Identifiers: store.Identifiers{APIHost: "api.p9.example.com:6443"}}, nil, 0},
+		"address and port":       {"of many at one address", store.Filter{Identifiers: store.Identifiers{APIHost: "127.0.0.1:10008"}}, uids[8:9], 1},
+		"two":                    {"both must match", store.Filter{Identifiers: store.Identifiers{Subscription: "sub-3", Name: "c-0001"}}, nil, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.filter.Limit == 0 {
+				tc.filter.Limit = 500
+			}
+			found, _, err := s.ListClusters(t.Context(), tc.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range found {
+				got = append(got, c.UID)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			// A row of each table, and one more where a range ends.
+			read, plan, err := s.RowsRead(t.Context(), tc.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read > float64(2*(tc.matching+1)) {
+				t.Errorf("%v rows were read to find %d of %d:\n%s", read, tc.matching, count, plan)
+			}
+		})
+	}
+}
+
+// TestIdentifiersFollow: an API server that becomes known or moves is found where it is, a cluster that an earlier release
+// wrote is found once a later one has begun, and one that is purged is gone.
+func TestIdentifiersFollow(t *testing.T) {
+	ctx := t.Context()
+	url := databases.Database(t)
+	s := open(t, store.Options{URL: url})
+	uid := uuid.NewString()
+	change := func(change func(c *fleet.Cluster)) {
+		t.Helper()
+		if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+			tenancy := tx.Tenancies[uid]
+			if tenancy.Cluster == nil {
+				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
+			}
+			change(tenancy.Cluster)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(host string) int {
+		t.Helper()
+		found, _, err := s.ListClusters(ctx, store.Filter{Limit: 10, Identifiers: store.Identifiers{APIHost: host}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	change(func(*fleet.Cluster) {})
+	if at("[::1]:6443") != 0 {
+		t.Error("a cluster is found where it is not yet")
+	}
+	change(func(c *fleet.Cluster) { c.Status.ApiUrl = "https://[::1]:6443" })
+	if at("[::1]:6443") != 1 || at("::1") != 1 {
+		t.Error("a cluster is not found where it has come to be")
+	}
+	change(func(c *fleet.Cluster) { c.Status.ApiUrl = "https://api.example.com" })
+	if at("[::1]:6443") != 0 || at("api.example.com") != 1 {
+		t.Error("a cluster is found where it was, not where it is")
+	}
+	if err := s.ForgetIdentifiers(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if at("api.example.com") != 0 {
+		t.Fatal("what another release wrote has identifiers")
+	}
+	if open(t, store.Options{URL: url}); at("api.example.com") != 1 {
+		t.Error("a later release does not find what an earlier one wrote")
+	}
+	change(func(c *fleet.Cluster) { c.DeleteTime, c.GoneTime = s.Now(), s.Now() })
+	if err := s.Purge(ctx, s.Now().Add(time.Second)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,91 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/spf13/cobra"
+)
+
+// ask asks admin for something.
+type ask func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error)
+
+// because is why an SRE does something. Whoever has elevated says it no more; whoever gives both is elevated for the one
+// command.
+type because struct{ reason, ticket string }
+
+func (b *because) add(c *cobra.Command) {
+	c.Flags().StringVar(&b.reason, "reason", "", "`text` that says why, at least 8 characters; with --ticket it takes the role for this command, without both it takes 'hcpctl elevate' before")
+	c.Flags().StringVar(&b.ticket, "ticket", "", "`id` of the incident or change")
+	c.MarkFlagsRequiredTogether("reason", "ticket")
+}
+
+const (
+	// elevatedFor is how long an elevation for one command lasts should its end not be told; admin knows none shorter than 1m.
+	elevatedFor = "2m"
+	// endWithin bounds how long its end is tried.
+	endWithin = 10 * time.Second
+)
+
+// elevated asks with a role that is taken for it and given back, when a reason is given; else with what the caller has.
+func (e *environment) elevated(ctx context.Context, client *adminclient.Client, role adminv1.Role, why because, do func(context.Context) (*adminv1.Operation, error)) (*adminv1.Operation, error) {
+	if why.reason == "" {
+		return do(ctx)
+	}
+	elevation, err := client.Elevate(ctx, adminv1.ElevationRequest{Role: role, Reason: why.reason, Ticket: why.ticket, Duration: elevatedFor})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		// Whoever gives up on the command does not keep the role.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+		defer cancel()
+		if _, err := client.EndElevation(ctx, elevation.ID); err != nil {
+			fmt.Fprintf(e.err, "the elevation %s could not be ended, and lasts until %s: %v\n", elevation.ID, elevation.ExpirationTime.Local().Format(time.TimeOnly), err)
+		}
+	}()
+	return do(ctx)
+}
+
+// intervene makes a command by which an SRE changes something: it asks admin, waits for the end of the operation, and says
+// what it changed.
+func (e *environment) intervene(c *cobra.Command, role adminv1.Role, ask ask) *cobra.Command {
+	return e.interveneAndShow(c, role, ask, func(operation *adminv1.Operation) error {
+		text := adminclient.Effect(operation)
+		if text == "" {
+			text = operation.Action + ": done."
+		}
+		_, err := fmt.Fprintln(e.out, text)
+		return err
+	})
+}
+
+// interveneAndShow is intervene for what has its own way of being shown.
+func (e *environment) interveneAndShow(c *cobra.Command, role adminv1.Role, ask ask, show func(*adminv1.Operation) error) *cobra.Command {
+	var noWait bool
+	var why because
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := e.adminClient()
+		if err != nil {
+			return err
+		}
+		operation, err := e.elevated(c.Context(), client, role, why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
+		if err != nil {
+			return err
+		}
+		if noWait {
+			_, err := fmt.Fprintln(e.out, "operation "+operation.ID)
+			return err
+		}
+		if operation, err = client.Await(c.Context(), operation); err != nil {
+			return err
+		}
+		return show(operation)
+	}
+	c.Flags().BoolVar(&noWait, "no-wait", false, "return when it is written down")
+	why.add(c)
+	return e.addAdminFlags(c)
+}
