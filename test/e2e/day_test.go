@@ -1,18 +1,22 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
-	"github.com/google/uuid"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -133,13 +137,18 @@ func (d *day) patch(id string, properties map[string]any) {
 	}
 }
 
-// breakGlass has a customer and an SRE get in, and both be thrown out, one class at a time.
+// breakGlass has a customer and an SRE get in, and both be thrown out, one class at a time. The SRE comes by hcpctl and admin, as
+// at night.
 func (d *day) breakGlass() {
 	service := clusterService(d.t)
 	cluster := uidOf(d.t, d.ctx, service, d.id)
-	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:night"
+	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:oncall@hcpmesh.local"
 	owner := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName))
-	sre := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, sreName))
+	because := []string{"--as", "oncall", "--reason", "the console does not answer", "--ticket", "INC-8"}
+	sre := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "sre.kubeconfig")}
+	began := time.Now()
+	d.hcpctl(append([]string{"break-glass", "request", d.id, "--for", "10m", "--file", sre.kubeconfig}, because...)...)
+	d.t.Logf("a credential of %s after %s", sreName, time.Since(began))
 	d.isTakenFor(owner, customerName)
 	d.isTakenFor(sre, sreName)
 
@@ -149,16 +158,39 @@ func (d *day) breakGlass() {
 	d.isRefused(owner)
 	d.isTakenFor(sre, sreName)
 
-	revocation := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: cluster,
-		Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE, Requester: "e2e", Reason: "the night is over"}
-	if _, err := service.RevokeBreakGlassCredentials(d.ctx, revocation); err != nil {
+	// The command ends when Cluster Service has taken the revocation; the control plane then replaces the signer.
+	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
+	var answer string
+	eventually(d.t, d.ctx, func() bool {
+		_, err := sre.run(d.ctx, "auth", "whoami")
+		answer = fmt.Sprint(err)
+		return err != nil && strings.Contains(answer, "Unauthorized")
+	}, func() string { return "the revoked credential is answered " + answer })
+
+	recorded := map[string]bool{}
+	entries, err := engineer(d.t, "reader").Audit(d.ctx, 20)
+	if err != nil {
 		d.t.Fatal(err)
 	}
-	watchUntil(d.t, d.ctx, service, func(r *clusterservicev1.WatchResponse) bool {
-		v := r.GetBreakGlassRevocation()
-		return v.GetUid() == revocation.Uid && v.GetStatus().GetState() == clusterservicev1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED
-	})
-	d.isRefused(sre)
+	for _, entry := range entries {
+		if o := entry.Operation; o != nil && o.Target.ClusterUID == cluster && o.Actor.Name == "oncall@hcpmesh.local" && o.Actor.Ticket == "INC-8" {
+			recorded[o.Action] = true
+		}
+	}
+	if !recorded[adminv1.ActionCredentialRequest] || !recorded[adminv1.ActionCredentialRevoke] {
+		d.t.Errorf("the audit has %v of the night", recorded)
+	}
+}
+
+// hcpctl runs a command as an engineer does.
+func (d *day) hcpctl(args ...string) {
+	d.t.Helper()
+	var out, progress bytes.Buffer
+	root := command.New(&out, &progress)
+	root.SetArgs(append(args, "--state-dir", filepath.Dir(region.LogDir())))
+	if err := root.ExecuteContext(d.ctx); err != nil {
+		d.t.Fatalf("hcpctl %s: %v\n%s", strings.Join(args, " "), err, progress.String())
+	}
 }
 
 // login has the hosted API server take the tokens of the region's own issuer, which is one like any other to it.
