@@ -31,7 +31,12 @@ const (
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
 	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
+	// ReasonCallDone is the answer to a call whose CallID had its effect before.
+	ReasonCallDone = "CALL_DONE"
 )
+
+// CallID is the metadata by which a call that has no uid in its request has its effect once.
+const CallID = "hcpmesh-call-id"
 
 // Dial prepares a connection to the Cluster Service at address (host:port) under the process's identity. It does not
 // wait for an answer: calls fail fast with kind Unavailable while nobody answers, and the connection comes back within

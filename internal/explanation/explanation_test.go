@@ -229,6 +229,14 @@ func TestSituations(t *testing.T) {
 				p.Status.Progress[3] = layer("node-pool", "WaitingForNodes", "2 of 5 nodes are ready.", 30*time.Minute)
 			})}
 		}),
+		"upgrade-rolling-out": standing(cluster(func(c *csv1.Cluster) {
+			c.Status.ActiveVersions = []string{"4.21.4", "4.20.16"}
+			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "ControlPlane", "Upgrade 0b7a to 4.21.4: The control plane goes from 4.20.16 to 4.21.4.", 7*time.Minute))
+		}), func(f *explanation.Facts) {
+			f.Upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
+				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, FromVersion: "4.20.16",
+				Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Message: "The control plane rolls out 4.21.4."}}}}}
+		}),
 		"upgrade-behind-a-gate": standing(cluster(func(c *csv1.Cluster) {
 			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: Going to another minor version", 3*time.Hour))
 		}), func(f *explanation.Facts) {

@@ -195,6 +195,11 @@ var waits = map[[2]string]wait{
 		awaits: "its upgrade to be resumed", evidence: gates, who: SRE,
 		what: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason …", next: "Nothing new of it is begun until then; what has begun goes on",
 	},
+	{layerUpgrade, "ControlPlane"}: {
+		awaits: "its control plane to roll out the release of its upgrade", evidence: rollingOut, who: Service, usual: time.Hour,
+		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
+		next: "It stays ready for its customer meanwhile; a release that a control plane was given cannot be taken back",
+	},
 	{layerUpgrade, "NodePools"}: {
 		awaits: "its node pools to follow its control plane's upgrade", evidence: itself, who: Service, usual: 6 * time.Hour,
 		stuck: "see which node pool does not get on", command: "hcpctl upgrade status {uid}",
@@ -285,6 +290,17 @@ func (f *Facts) gate() string {
 		}
 	}
 	return ""
+}
+
+// rollingOut says what upgrade is under way and how far the control plane is with it.
+func rollingOut(s *subject) []string {
+	list := gates(s)
+	for _, step := range s.moving().GetStatus().GetSteps() {
+		if step.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING && step.GetMessage() != "" {
+			list = append(list, step.GetMessage())
+		}
+	}
+	return list
 }
 
 // gates says which gates of the upgrade under way are not passed.

@@ -89,6 +89,11 @@ func TestDayOfACluster(t *testing.T) {
 			"kms": map[string]any{"activeKey": map[string]any{"version": "2"}}}}}})
 		host.await(ctx, "hostedclusters", `{.items[0].spec.secretEncryption.kms.azure.activeKey.keyVersion}`, equals("2"))
 	})
+	d.step("a node pool's size in the customer's place", func() {
+		d.hcpctl("nodepool", "resize", id, "steady", "--replicas", "2", "--as", "operator", "--reason", "the customer called at night", "--ticket", "INC-9")
+		hosted.await(ctx, "nodes", readyStatus, words(4, equals("True")))
+		host.await(ctx, "nodepools", `{.items[*].spec.replicas}`, equals("2"))
+	})
 	d.step("break-glass of both classes", func() { d.breakGlass() })
 	d.step("login with a token of another issuer", func() { d.login() })
 

@@ -42,6 +42,12 @@ type fleet struct {
 	frozen bool
 	broken map[string]bool
 	refuse error
+	// history counts how often the fleet was restored to an earlier state, which ends all watches.
+	history int
+	// held keeps credentials from being issued.
+	held bool
+	// interventions are those that had an effect, by the uid of the request or the call's id.
+	interventions map[string]string
 	// secrets says that the secrets of confidential clients are there.
 	secrets bool
 	// stuck makes the deletion of clusters be refused for good, by uid.
@@ -61,7 +67,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	f := &fleet{
 		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
 		auths: map[string]*clusterservicev1.ExternalAuth{}, creds: map[string]*clusterservicev1.BreakGlassCredential{}, revokes: map[string]*clusterservicev1.BreakGlassRevocation{},
-		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
+		interventions: map[string]string{}, moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
 	listener := bufconn.Listen(1 << 20)
@@ -346,13 +352,14 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	defer context.AfterFunc(stream.Context(), f.changed.Broadcast)()
 	after := r.AfterRevision
 	f.mu.Lock()
-	compacted := after < f.compacted
+	history := f.history
+	compacted := after < f.compacted || after > f.revision
 	f.mu.Unlock()
 	if compacted {
 		return refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	for {
-		messages, err := f.changesAfter(stream.Context(), after)
+		messages, err := f.changesAfter(stream.Context(), after, history)
 		if err != nil {
 			return err
 		}
@@ -365,10 +372,10 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	}
 }
 
-func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservicev1.WatchResponse, error) {
+func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*clusterservicev1.WatchResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.revision <= after && ctx.Err() == nil {
+	for f.revision <= after && ctx.Err() == nil && f.history == history {
 		select {
 		case <-f.stop:
 			return nil, status.Error(codes.Unavailable, "stopping")
@@ -378,6 +385,9 @@ func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservic
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if f.history != history {
+		return nil, refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	var messages []*clusterservicev1.WatchResponse
 	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -15,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -73,9 +75,15 @@ func byRPC[Q, A proto.Message](call func(ctx context.Context, request Q, options
 		}
 		if field := fields.ByName("uid"); field != nil && !message.Has(field) {
 			message.Set(field, protoreflect.ValueOfString(o.OperationID))
+		} else {
+			// Nothing in the request says that it is this operation's: after a crash it would be refused, or done again.
+			ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallID, o.OperationID)
 		}
 		answer, err := call(ctx, request)
-		if err != nil {
+		switch {
+		case err != nil && apierror.As(apierror.FromGRPC(err)).Reason == clusterservice.ReasonCallDone:
+			return nil, nil // by an attempt whose answer was lost
+		case err != nil:
 			return nil, apierror.FromGRPC(err)
 		}
 		return adminv1.Message[A]{Of: answer}, nil

@@ -43,6 +43,9 @@ func (i *instance) facts(t *testing.T, cluster *csv1.ApplyClusterRequest, later 
 	must(err)
 	shards, err := i.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
 	must(err)
+	upgrades, err := i.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: cluster.Uid})
+	must(err)
+	f.Upgrades = upgrades.GetUpgrades()
 	f.NodePools, f.ExternalAuths, f.Shards = pools.GetNodePools(), auths.GetExternalAuths(), shards.GetProvisionShards()
 	f.Credentials, f.Revocations = credentials.GetCredentials(), revocations.GetRevocations()
 	f.Records = append(f.Records, explanation.Record{ResourceID: f.Cluster.GetResourceId(), Generation: f.Cluster.GetGeneration()})
@@ -175,6 +178,18 @@ func TestExplanations(t *testing.T) {
 			})
 			return s
 		}, 0, wantedAnswer{Who: explanation.Nobody, Says: []string{"Cluster demo is ready.", "runs 4.21.4", "https://127.0.0.1:16443", "workers with 2 nodes of 4.21.4"}}},
+		"an SRE's upgrade": {"the cluster is ready, and its control plane moves", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.play()
+			s := r.start(nil)
+			s.installed(t, "demo", "4.20.8") // the same cluster, by its name
+			r.hypershift.HoldUpgrades(true)
+			if _, err := s.StartUpgrade(t.Context(), startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitCluster(t, cluster.Uid, runs("4.20.16", "4.20.8"))
+			return s
+		}, 5 * time.Second, wantedAnswer{"upgrade", "ControlPlane", explanation.Service, []string{"is ready, but has been waiting for its control plane", "asked for by ada@example.com",
+			"The control plane rolls out 4.20.16.", "Nobody has to act"}}},
 		"no room": {"every shard is full", []config.Shard{{Name: "mgmt-1", Capacity: 0}}, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
 			s := r.start(nil)
 			apply(t, s, cluster)

@@ -198,15 +198,20 @@ func (t *Tenancy) owedToCustomer() bool {
 	return t.Cluster.Behind()
 }
 
-// upgradeLayer is the progress of the upgrade that is under way, while it is not the control plane's own.
+// upgradeLayer is the progress of the upgrade that is under way. While the control plane moves for its customer, its own
+// entry says so; for others the cluster is ready, and nothing but this says that something is awaited.
 func upgradeLayer(t *Tenancy) []layer {
 	active := t.ActiveUpgrades()
-	if len(active) == 0 || active[0].State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE {
+	if len(active) == 0 {
 		return nil
 	}
 	u := active[0]
 	state, message := "Waiting", u.Status.GetMessage()
-	switch {
+	switch moves := u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE; {
+	case moves && u.Spec.GetClusterGeneration() > 0:
+		return nil
+	case moves:
+		state = "ControlPlane"
 	case u.Status.GetPaused():
 		state = "Paused"
 	case u.State() == csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -99,6 +100,8 @@ func answer(ctx context.Context, err error) error {
 	var known *apierror.Error
 	switch {
 	case errors.As(err, &known):
+	case errors.Is(err, store.ErrDone):
+		err = apierror.New(apierror.Conflict, "This call has had its effect before.").WithReason(clusterservice.ReasonCallDone)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		err = apierror.New(apierror.Unavailable, "The request was given up before it was done.").WithCause(err)
 	case store.IsUnavailable(err):

@@ -184,14 +184,20 @@ type Clock struct {
 	Revision int64
 	// Compacted is the revision up to which tombstones may have been removed.
 	Compacted int64
+	// Began is where the revisions began anew: what was told of earlier ones may never have been.
+	Began int64
 }
+
+// readClock reads a Clock, and whether its revisions are to be begun anew.
+const readClock = "SELECT revision, compacted, began, " + foreign + " FROM revision_clock"
 
 // Changes reads the resources that changed after a revision, in order of revision, at most limit of them. All of it is one
 // snapshot: what it does not return up to the last revision it returns, or up to the clock's when it returns fewer than
 // limit, did not happen.
 func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []Change, clock Clock, err error) {
+	isForeign := false
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
-		batch.Queue("SELECT revision, compacted FROM revision_clock").QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted) })
+		batch.Queue(readClock).QueryRow(func(row pgx.Row) error { return row.Scan(&clock.Revision, &clock.Compacted, &clock.Began, &isForeign) })
 		queueChanges(batch, "clusters", clusterColumns, after, limit, &changes, scanCluster, func(c *fleet.Cluster) Change { return Change{Revision: c.Revision, Cluster: c} })
 		queueChanges(batch, "node_pools", poolColumns, after, limit, &changes, scanPool, func(p *fleet.NodePool) Change { return Change{Revision: p.Revision, NodePool: p} })
 		queueChanges(batch, "external_auths", authColumns, after, limit, &changes, scanAuth, func(a *fleet.ExternalAuth) Change { return Change{Revision: a.Revision, ExternalAuth: a} })
@@ -201,6 +207,12 @@ func (s *Store) Changes(ctx context.Context, after int64, limit int) (changes []
 	})
 	if err != nil {
 		return nil, Clock{}, fmt.Errorf("reading changes: %w", err)
+	}
+	if isForeign {
+		if err := s.Renew(ctx, 0); err != nil {
+			return nil, Clock{}, err
+		}
+		return s.Changes(ctx, after, limit)
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
 	return changes[:min(limit, len(changes))], clock, nil
@@ -220,7 +232,13 @@ func queueChanges[T any](batch *pgx.Batch, table, columns string, after int64, l
 
 // Clock reads the state of the revisions.
 func (s *Store) Clock(ctx context.Context) (clock Clock, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT revision, compacted FROM revision_clock").Scan(&clock.Revision, &clock.Compacted)
+	isForeign := false
+	err = s.pool.QueryRow(ctx, readClock).Scan(&clock.Revision, &clock.Compacted, &clock.Began, &isForeign)
+	if err == nil && isForeign {
+		if err = s.Renew(ctx, 0); err == nil {
+			return s.Clock(ctx)
+		}
+	}
 	return clock, err
 }
 
@@ -306,6 +324,9 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 				UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT 1 FROM removed)`, table), before); err != nil {
 				return err
 			}
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM done_calls WHERE time < $1", before); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before); err != nil {
 			return err

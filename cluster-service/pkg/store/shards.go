@@ -192,7 +192,11 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 		return nil, err
 	}
 	var changed *Shard
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	var done func()
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if done, err = s.noteCall(ctx, tx); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, lockShards)
 		if err != nil {
 			return fmt.Errorf("locking the provision shards: %w", err)
@@ -228,6 +232,7 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 	if err != nil {
 		return nil, err
 	}
+	done()
 	return changed, s.fault("after-commit")
 }
 

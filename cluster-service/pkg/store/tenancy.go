@@ -110,6 +110,10 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if err := tx.load(ctx, uids); err != nil {
 		return nil, err
 	}
+	done, err := s.noteCall(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	if err := change(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -122,6 +126,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 		return nil, fmt.Errorf("writing tenancies: %w", err)
 	}
 	committed = true
+	done()
 	if result.Revision > 0 {
 		s.wake(result.Revision)
 	}

@@ -198,12 +198,22 @@ func (s *Store) SaveUpgradePolicy(ctx context.Context, name string, spec *csv1.U
 
 // DeleteUpgradePolicy removes a policy.
 func (s *Store) DeleteUpgradePolicy(ctx context.Context, name string) error {
-	tag, err := s.pool.Exec(ctx, "DELETE FROM upgrade_policies WHERE name = $1", name)
-	switch {
-	case err != nil:
-		return fmt.Errorf("removing an upgrade policy: %w", err)
-	case tag.RowsAffected() == 0:
-		return ErrUnknown
+	var done func()
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if done, err = s.noteCall(ctx, tx); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, "DELETE FROM upgrade_policies WHERE name = $1", name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("removing an upgrade policy: %w", err)
+		case tag.RowsAffected() == 0:
+			return ErrUnknown
+		}
+		return nil
+	})
+	if err == nil {
+		done()
 	}
-	return nil
+	return err
 }

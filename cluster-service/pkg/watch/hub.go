@@ -26,6 +26,8 @@ const (
 type Source interface {
 	Changes(ctx context.Context, after int64, limit int) ([]store.Change, store.Clock, error)
 	Clock(ctx context.Context) (store.Clock, error)
+	// Renew begins the revisions anew if they are lower than one that was seen.
+	Renew(ctx context.Context, seen int64) error
 }
 
 // ErrCompacted is returned for a revision from which a watch could miss a deletion, or that was never given.
@@ -43,8 +45,10 @@ type Hub struct {
 	// ring holds the changes after floor and up to head, in order; a resource may be in it more than once.
 	ring        []store.Change
 	floor, head int64
-	started     bool
-	moved       chan struct{} // closed and replaced when head moves
+	// began is where the revisions began anew. A watcher from before may have been told of what was lost, and must list.
+	began   int64
+	started bool
+	moved   chan struct{} // closed and replaced when head moves
 }
 
 // NewHub makes a hub that keeps up to size changes; Run runs it.
@@ -104,8 +108,8 @@ func (h *Hub) follow(ctx context.Context) error {
 			return err
 		}
 		h.mu.Lock()
-		h.started, h.floor = true, clock.Revision
-		h.advance(nil, clock.Revision)
+		h.started = true
+		h.begin(clock)
 		h.mu.Unlock()
 		return nil
 	}
@@ -114,11 +118,24 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if clock.Revision < head {
+			// Nothing but a database that lost commits goes back.
+			if err := h.source.Renew(ctx, head); err != nil {
+				return err
+			}
+			continue
+		}
 		next := clock.Revision
 		if len(changes) == readLimit {
 			next = changes[len(changes)-1].Revision
 		}
 		h.mu.Lock()
+		if clock.Began > h.began {
+			slog.Warn("the revisions began anew: the database server is another, or was restarted", "revision", clock.Revision)
+			h.begin(clock)
+			h.mu.Unlock()
+			return nil
+		}
 		if next > h.head {
 			h.advance(changes, next)
 		}
@@ -128,6 +145,12 @@ func (h *Hub) follow(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// begin forgets what was read, and goes on from the newest revision; h.mu is held.
+func (h *Hub) begin(clock store.Clock) {
+	h.ring, h.floor, h.began = nil, clock.Revision, clock.Began
+	h.advance(nil, clock.Revision)
 }
 
 // advance moves the head; h.mu is held.
@@ -148,7 +171,7 @@ func (h *Hub) Check(ctx context.Context, after int64) error {
 	if err != nil {
 		return err
 	}
-	if after > clock.Revision || after > 0 && after < clock.Compacted {
+	if after > clock.Revision || after > 0 && after < max(clock.Compacted, clock.Began) {
 		return ErrCompacted
 	}
 	return nil
@@ -169,7 +192,11 @@ func (h *Hub) Next(ctx context.Context, after int64, patience time.Duration) (Ba
 	var timeout <-chan time.Time
 	for {
 		h.mu.Lock()
-		started, head, floor, moved := h.started, h.head, h.floor, h.moved
+		started, head, floor, began, moved := h.started, h.head, h.floor, h.began, h.moved
+		if started && after > 0 && after < began {
+			h.mu.Unlock()
+			return Batch{}, ErrCompacted
+		}
 		if started && after >= floor && after < head {
 			batch := h.cut(after)
 			h.mu.Unlock()
@@ -224,7 +251,7 @@ func (h *Hub) read(ctx context.Context, after int64) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	if after > 0 && after < clock.Compacted {
+	if after > 0 && after < max(clock.Compacted, clock.Began) {
 		return Batch{}, ErrCompacted
 	}
 	batch := Batch{Changes: changes, Revision: clock.Revision, Current: true}

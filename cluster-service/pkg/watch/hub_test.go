@@ -19,6 +19,22 @@ type world struct {
 	newest    map[string]int64
 	revision  int64
 	compacted int64
+	began     int64
+}
+
+func (w *world) Renew(_ context.Context, seen int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.revision >= seen {
+		return nil
+	}
+	w.began = seen + 1000
+	w.revision = w.began
+	for uid := range w.newest {
+		w.revision++
+		w.newest[uid] = w.revision
+	}
+	return nil
 }
 
 func (w *world) change(uid string) int64 {
@@ -32,7 +48,7 @@ func (w *world) change(uid string) int64 {
 func (w *world) Clock(context.Context) (store.Clock, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return store.Clock{Revision: w.revision, Compacted: w.compacted}, nil
+	return store.Clock{Revision: w.revision, Compacted: w.compacted, Began: w.began}, nil
 }
 
 func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Change, store.Clock, error) {
@@ -48,7 +64,7 @@ func (w *world) Changes(_ context.Context, after int64, limit int) ([]store.Chan
 			changes = append(changes, store.Change{Revision: revision, Cluster: &fleet.Cluster{UID: uid, Revision: revision}})
 		}
 	}
-	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted}, nil
+	return changes, store.Clock{Revision: w.revision, Compacted: w.compacted, Began: w.began}, nil
 }
 
 func startHub(t *testing.T, source watch.Source, size int) *watch.Hub {
@@ -135,5 +151,39 @@ func TestCompactedRevisionsAreRefused(t *testing.T) {
 		if err := hub.Check(t.Context(), tc.after); !errors.Is(err, tc.want) {
 			t.Errorf("after %d: %v, want %v: %s", tc.after, err, tc.want, tc.reason)
 		}
+	}
+}
+
+// TestRevisionsThatGoBack has the database lose its last changes while watchers are up to date: they are told to list, and
+// one that begins from there misses nothing.
+func TestRevisionsThatGoBack(t *testing.T) {
+	w := &world{newest: map[string]int64{}}
+	hub := startHub(t, w, 16)
+	w.change("a")
+	before := w.revision
+	for range 9 {
+		hub.Wake(w.change("b"))
+	}
+	after := w.revision
+	if _, err := hub.Next(t.Context(), after-1, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.revision = before
+	delete(w.newest, "b")
+	w.mu.Unlock()
+	hub.Wake(0)
+	if _, err := hub.Next(t.Context(), after, 10*time.Second); !errors.Is(err, watch.ErrCompacted) {
+		t.Fatalf("a watcher that was told of what is lost: %v", err)
+	}
+	if err := hub.Check(t.Context(), after); !errors.Is(err, watch.ErrCompacted) {
+		t.Errorf("a watch from what is lost: %v", err)
+	}
+	clock, _ := w.Clock(t.Context())
+	changed := w.change("c")
+	hub.Wake(changed)
+	batch, err := hub.Next(t.Context(), clock.Revision, 10*time.Second)
+	if err != nil || changed <= after || len(batch.Changes) != 1 || batch.Changes[0].Cluster.UID != "c" {
+		t.Errorf("a watch from a list after it: %+v, %v", batch, err)
 	}
 }

@@ -5,15 +5,12 @@ package adminclient
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -69,16 +66,12 @@ func (e *Error) Error() string {
 
 // New makes a client; nothing is connected yet.
 func New(options Options) (*Client, error) {
-	authority, err := os.ReadFile(options.CAFile)
+	tlsConfig, err := armclient.TrustOnly(options.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authority of %s: %w", options.Endpoint, err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", options.CAFile)
+		return nil, err
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
-	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: tlsConfig}}
 	credential, err := armclient.NewCredential(options.Authority, options.CredentialsFile, options.Engineer, client)
 	if err != nil {
 		return nil, err

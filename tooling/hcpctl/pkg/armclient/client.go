@@ -54,17 +54,13 @@ type Resource map[string]any
 
 // New makes a client; nothing is connected yet.
 func New(options Options) (*Client, error) {
-	authority, err := os.ReadFile(options.CAFile)
+	tlsConfig, err := TrustOnly(options.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authority of %s: %w", options.Endpoint, err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", options.CAFile)
+		return nil, err
 	}
 	options.Endpoint = strings.TrimSuffix(options.Endpoint, "/")
 	transport := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
 	}}
 	credential, err := NewCredential(options.Endpoint, options.CredentialsFile, "", transport)
 	if err != nil {
@@ -89,6 +85,19 @@ func New(options Options) (*Client, error) {
 		return nil, err
 	}
 	return &Client{options: options, pipeline: core.Pipeline(), resources: generic}, nil
+}
+
+// TrustOnly verifies servers with the certificates of a file, and with no others.
+func TrustOnly(file string) (*tls.Config, error) {
+	authority, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the region's authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
 // refusing does not have a connection retried that could not be made.

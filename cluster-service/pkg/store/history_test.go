@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+)
+
+// TestRevisionsOfAnotherRun has the database's server be another than the one that gave the revisions, and the revisions go
+// back: everything counts as changed, at revisions that were never given.
+func TestRevisionsOfAnotherRun(t *testing.T) {
+	url := databases.Database(t)
+	s := open(t, store.Options{URL: url})
+	ctx := t.Context()
+	direct, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = direct.Close(context.Background()) }()
+	for _, back := range map[string]string{
+		"it was restarted": "UPDATE revision_clock SET server_started = server_started - interval '1 hour'",
+		"it was restored":  "UPDATE revision_clock SET server_started = server_started - interval '1 hour', revision = revision - 1",
+		"only lower":       "UPDATE revision_clock SET revision = revision - 1",
+	} {
+		before, err := s.Clock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uids := map[string]bool{}
+		for range 3 {
+			uid := uuid.NewString()
+			if _, err := put(ctx, s, uid); err != nil {
+				t.Fatal(err)
+			}
+			uids[uid] = true
+		}
+		lost, err := s.Clock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := direct.Exec(ctx, back); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Renew(ctx, lost.Revision); err != nil {
+			t.Fatal(err)
+		}
+		changes, clock, err := s.Changes(ctx, lost.Revision, 1000)
+		if err != nil || clock.Began <= lost.Revision || clock.Began <= before.Began || clock.Revision < clock.Began {
+			t.Fatalf("after %q the clock is %+v, %v; it was %+v", back, clock, err, lost)
+		}
+		seen := int64(0)
+		for _, c := range changes {
+			if c.Revision <= max(seen, clock.Began) || c.Revision > clock.Revision {
+				t.Errorf("%s has revision %d after %d; the clock is %+v", c.UID(), c.Revision, seen, clock)
+			}
+			seen = c.Revision
+			delete(uids, c.UID())
+		}
+		if len(uids) != 0 {
+			t.Errorf("%d clusters do not count as changed", len(uids))
+		}
+		again, err := s.Clock(ctx)
+		if err != nil || again != clock {
+			t.Errorf("it is renewed again: %+v, %v", again, err)
+		}
+	}
+}
+
+// TestACallHasItsEffectOnce makes a call again whose answer was lost, and one that was refused.
+func TestACallHasItsEffectOnce(t *testing.T) {
+	s := open(t, store.Options{})
+	uid, refused := uuid.NewString(), errors.New("refused")
+	calls := 0
+	update := func(answer error) error {
+		_, err := s.Update(store.WithCall(t.Context(), "one"), []string{uid}, func(context.Context, *store.Tx) error {
+			calls++
+			return answer
+		})
+		return err
+	}
+	if err := update(refused); !errors.Is(err, refused) {
+		t.Errorf("a call that is refused: %v", err)
+	}
+	if err := update(nil); err != nil {
+		t.Errorf("the same, which is not refused any more: %v", err)
+	}
+	if err := update(nil); !errors.Is(err, store.ErrDone) || calls != 2 {
+		t.Errorf("the same again: %v after %d calls", err, calls)
+	}
+	ctx := store.WithCall(t.Context(), "two")
+	for range 2 {
+		if _, err := s.Update(ctx, []string{uid}, func(context.Context, *store.Tx) error { return nil }); err != nil {
+			t.Errorf("the second transaction of one call: %v", err)
+		}
+	}
+}
