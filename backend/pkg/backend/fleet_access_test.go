@@ -50,7 +50,7 @@ func (f *fleet) moveExternalAuth(e *clusterservicev1.ExternalAuth) {
 
 func (f *fleet) moveCredential(c *clusterservicev1.BreakGlassCredential) {
 	s, cluster := c.Status, f.clusters[c.ClusterUid]
-	if f.held || s.State != clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING || cluster.Status.Phase != clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY {
+	if s.State != clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING || cluster.Status.Phase != clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY {
 		return
 	}
 	s.State, s.Certificate, s.ApiUrl = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, "certificate", cluster.Status.ApiUrl
@@ -69,16 +69,6 @@ func (f *fleet) moveRevocation(r *clusterservicev1.BreakGlassRevocation) {
 		return
 	}
 	r.Revision = f.next(r.Uid)
-}
-
-// hold keeps credentials from being issued, or no more.
-func (f *fleet) hold(held bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.held = held
-	for uid := range f.creds {
-		f.moving[uid] = true
-	}
 }
 
 // endCredentials has the pending credentials of a cluster canceled, and the others revoked, or about to be.

@@ -44,10 +44,6 @@ type fleet struct {
 	refuse error
 	// history counts how often the fleet was restored to an earlier state, which ends all watches.
 	history int
-	// held keeps credentials from being issued.
-	held bool
-	// interventions are those that had an effect, by the uid of the request or the call's id.
-	interventions map[string]string
 	// secrets says that the secrets of confidential clients are there.
 	secrets bool
 	// stuck makes the deletion of clusters be refused for good, by uid.
@@ -67,7 +63,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	f := &fleet{
 		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
 		auths: map[string]*clusterservicev1.ExternalAuth{}, creds: map[string]*clusterservicev1.BreakGlassCredential{}, revokes: map[string]*clusterservicev1.BreakGlassRevocation{},
-		interventions: map[string]string{}, moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
+		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
 	listener := bufconn.Listen(1 << 20)
