@@ -41,9 +41,7 @@ type Report struct {
 	// ResourceID is empty for credentials and revocations, which Cluster Service knows by their uids only.
 	ResourceID string
 	// Revision orders reports; Generation is the newest that Cluster Service has stored, Observed the newest in effect.
-	Revision int64
-	// Anew says that it was listed because what was reported before may have been lost: it counts whatever its revision.
-	Anew       bool
+	Revision   int64
 	Generation int64
 	Observed   int64
 	// Phase is one of the constants; empty for a phase of another release.

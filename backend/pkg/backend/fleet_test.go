@@ -42,8 +42,6 @@ type fleet struct {
 	frozen bool
 	broken map[string]bool
 	refuse error
-	// history counts how often the fleet was restored to an earlier state, which ends all watches.
-	history int
 	// secrets says that the secrets of confidential clients are there.
 	secrets bool
 	// stuck makes the deletion of clusters be refused for good, by uid.
@@ -348,14 +346,13 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	defer context.AfterFunc(stream.Context(), f.changed.Broadcast)()
 	after := r.AfterRevision
 	f.mu.Lock()
-	history := f.history
-	compacted := after < f.compacted || after > f.revision
+	compacted := after < f.compacted
 	f.mu.Unlock()
 	if compacted {
 		return refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	for {
-		messages, err := f.changesAfter(stream.Context(), after, history)
+		messages, err := f.changesAfter(stream.Context(), after)
 		if err != nil {
 			return err
 		}
@@ -368,10 +365,10 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	}
 }
 
-func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*clusterservicev1.WatchResponse, error) {
+func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservicev1.WatchResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.revision <= after && ctx.Err() == nil && f.history == history {
+	for f.revision <= after && ctx.Err() == nil {
 		select {
 		case <-f.stop:
 			return nil, status.Error(codes.Unavailable, "stopping")
@@ -381,9 +378,6 @@ func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
-	}
-	if f.history != history {
-		return nil, refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	var messages []*clusterservicev1.WatchResponse
 	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {

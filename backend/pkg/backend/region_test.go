@@ -249,7 +249,7 @@ func (r *region) ends(operation database.Key, want hub.ProvisioningState) databa
 		}
 		got = item.Value
 		if !got.Status.Terminal() {
-			return string(got.Request) + " of " + got.ResourceID + " is " + string(got.Status)
+			return "is " + string(got.Status)
 		}
 		return ""
 	})

@@ -36,8 +36,7 @@ type Follower struct {
 	log     *slog.Logger
 	seekers []Seeker
 
-	look    chan struct{}
-	refresh chan struct{}
+	look chan struct{}
 }
 
 // New makes a Follower that has the store looked through every resync; 0 means 10 minutes.
@@ -45,7 +44,7 @@ func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOpt
 	if resync == 0 {
 		resync = 10 * time.Minute
 	}
-	return &Follower{db: db, owns: owns, feed: feed, resync: resync, log: log, seekers: seekers, look: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
+	return &Follower{db: db, owns: owns, feed: feed, resync: resync, log: log, seekers: seekers, look: make(chan struct{}, 1)}
 }
 
 // Gained has the seekers look for what was left undone in a group that this replica has got. The feed must be running by
@@ -53,14 +52,6 @@ func New(db *database.DB, owns func(partition.Group) bool, feed database.FeedOpt
 func (f *Follower) Gained(partition.Group) {
 	select {
 	case f.look <- struct{}{}:
-	default:
-	}
-}
-
-// Refresh has the seekers look now as they do for the safety net: what was heard of the fleet may have been lost there.
-func (f *Follower) Refresh() {
-	select {
-	case f.refresh <- struct{}{}:
 	default:
 	}
 }
@@ -93,9 +84,6 @@ func (f *Follower) Look(ctx context.Context) {
 			return
 		case <-f.look:
 			timer.Stop()
-		case <-f.refresh:
-			timer.Stop()
-			refresh = true
 		case <-timer.C:
 			refresh = true
 		}

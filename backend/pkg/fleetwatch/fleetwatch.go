@@ -28,7 +28,6 @@ type Follower struct {
 	owner          *partition.Owner
 	inbox          *inbox.Inbox
 	log            *slog.Logger
-	relisted       func()
 
 	// gained wakes a stream that stands beyond what a new group needs.
 	gained chan struct{}
@@ -41,11 +40,10 @@ type Follower struct {
 	broken bool
 }
 
-// New makes a Follower. relisted is called after the fleet was listed anew, for what is under way to be asked for; it must
-// not block.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, relisted func(), log *slog.Logger) *Follower {
+// New makes a Follower.
+func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, log *slog.Logger) *Follower {
 	return &Follower{
-		clusterService: clusterService, owner: owner, inbox: in, relisted: relisted, log: log,
+		clusterService: clusterService, owner: owner, inbox: in, log: log,
 		gained: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
@@ -202,10 +200,8 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 
 // listAnew is for when Cluster Service no longer keeps the changes that were missed.
 func (f *Follower) listAnew(ctx context.Context) error {
-	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are no longer kept, or the fleet was restored to an earlier state")
-	f.inbox.Anew()
+	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are no longer kept")
 	revision, err := f.clusterService.List(ctx, func(report clusterservice.Report) error {
-		report.Anew = true
 		f.report(&report)
 		return nil
 	})
@@ -218,8 +214,6 @@ func (f *Follower) listAnew(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	f.inbox.Restart(revision)
-	// What is under way and not in the list was lost, or is of long ago.
-	f.relisted()
 	return nil
 }
 

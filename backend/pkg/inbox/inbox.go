@@ -85,17 +85,6 @@ type entry struct {
 	refresh    bool
 }
 
-// take keeps the newer of two reports. What counts whatever its revision makes those after it count, too.
-func (e *entry) take(report *clusterservice.Report) {
-	switch {
-	case e.report != nil && e.report.Revision >= report.Revision && !report.Anew:
-		return
-	case e.report != nil && e.report.Anew:
-		report.Anew = true
-	}
-	e.report = report
-}
-
 // New makes an empty inbox.
 func New() *Inbox {
 	return &Inbox{
@@ -129,7 +118,9 @@ func (i *Inbox) Report(report *clusterservice.Report) {
 	r := ResourceOf(report.ResourceID)
 	i.mu.Lock()
 	e := i.at(r)
-	e.take(report)
+	if e.report == nil || e.report.Revision < report.Revision {
+		e.report = report
+	}
 	if e.unhandled == 0 {
 		e.unhandled, e.waiting = report.Revision, time.Now()
 	}
@@ -142,19 +133,11 @@ func (i *Inbox) Answer(r Resource, report *clusterservice.Report) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	e := i.at(r)
-	e.take(report)
+	if e.report == nil || e.report.Revision < report.Revision {
+		e.report = report
+	}
 	if e.waiting.IsZero() {
 		e.waiting = time.Now()
-	}
-}
-
-// Anew forgets all reports: what was reported may have been lost where it came from.
-func (i *Inbox) Anew() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for r, e := range i.entries {
-		e.report, e.unhandled, e.waiting = nil, 0, time.Time{}
-		i.forget(r, e)
 	}
 }
 

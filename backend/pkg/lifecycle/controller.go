@@ -282,14 +282,13 @@ func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.L
 			}
 		case apierror.KindOf(err) != apierror.NotFound:
 			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
-		default:
-			// Of what is being deleted its tombstone is no longer kept: the end was missed. Asked to delete what it does not know,
-			// Cluster Service says that it is deleted. Anything else it had accepted it has lost, and is told again.
+		case operation.Value.Request == database.DeleteRequest:
+			// Its tombstone is no longer kept: the end of the deletion was missed. Asked to delete what it does not know, Cluster
+			// Service says that it is deleted.
 			*v.fleet = database.FleetState{}
-			letter.Report = nil
 		}
 	}
-	if letter.Report == nil || letter.Report.UID != v.uid || letter.Report.Revision < v.fleet.Revision && !letter.Report.Anew {
+	if letter.Report == nil || letter.Report.UID != v.uid || letter.Report.Revision < v.fleet.Revision {
 		return nil, nil
 	}
 	return letter.Report, nil
@@ -376,8 +375,6 @@ func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Ite
 	k.metrics.Sent.Inc()
 	report, err := call(callCtx, &item.Value)
 	if err == nil {
-		// Where nothing is known of the fleet, or no more, the answer cannot be older than that.
-		report.Anew = k.view(&item.Value).fleet.Revision == 0
 		k.inbox.Answer(r, &report)
 		return true, nil
 	}
@@ -399,8 +396,8 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 	if report != nil {
 		*v.fleet = database.FleetState{
 			Revision:           report.Revision,
-			AcceptedGeneration: report.Generation,
-			ObservedGeneration: report.Observed,
+			AcceptedGeneration: max(v.fleet.AcceptedGeneration, report.Generation),
+			ObservedGeneration: max(v.fleet.ObservedGeneration, report.Observed),
 			Phase:              report.Phase,
 		}
 	}

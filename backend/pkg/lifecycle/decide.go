@@ -118,10 +118,7 @@ func decidePurge(s situation) decision {
 }
 
 func decideDelete(s situation) decision {
-	accepted := s.fleet.Phase == clusterservice.PhaseDeleting
-	if s.report != nil {
-		accepted = s.report.Deleting || s.report.Phase == clusterservice.PhaseDeleting
-	}
+	accepted := s.fleet.Phase == clusterservice.PhaseDeleting || s.report != nil && (s.report.Deleting || s.report.Phase == clusterservice.PhaseDeleting)
 	if !accepted {
 		return s.send(remove)
 	}
@@ -137,8 +134,7 @@ func decideApply(s situation) decision {
 	switch {
 	case s.report != nil && s.report.Deleting:
 		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
-	case !current && (s.report != nil || s.fleet.AcceptedGeneration < target):
-		// A report is never older than what the document says of the fleet: a generation that it lacks was lost there.
+	case !current && s.fleet.AcceptedGeneration < target:
 		return s.send(apply)
 	case current && s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= target:
 		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}
@@ -176,8 +172,7 @@ func (s situation) progress(state, status hub.ProvisioningState) decision {
 		d.after = max(s.left(), 0)
 	}
 	moved := s.report != nil && (s.state != state || s.operation != nil && s.operation.Status != status)
-	lost := s.report != nil && s.report.Revision < s.fleet.Revision
-	if s.report == nil || !s.news && !moved && !lost {
+	if s.report == nil || !s.news && !moved {
 		return d
 	}
 	if early := s.waiting.Add(s.timing.Coalesce).Sub(s.now); !s.waiting.IsZero() && early > 0 {
