@@ -253,12 +253,7 @@ func TestMissedTombstone(t *testing.T) {
 	stop := r.start("backend-0")
 	key := clusterKey(subscription, "a")
 	r.ends(r.createCluster(key), hub.Succeeded)
-	freeze := func(frozen bool) {
-		r.fleet.mu.Lock()
-		defer r.fleet.mu.Unlock()
-		r.fleet.frozen = frozen
-	}
-	freeze(true)
+	r.freeze(true)
 	operation := r.change(key, database.DeleteRequest)
 	var uid string
 	r.eventually("the deletion is seen to be under way", func() string {
@@ -274,7 +269,7 @@ func TestMissedTombstone(t *testing.T) {
 	delete(r.fleet.clusters, uid)
 	r.fleet.mu.Unlock()
 	r.fleet.compact()
-	freeze(false)
+	r.freeze(false)
 	r.start("backend-0")
 	r.ends(operation, hub.Succeeded)
 	r.nothingLeft(subscription)
