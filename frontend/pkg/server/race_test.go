@@ -318,7 +318,7 @@ func TestPairsForOneManagedGroup(t *testing.T) {
 			t.Errorf("pair %d: %v in %s", i/2, err, answers[lost])
 			continue
 		}
-		if want := fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", group(lost)); got.Error.Code != "InvalidRequestContent" ||
+		if want := fmt.Sprintf("Invalid value: %q: is in use by another cluster of the subscription", group(lost)); got.Error.Code != "InvalidRequestContent" ||
 			got.Error.Target != "properties.platform.managedResourceGroup" || got.Error.Message != want {
 			t.Errorf("the loser of pair %d is told %+v, want %q", i/2, got.Error, want)
 		}

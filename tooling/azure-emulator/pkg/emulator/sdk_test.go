@@ -349,7 +349,7 @@ func TestCertificateVersions(t *testing.T) {
 	must(t, 0, err)
 	must(t, 0, create())
 	now = now.Add(time.Hour)
-	if failed := status("failed"); failed.Error == nil || failed.Error.Code == nil || *failed.Error.Code != "RequestRejected" {
+	if failed := status("failed"); failed.Error == nil || failed.Error.Code != "RequestRejected" {
 		t.Errorf("the failure is %+v", failed.Error)
 	}
 	if found := newest(); found.ID.Version() != first.ID.Version() {
