@@ -17,11 +17,7 @@ func (c *Client) Shards(ctx context.Context) ([]*csv1.ProvisionShard, error) {
 	if err != nil {
 		return nil, err
 	}
-	shards := make([]*csv1.ProvisionShard, len(list.Items))
-	for i, s := range list.Items {
-		shards[i] = s.Of
-	}
-	return shards, nil
+	return adminv1.Contents(list.Items), nil
 }
 
 // Shard is one with what it carries.

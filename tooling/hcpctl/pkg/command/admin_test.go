@@ -85,7 +85,7 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusCreated, adminv1.Elevation{ID: "e"})
 		return
 	}
-	asked := line
+	asked, target := line, adminv1.Target{ID: path[strings.LastIndexByte(path, '/')+1:]}
 	if len(body) > 0 {
 		var compact bytes.Buffer // protobuf's encoder varies its spaces
 		_ = json.Compact(&compact, body)
@@ -99,9 +99,9 @@ func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusConflict, "Conflict", a.refused[line])
 	case known:
 		content, _ := json.Marshal(result)
-		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", State: adminv1.Succeeded, Result: content})
+		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Succeeded, Result: content})
 	default:
-		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", State: adminv1.Succeeded})
+		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Succeeded})
 	}
 }
 

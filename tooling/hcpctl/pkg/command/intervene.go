@@ -72,7 +72,12 @@ func (e *environment) done(operation *adminv1.Operation) error {
 
 // changing is intervene for what Cluster Service answers with a message, which has its own way of being shown.
 func changing[M proto.Message](e *environment, c *cobra.Command, role adminv1.Role, ask ask, show func(M) error) *cobra.Command {
-	return e.interveneAndShow(c, role, ask, func(operation *adminv1.Operation) error {
+	return e.interveneAndShow(c, role, ask, shown(e, show))
+}
+
+// shown decodes what Cluster Service answered an operation with.
+func shown[M proto.Message](e *environment, show func(M) error) func(*adminv1.Operation) error {
+	return func(operation *adminv1.Operation) error {
 		answer, err := adminclient.Result[M](operation)
 		switch {
 		case errors.Is(err, adminclient.ErrNoResult):
@@ -81,11 +86,16 @@ func changing[M proto.Message](e *environment, c *cobra.Command, role adminv1.Ro
 			return err
 		}
 		return show(answer)
-	})
+	}
 }
 
 // interveneAndShow is intervene for what has its own way of being shown.
 func (e *environment) interveneAndShow(c *cobra.Command, role adminv1.Role, ask ask, show func(*adminv1.Operation) error) *cobra.Command {
+	return e.interveneAs(c, func() adminv1.Role { return role }, ask, show)
+}
+
+// interveneAs is interveneAndShow for what needs a role that depends on what is asked.
+func (e *environment) interveneAs(c *cobra.Command, role func() adminv1.Role, ask ask, show func(*adminv1.Operation) error) *cobra.Command {
 	var noWait bool
 	var why because
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -93,7 +103,7 @@ func (e *environment) interveneAndShow(c *cobra.Command, role adminv1.Role, ask 
 		if err != nil {
 			return err
 		}
-		operation, err := e.elevated(c.Context(), client, role, why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
+		operation, err := e.elevated(c.Context(), client, role(), why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
 		if err != nil {
 			return err
 		}
