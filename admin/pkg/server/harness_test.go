@@ -33,6 +33,9 @@ import (
 // harness is admin on a real store (the emulator), with a Cluster Service and a Maestro that hold what the test puts there.
 type harness struct {
 	db     *database.DB
+	config server.Config
+	// cosmos says how to reach the store.
+	cosmos database.Options
 	fleet  *fleet
 	works  *works
 	url    string
@@ -116,7 +119,8 @@ func newHarness(t *testing.T) *harness {
 			t.Error(err)
 		}
 	})
-	db, err := database.Open(ctx, database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
+	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
+	db, err := database.Open(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +128,15 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, fleet: &fleet{}, works: &works{}, answered: map[string]map[string][]int{}, log: &journal{}}
-	api := httptest.NewServer(h.watch(server.New(server.Config{
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, answered: map[string]map[string][]int{}, log: &journal{}}
+	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
 		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
-	})))
+	}
+	api := httptest.NewServer(h.watch(server.New(h.config)))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	return h
