@@ -78,7 +78,7 @@ func TestSweepRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			handler, end = h.another(db), db.Close
+			handler, end = d.Handler(h.another(db)), db.Close
 		}
 		begin()
 		defer func() { end() }()

@@ -51,23 +51,7 @@ func (l *lives) begin() {
 	config.Dispatcher, config.Credentials = dispatcher, rpc
 	var group sync.WaitGroup
 	group.Go(func() { dispatcher.Run(ctx) })
-	handler := server.New(config)
-	l.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// What a dead process works on is cut off there and then.
-		serving, cut := context.WithCancel(ctx)
-		defer cut()
-		defer context.AfterFunc(r.Context(), cut)()
-		over := make(chan struct{})
-		defer close(over)
-		go func() {
-			select {
-			case <-l.deaths.Died():
-				cut()
-			case <-over:
-			}
-		}()
-		handler.ServeHTTP(w, r.WithContext(serving))
-	})
+	l.handler = l.deaths.Handler(server.New(config))
 	l.end = sync.OnceFunc(func() { cancel(); group.Wait(); db.Close() })
 	l.t.Cleanup(l.end)
 }
@@ -93,7 +77,7 @@ func (l *lives) ask(method, target, body string) {
 		l.t.Fatalf("%s %s answered %d: %s", method, target, recorder.Code, recorder.Body)
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for !l.deaths.Dead() && !l.sent() {
+	for !l.deaths.Dead() && !l.sent(target) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("%s %s has not been sent to Cluster Service", method, target)
 		}
@@ -112,33 +96,34 @@ func (l *lives) revive() {
 	}
 }
 
-// sent says whether Cluster Service has all that is stored.
-func (l *lives) sent() bool {
-	all := true
-	l.each(func(uid string, generation int64, state hub.ProvisioningState, _ func(context.Context) error) {
+// sent says whether Cluster Service has what is stored of a resource.
+func (l *lives) sent(id string) bool {
+	sent := true
+	l.each(func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, _ func(context.Context) error) {
 		l.clusterService.mu.Lock()
 		defer l.clusterService.mu.Unlock()
-		all = all && l.clusterService.generations[uid] >= generation && (state != hub.Deleting || l.clusterService.deleted[uid])
+		if resource.ID == id {
+			sent = l.clusterService.generations[uid] >= generation && (state != hub.Deleting || l.clusterService.deleted[uid])
+		}
 	})
-	return all
+	return sent
 }
 
-// each goes through what Cluster Service is told of, clusters first, with how it is told. What died on the way, or goes on in
-// the test only, it has heard nothing of.
-func (l *lives) each(do func(uid string, generation int64, state hub.ProvisioningState, tell func(context.Context) error)) {
+// each goes through what Cluster Service is told of, clusters first, with how it is told.
+func (l *lives) each(do func(resource *hub.Resource, uid string, generation int64, state hub.ProvisioningState, tell func(context.Context) error)) {
 	l.t.Helper()
 	documents := l.documents()
 	for _, item := range documents.clusters {
 		d := &item.Value
-		do(d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyCluster, l.rpc.DeleteCluster))
+		do(&d.Cluster.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyCluster, l.rpc.DeleteCluster))
 	}
 	for _, item := range documents.nodePools {
 		d := &item.Value
-		do(d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyNodePool, l.rpc.DeleteNodePool))
+		do(&d.NodePool.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyNodePool, l.rpc.DeleteNodePool))
 	}
 	for _, item := range documents.externals {
 		d := &item.Value
-		do(d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyExternalAuth, l.rpc.DeleteExternalAuth))
+		do(&d.ExternalAuth.Resource, d.UID, d.Generation, d.ProvisioningState, told(d, d.ProvisioningState, l.rpc.ApplyExternalAuth, l.rpc.DeleteExternalAuth))
 	}
 }
 
@@ -156,7 +141,7 @@ func told[D, R any](document *D, state hub.ProvisioningState, apply, remove func
 func (l *lives) backend() {
 	l.t.Helper()
 	l.documents().check(l.t)
-	l.each(func(uid string, _ int64, _ hub.ProvisioningState, tell func(context.Context) error) {
+	l.each(func(_ *hub.Resource, uid string, _ int64, _ hub.ProvisioningState, tell func(context.Context) error) {
 		if err := tell(l.t.Context()); err != nil {
 			l.t.Fatalf("telling Cluster Service of %s: %v", uid, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
 )
@@ -60,4 +61,24 @@ func (d *Deaths) Calls() grpc.UnaryClientInterceptor {
 		}
 		return d.Point("after " + name)
 	}
+}
+
+// Handler is what serves the requests to a process that may die: what a dead process works on is cut off there and then.
+func (d *Deaths) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cut := context.WithCancel(r.Context())
+		defer cut()
+		var group sync.WaitGroup
+		defer group.Wait()
+		over, died := make(chan struct{}), d.Died()
+		defer close(over)
+		group.Go(func() {
+			select {
+			case <-died:
+				cut()
+			case <-over:
+			}
+		})
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
