@@ -118,7 +118,9 @@ func measurePuts(ctx context.Context, c *customer.Customer, arm *inARMsPlace, pi
 	if err != nil {
 		return err
 	}
-	part := func(share float64) string { return time.Duration(share * float64(each)).Round(10 * time.Microsecond).String() }
+	part := func(share float64) string {
+		return time.Duration(share * float64(each)).Round(10 * time.Microsecond).String()
+	}
 	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", runs), each.Round(time.Microsecond).String(), "of which, by samples:")
 	report.line("  Cosmos DB's client", part(store), "")
 	report.line("  the head start to Cluster Service", part(head), "")
