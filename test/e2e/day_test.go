@@ -29,8 +29,11 @@ const readyStatus = `{.items[*].status.conditions[?(@.type=="Ready")].status}`
 // Service. What became of each step is read with kubectl, from the hosted API server or the management cluster.
 func TestDayOfACluster(t *testing.T) {
 	needsRegion(t)
+	t.Parallel()
 	ctx := patience(t, 10*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day")
+	atOnce.enter()
+	defer func() { atOnce.leave(t, c) }()
 	id, steady, elastic := c.ClusterID("daily"), c.NodePoolID("daily", "steady"), c.NodePoolID("daily", "elastic")
 	d := day{t: t, ctx: ctx, c: c, id: id}
 
@@ -103,7 +106,6 @@ func TestDayOfACluster(t *testing.T) {
 	if _, err := hosted.run(ctx, "get", "nodes"); err == nil {
 		t.Error("the hosted API server of a deleted cluster answers")
 	}
-	nothingIsLeft(t, ctx, c)
 }
 
 // day is a cluster's, and what is done on it.
