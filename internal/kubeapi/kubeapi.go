@@ -93,7 +93,7 @@ func (s Server) ControllerManager() []string {
 		"--controllers=namespace-controller,garbage-collector-controller",
 		"--kube-api-qps=200", "--kube-api-burst=400",
 		// Emptying a namespace is two requests for each kind of object, one after the other, and most of it is waiting.
-		"--concurrent-namespace-syncs=50",
+		"--concurrent-namespace-syncs=100",
 		"--profiling=false",
 	}
 }
