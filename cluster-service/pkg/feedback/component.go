@@ -45,7 +45,8 @@ func (o *Observed) readComponent(manifest *workv1.ManifestCondition) {
 	for i := range manifest.StatusFeedbacks.Values {
 		seen.readValue(&manifest.StatusFeedbacks.Values[i])
 	}
-	component := Component{Version: clip(seen.Version), Rollout: seen.Condition(RolloutComplete)}
+	rollout := seen.Condition(RolloutComplete)
+	component := Component{Version: clip(seen.Version), Rollout: Condition{Status: clip(rollout.Status), Reason: clip(rollout.Reason), Message: rollout.Message}}
 	if component == (Component{}) || len(o.Components) >= maxComponents {
 		return
 	}

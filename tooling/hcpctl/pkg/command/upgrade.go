@@ -227,7 +227,7 @@ func newestUpgrade(ctx context.Context, client *fleetclient.Client, clusterUID s
 
 func (e *environment) upgradeStatus(f *fleetFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps and what it waits for", Args: cobra.ExactArgs(1),
+		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps, the components that have not arrived, and what it waits for", Args: cobra.ExactArgs(1),
 		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
 			cluster, err := e.findCluster(ctx, client, args[0])
 			if err != nil {
@@ -242,7 +242,10 @@ func (e *environment) upgradeStatus(f *fleetFlags) *cobra.Command {
 			}
 			fmt.Fprintf(e.out, "cluster %s, upgrade %s from %s to %s, by %s: %s since %s. %s\n", shortID(cluster.GetResourceId()), u.GetUid(), u.GetStatus().GetFromVersion(),
 				u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
-			if err := e.stepTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
+			if err := e.stepTable(u.GetStatus().GetSteps()); err != nil {
+				return err
+			}
+			if err := e.componentTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
 				return err
 			}
 			return e.gateTable(u.GetStatus().GetGates())

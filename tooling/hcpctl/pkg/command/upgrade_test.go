@@ -41,6 +41,37 @@ func (f *fleetService) upgrade() *csv1.Upgrade {
 			Since: timestamppb.New(time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)), Steps: upgradeSteps, Gates: upgradeGates}}
 }
 
+// rollingOut is a control plane of which one component has arrived.
+var rollingOut = []*csv1.UpgradeStep{
+	{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE, FromVersion: "4.20.8", ToVersion: "4.20.16", State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING,
+		Message: "The control plane rolls out 4.20.16. 1 of 3 components are at 4.20.16; waiting for kube-apiserver.",
+		Components: []*csv1.ComponentProgress{
+			{Name: "etcd", Version: "4.20.16", State: csv1.ComponentState_COMPONENT_STATE_UPDATED, Since: timestamppb.New(time.Date(2026, 11, 21, 3, 2, 0, 0, time.UTC))},
+			{Name: "kube-apiserver", Version: "4.20.8", State: csv1.ComponentState_COMPONENT_STATE_ROLLING_OUT, Since: timestamppb.New(time.Date(2026, 11, 21, 3, 2, 1, 0, time.UTC)),
+				Message: "Waiting for deployment kube-apiserver rollout to finish: 0 out of 3 new replicas have been updated"},
+			{Name: "kube-scheduler", Version: "4.20.8", State: csv1.ComponentState_COMPONENT_STATE_WAITING, Since: timestamppb.New(time.Date(2026, 11, 21, 3, 0, 15, 0, time.UTC)),
+				Message: "Waiting for Dependencies: kube-apiserver"},
+		}},
+	upgradeSteps[2],
+}
+
+// TestComponents: those that have not arrived are listed, what rolls out before what waits for it.
+func TestComponents(t *testing.T) {
+	var out strings.Builder
+	e := &environment{out: &out}
+	if err := e.stepTable(rollingOut); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.componentTable(rollingOut); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "upgrade-components.txt", out.String())
+	out.Reset()
+	if err := e.componentTable(upgradeSteps); err != nil || out.Len() > 0 {
+		t.Errorf("without components it says %q, %v", out.String(), err)
+	}
+}
+
 func (f *fleetService) StartUpgrade(_ context.Context, r *csv1.StartUpgradeRequest) (*csv1.Upgrade, error) {
 	f.actors, f.args = append(f.actors, r.GetActor()), append(f.args, r.GetVersion(), r.GetNodePools().String(), strings.Join(r.GetAcknowledge(), " "))
 	return f.upgrade(), nil
