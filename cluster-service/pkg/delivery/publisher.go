@@ -134,7 +134,8 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 				if record(w, o, p.Store.Now()) {
 					anew = append(anew, maestro.Held{ResourceID: w.ID})
 				}
-				if o.err != nil {
+				// What failed before its deletion was decided is not tried again: the deletion is due, at once.
+				if o.err != nil && o.deletion == w.Deleting() {
 					delay = max(delay, backoff(w.Attempts))
 				}
 			}
