@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,18 +24,6 @@ func (r *region) rollouts(clusterUID string) (names []string) {
 		}
 	}
 	return names
-}
-
-// await waits until something holds.
-func await(t *testing.T, holds func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err = holds(); err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
 }
 
 // rolled waits until the control plane's step of an upgrade ends with a message.
@@ -89,7 +78,7 @@ func TestComponents(t *testing.T) {
 	if s := u.GetStatus().GetSteps()[0]; len(s.GetComponents()) > 0 || s.GetComponentsTime() != nil {
 		t.Errorf("at the end the step is %v", s)
 	}
-	await(t, func() error {
+	untilDone(t, func(context.Context) error {
 		if left := r.rollouts(cluster.Uid); len(left) > 0 {
 			return fmt.Errorf("left are %v", left)
 		}
