@@ -208,6 +208,6 @@ func (in *inputs) connectAzure(settings config.AzureResources) error {
 			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
 		}
 	}
-	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open}
+	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open, Now: time.Now}
 	return nil
 }
