@@ -69,7 +69,7 @@ func TestDayOfACluster(t *testing.T) {
 		hosted.await(ctx, "nodes -l example.com/tier=front", `{.items[*].spec.taints[?(@.key=="example.com/tier")].effect}`, equals("PreferNoSchedule"))
 	})
 	d.step("upgrade of the control plane by a minor version", func() {
-		d.patch(id, map[string]any{"version": map[string]any{"id": "4.22"}})
+		d.upgradeByComponents(host, "4.22")
 		host.await(ctx, "hostedclusters", `{.items[0].status.version.history[0].version} {.items[0].status.version.history[0].state}`,
 			func(text string) bool {
 				return strings.HasPrefix(text, "4.22.") && strings.HasSuffix(text, " Completed")
@@ -189,8 +189,8 @@ func (d *day) breakGlass() {
 	}
 }
 
-// hcpctl runs a command as an engineer does.
-func (d *day) hcpctl(args ...string) {
+// hcpctl runs a command as an engineer does, and gives what it printed.
+func (d *day) hcpctl(args ...string) string {
 	d.t.Helper()
 	var out, progress bytes.Buffer
 	root := command.New(&out, &progress)
@@ -198,6 +198,7 @@ func (d *day) hcpctl(args ...string) {
 	if err := root.ExecuteContext(d.ctx); err != nil {
 		d.t.Fatalf("hcpctl %s: %v\n%s", strings.Join(args, " "), err, progress.String())
 	}
+	return out.String()
 }
 
 // login has the hosted API server take the tokens of the region's own issuer, which is one like any other to it.

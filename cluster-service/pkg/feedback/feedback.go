@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // Condition is one condition of an observed object.
@@ -81,6 +83,12 @@ type Observed struct {
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
 
+	// Components are those of a control plane that exist and report, by name.
+	Components map[string]Component `json:"components,omitempty"`
+
+	// Uses of break-glass credentials at the hosted API server, as a HostedCluster reports them; the latest first.
+	Uses []credentialuse.Use `json:"uses,omitempty"`
+
 	// Finalizers of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
 }
@@ -118,6 +126,7 @@ const (
 	nameClients     = "oidcClients"
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
+	nameUses        = "credentialUses"
 	nameFinalizers  = "finalizers"
 )
 
@@ -186,6 +195,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameActedOn, Path: observedGeneration(ReconciliationSucceeded)},
 		{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
+		{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
 		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
@@ -223,8 +233,10 @@ func observedGeneration(condition string) string {
 	return fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, condition)
 }
 
-func digestPath() string {
-	return ".metadata.annotations." + strings.ReplaceAll(DigestAnnotation, ".", `\.`)
+func digestPath() string { return annotationPath(DigestAnnotation) }
+
+func annotationPath(name string) string {
+	return ".metadata.annotations." + strings.ReplaceAll(name, ".", `\.`)
 }
 
 func rules(conditions []string, paths []workv1.JsonPath) []workv1.FeedbackRule {
@@ -245,7 +257,8 @@ type Status struct {
 	ResourceStatus []workv1.ManifestCondition `json:"resourceStatus,omitempty"`
 }
 
-// Decode reads the body of a status event. The main object of a work is the one with feedback values.
+// Decode reads the body of a status event. The main object of a work is the one with feedback values; components of a control
+// plane are told apart by their names.
 func Decode(body []byte) (*Observed, error) {
 	var status Status
 	if err := json.Unmarshal(body, &status); err != nil {
@@ -278,6 +291,10 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 			m := manifest.ResourceMeta
 			o.Applied.Message = clip(fmt.Sprintf("%s %s: %s", m.Kind, m.Name, c.Message))
 		}
+	}
+	if manifest.ResourceMeta.Kind == componentKind {
+		o.readComponent(manifest)
+		return
 	}
 	for i := range manifest.StatusFeedbacks.Values {
 		o.readValue(&manifest.StatusFeedbacks.Values[i])
@@ -322,6 +339,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Certificate = certificates(v)
 	case nameServingCA:
 		o.ServingCA = certificates(v)
+	case nameUses:
+		o.Uses = credentialuse.Decode(text(v)).Uses()
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	default:

@@ -1,6 +1,7 @@
 // Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
-// Resource Manager (package armclient), what SREs do through admin (package adminclient), but for deletions, of which Cluster
-// Service is asked itself (package fleetclient); the region's commands drive the supervisor of package local. The defaults of all flags come from the state folder of a local region, so that a command needs none there.
+// Resource Manager (package armclient), what SREs do through admin (package adminclient); the region's commands drive the
+// supervisor of package local. The defaults of all flags come from the state folder of a local region, so that a command needs
+// none there.
 package command
 
 import (
