@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,6 +142,9 @@ func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
 			return
 		}
 		stopped = true
+		if t.Failed() {
+			_ = pprof.Lookup("goroutine").WriteTo(t.Output(), 1) // what it waited for
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the runtime ended with: %v", err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
@@ -164,6 +165,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer pods.Close()
 
+	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
@@ -171,6 +173,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 			keeper.Forget(controlPlane)
 			guests.Forget(controlPlane)
 			pods.Forget(controlPlane)
+			uses.Forget(controlPlane)
 		},
 	}
 	if r.options.canRunProcesses() {
@@ -180,7 +183,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
-			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Log: r.log,
+			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Used: uses.Used, Log: r.log,
 			Changed: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {
@@ -209,6 +212,9 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	signers := &breakglass.Operator{Management: manager.GetClient(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
 	if err := signers.SetupWithManager(manager); err != nil {
+		return err
+	}
+	if err := uses.SetupWithManager(manager); err != nil {
 		return err
 	}
 	r.await("the caches")

@@ -64,6 +64,11 @@ func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle,
 	return list.Items, nil
 }
 
+// Credentials are the break-glass credentials of a cluster without their certificates, and the revocations.
+func (c *Client) Credentials(ctx context.Context, cluster string) (*adminv1.CredentialList, error) {
+	return get[adminv1.CredentialList](ctx, c, clusterPath(cluster)+"/credentials", nil)
+}
+
 // Credential is a break-glass credential; an SRE's has its certificate once it is issued.
 func (c *Client) Credential(ctx context.Context, uid string) (*adminv1.FleetCredential, error) {
 	return get[adminv1.FleetCredential](ctx, c, "/credentials/"+url.PathEscape(uid), nil)
