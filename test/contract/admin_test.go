@@ -106,6 +106,9 @@ func rank(name string) int {
 	return 0
 }
 
+// goneController is the finalizer that the cases have taken off.
+const goneController = "backup.example.com/hook"
+
 // engineers sends the token of the engineer whom a case names in its place.
 type engineers struct {
 	next   http.RoundTripper
@@ -232,7 +235,10 @@ func (h *sreHouse) furnish() map[string]string {
 	h.must(err)
 
 	h.going, h.kubeconfig, h.namespace = going.UID, e.Kubeconfigs[going.ProvisionShard], going.Namespace
-	h.fault(string(contract.FaultDeleteStuck))
+	// What is released is the finalizer of a controller that is gone; the fault keeps the deletion going after that.
+	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"="+string(contract.FaultDeleteStuck))
+	h.kubectl("patch", strings.TrimSpace(h.kubectl("get", "hostedclusters", "--output", "name")), "--type", "json", "--patch",
+		`[{"op": "add", "path": "/metadata/finalizers/-", "value": "`+goneController+`"}]`)
 	_, err = someone.Resources.BeginDeleteByID(ctx, going.ResourceID, customer.APIVersion, nil)
 	h.must(err)
 	operation := ""
@@ -244,7 +250,7 @@ func (h *sreHouse) furnish() map[string]string {
 		for _, d := range shown.Items {
 			operation = d.OperationID
 			for _, s := range d.Deletion.Of.GetSteps() {
-				if s.GetName() == "hosted-cluster" && s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+				if s.GetName() == "hosted-cluster" && slices.Contains(s.GetFinalizers(), goneController) {
 					return nil
 				}
 			}
@@ -260,20 +266,18 @@ func (h *sreHouse) furnish() map[string]string {
 	}
 }
 
-// fault has the management cluster of the cluster that goes play a fault with it; empty ends that.
-func (h *sreHouse) fault(name string) {
+// kubectl is run where the cluster is that goes, and returns what it printed.
+func (h *sreHouse) kubectl(arguments ...string) string {
 	h.t.Helper()
-	change := contract.FaultAnnotation + "=" + name
-	if name == "" {
-		change = contract.FaultAnnotation + "-"
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, "--namespace", h.namespace, "annotate", "hostedclusters", "--all", "--overwrite", change)
+	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig)
-	if output, err := command.CombinedOutput(); err != nil {
-		h.t.Fatalf("%v: %s", err, output)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("kubectl %s: %v: %s", strings.Join(arguments, " "), err, output)
 	}
+	return string(output)
 }
 
 // orphan puts a bundle into Maestro that no work of Cluster Service's is for, once: Cluster Service removes it when it looks for
@@ -311,33 +315,35 @@ func (h *sreHouse) orphan() string {
 // audit looks at what the region wrote down: admin, of every mutation and refusal; the backend, of how each operation ended; and
 // Cluster Service, of each thing that it did for somebody.
 func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
-	durable, err := h.oncall.Audit(t.Context(), 500)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var durable []adminv1.AuditEntry
 	logs := map[string]string{}
-	read := func(process string) string {
-		content, err := os.ReadFile(filepath.Join(h.region.LogDir(), process+".log"))
-		if err != nil {
-			t.Fatal(err)
+	// A line is written when what it says is so, and a moment later.
+	h.eventually("every operation has ended, and the backend has written that down", func() error {
+		for _, process := range []string{"admin", "backend", "cluster-service"} {
+			content, err := os.ReadFile(filepath.Join(h.region.LogDir(), process+".log"))
+			if err != nil {
+				return err
+			}
+			logs[process] = string(content)
 		}
-		return string(content)
-	}
-	for _, process := range []string{"admin", "backend", "cluster-service"} {
-		logs[process] = read(process)
-	}
-	servertest.EveryMutation(t, logs["admin"], durable, secrets)
-	ended := map[string]servertest.Line{}
-	for _, l := range servertest.Lines(logs["backend"]) {
-		ended[l.OperationID] = l
-	}
-	for _, entry := range durable {
-		if o := entry.Operation; o != nil {
-			if l := ended[o.ID]; l.Outcome != string(o.State) || l.Actor != o.Actor.Name || l.Reason != o.Actor.Reason || l.Ticket != o.Actor.Ticket {
-				t.Errorf("the backend's line of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
+		ended := map[string]servertest.Line{}
+		for _, l := range servertest.Lines(logs["backend"]) {
+			ended[l.OperationID] = l
+		}
+		var err error
+		if durable, err = h.oncall.Audit(t.Context(), 500); err != nil {
+			return err
+		}
+		for _, entry := range durable {
+			if o := entry.Operation; o != nil {
+				if l := ended[o.ID]; !o.State.Terminal() || l.Outcome != string(o.State) || l.Actor != o.Actor.Name || l.Reason != o.Actor.Reason || l.Ticket != o.Actor.Ticket {
+					return fmt.Errorf("the line of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
+				}
 			}
 		}
-	}
+		return nil
+	})
+	servertest.EveryMutation(t, logs["admin"], durable, secrets)
 	done := 0
 	for text := range strings.SplitSeq(logs["cluster-service"], "\n") {
 		var l struct{ Msg, Actor, Reason, Action string }
@@ -365,7 +371,7 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 func (h *sreHouse) tidy() {
 	h.t.Helper()
 	ctx := h.t.Context()
-	h.fault("")
+	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
 	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "the cases have been run", Ticket: "TEST-1", Duration: "10m"})
 	h.must(err)
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
