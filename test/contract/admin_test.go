@@ -318,13 +318,17 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 	var durable []adminv1.AuditEntry
 	logs := map[string]string{}
 	// A line is written when what it says is so, and a moment later.
-	h.eventually("every operation has ended, and the backend has written that down", func() error {
+	h.eventually("all is written down", func() error {
 		for _, process := range []string{"admin", "backend", "cluster-service"} {
 			content, err := os.ReadFile(filepath.Join(h.region.LogDir(), process+".log"))
 			if err != nil {
 				return err
 			}
 			logs[process] = string(content)
+		}
+		accepted := map[string]bool{}
+		for _, l := range servertest.Lines(logs["admin"]) {
+			accepted[l.OperationID] = true
 		}
 		ended := map[string]servertest.Line{}
 		for _, l := range servertest.Lines(logs["backend"]) {
@@ -335,7 +339,13 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 			return err
 		}
 		for _, entry := range durable {
+			if v := entry.Elevation; v != nil && !accepted[v.ID] {
+				return fmt.Errorf("admin's log does not have elevation %s", v.ID)
+			}
 			if o := entry.Operation; o != nil {
+				if !accepted[o.ID] {
+					return fmt.Errorf("admin's log does not have operation %s", o.ID)
+				}
 				if l := ended[o.ID]; !o.State.Terminal() || l.Outcome != string(o.State) || l.Actor != o.Actor.Name || l.Reason != o.Actor.Reason || l.Ticket != o.Actor.Ticket {
 					return fmt.Errorf("the line of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
 				}
