@@ -84,6 +84,12 @@ var waits = map[[2]string]wait{
 		what: "grant the roles that are named, on what is named",
 		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
+	{layerAzure, "RenewalFailing"}: {
+		headline: "Cluster {name} is ready, but the certificate of its API server could not be renewed {since}.", speaker: "Cluster Service",
+		who: Service, usual: 48 * time.Hour, stuck: "see what the vault or its issuer refuses, and remove the cause",
+		next:         "The certificate that is there serves on until it ends, and Cluster Service goes on trying, at least every hour",
+		stuckCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
+	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute, stuckCommand: "hcpctl shard show {shard}",
 		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",

@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
@@ -203,6 +204,6 @@ func (in *inputs) connectAzure(settings config.AzureResources) error {
 			in.renderer.Region.AzureKinds = append(in.renderer.Region.AzureKinds, kind)
 		}
 	}
-	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open}
+	in.azure = &azure.Steps{Clients: clients, Region: in.renderer.Region, Config: settings, Open: in.keeper.Open, Now: time.Now}
 	return nil
 }

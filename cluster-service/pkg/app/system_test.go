@@ -66,6 +66,8 @@ type region struct {
 	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
 	azure     *emulatortest.Azure
 	azureWire policy.Transporter
+	// servingCertificates has the API servers serve the vault's certificates.
+	servingCertificates bool
 }
 
 func newRegion(t *testing.T, shards ...config.Shard) *region {
@@ -143,6 +145,9 @@ func (r *region) start(fault func(point string) error) *instance {
 	}
 	settings := config.Default()
 	settings.Placement = r.rules
+	if r.servingCertificates {
+		settings.ServingCertificates = &config.ServingCertificates{Vault: "kas", ClientID: "11111111-0000-4000-8000-000000000001", TenantID: settings.Azure.TenantID}
+	}
 	pullSecret := []byte(`{"auths":{}}`)
 	if r.pullSecret != "" {
 		pullSecret = []byte(r.pullSecret)

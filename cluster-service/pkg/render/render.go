@@ -135,7 +135,7 @@ func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest [
 		if image := t.ForceUpgradeTo(); image != "" {
 			main["metadata"].(object)["annotations"].(object)[forceUpgradeTo] = image
 		}
-		return main, append(r.servingCertificate(t.Cluster), r.externalAuthObjects(t.Cluster, auth)...), nil
+		return main, append(r.servingCertificate(t), r.externalAuthObjects(t.Cluster, auth)...), nil
 	case fleet.NodePoolWork:
 		p := t.Pool(w.OwnerUID)
 		if p == nil {
