@@ -87,7 +87,7 @@ func (d *Deaths) passed() []string {
 	return d.points
 }
 
-// shortPoints is how many points are tried with -short, and pairs how many seeds with two deaths without.
+// shortPoints is about how many points are tried with -short, and pairs how many seeds with two deaths without.
 const (
 	shortPoints = 8
 	pairs       = 4
@@ -97,6 +97,12 @@ const (
 // part of them), and returns the end of the world, which cmp compares.
 func Sweep(t *testing.T, play func(t *testing.T, d *Deaths) any) {
 	t.Helper()
+	SweepFew(t, shortPoints, play)
+}
+
+// SweepFew is Sweep for plays that take longer: with -short about that many points are tried.
+func SweepFew(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
+	t.Helper()
 	undisturbed := newDeaths(0)
 	want := play(t, undisturbed)
 	points := undisturbed.passed()
@@ -104,7 +110,7 @@ func Sweep(t *testing.T, play func(t *testing.T, d *Deaths) any) {
 		return
 	}
 	t.Logf("%d points: %v", len(points), points)
-	for _, seed := range seeds(t, len(points)) {
+	for _, seed := range seeds(t, len(points), short) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			d := newDeaths(seed, plan(seed, len(points))...)
 			got := play(t, d)
@@ -133,7 +139,7 @@ func plan(seed uint64, points int) []int {
 }
 
 // seeds to play.
-func seeds(t *testing.T, points int) []uint64 {
+func seeds(t *testing.T, points, short int) []uint64 {
 	t.Helper()
 	number := func(name string) uint64 {
 		text := os.Getenv(name)
@@ -152,7 +158,7 @@ func seeds(t *testing.T, points int) []uint64 {
 	var list []uint64
 	step := 1
 	if testing.Short() {
-		step = max(1, (points+shortPoints-1)/shortPoints)
+		step = max(1, (points+short-1)/short)
 	}
 	for at := 1; at <= points; at += step {
 		list = append(list, uint64(at))

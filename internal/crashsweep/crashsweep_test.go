@@ -67,7 +67,7 @@ func TestSeedsAreReplayed(t *testing.T) {
 		}
 	}
 	t.Setenv("CRASH_SEED", "17")
-	if got := seeds(t, 10); !slices.Equal(got, []uint64{17}) {
+	if got := seeds(t, 10, 1); !slices.Equal(got, []uint64{17}) {
 		t.Errorf("CRASH_SEED=17 plays %v", got)
 	}
 }

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	clusters.Close()
+	sweepClusters.Close()
 	os.Exit(code)
 }
 
@@ -350,7 +351,13 @@ func (s *sample) awaitGone(t testing.TB) {
 			case err != nil:
 				return err
 			}
-			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v", object, key, object.GetFinalizers(), object.GetDeletionTimestamp())
+			left := ""
+			if namespace, ok := object.(*corev1.Namespace); ok { // its controller says what it waits for
+				for _, c := range namespace.Status.Conditions {
+					left += fmt.Sprintf("; %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+				}
+			}
+			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), left)
 		})
 	}
 	gone(s.key(), &hyperv1.HostedCluster{})
