@@ -165,10 +165,10 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer pods.Close()
 
-	// One for all controllers: they write to the same objects.
-	management := ownwrites.New(manager.GetClient(), manager.GetAPIReader())
+	// Each controller waits for its own writes only: those of another wake it where they matter to it.
+	management := func() *ownwrites.Client { return ownwrites.New(manager.GetClient(), manager.GetAPIReader()) }
 	clusters := &hostedcluster.Reconciler{
-		Management: management, Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
 		Removed: func(controlPlane string) {
 			keeper.Forget(controlPlane)
@@ -201,7 +201,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		clusters.ControlPlanes = supervisor
 	}
 	pools := &nodepool.Reconciler{
-		Management: management, Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Nodes: keeper, Pods: pods, Log: r.log,
 	}
 	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
@@ -210,7 +210,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	if err := pools.SetupWithManager(manager, poolChanges); err != nil {
 		return fmt.Errorf("setting up the node pool controller: %w", err)
 	}
-	signers := &breakglass.Operator{Management: management, Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
+	signers := &breakglass.Operator{Management: management(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
 	if err := signers.SetupWithManager(manager); err != nil {
 		return err
 	}
