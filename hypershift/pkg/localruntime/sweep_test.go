@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,21 +34,12 @@ import (
 // seconds before it looks at it.
 var sweepClusters kubeapitest.Pool
 
-// mortal is a runtime that dies at its writes to the management cluster: each is a point before it is sent and one when it was
-// answered. Another takes over whenever it has died. Between plays it runs on and does not die.
+// mortal is a runtime that dies at its writes to the management cluster.
 type mortal struct {
 	*managementCluster
+	crashsweep.Process
 	t       *testing.T
-	options Options
-	config  *rest.Config
-	// deaths are those of the play that goes on; nil between plays.
-	deaths atomic.Pointer[crashsweep.Deaths]
-	// wrote is when a write was last begun or ended, in nanoseconds.
-	wrote atomic.Int64
-
-	mu      sync.Mutex
-	runtime *Runtime
-	ends    func()
+	runtime atomic.Pointer[Runtime] // the newest
 }
 
 func newMortal(t *testing.T) *mortal {
@@ -68,121 +57,40 @@ func newMortal(t *testing.T) *mortal {
 	if m.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	m.options = m.managementCluster.options(t.TempDir(), nil)
-	if err := crd.Install(t.Context(), m.client, m.options.CRDDir); err != nil {
+	options := m.options(t.TempDir(), nil)
+	if err := crd.Install(t.Context(), m.client, options.CRDDir); err != nil {
 		t.Fatal(err)
 	}
-	m.options.CRDDir = ""
-	m.config = rest.CopyConfig(config)
-	m.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return passing{m, next} })
+	options.CRDDir = ""
+	config = rest.CopyConfig(config)
+	config.Wrap(m.Transport)
 	m.playNamespaces()
-	m.begin()
+	m.Start(func() func() { return m.begin(options, config) })
 	t.Cleanup(func() {
-		m.end()
+		m.End()
 		m.expectNothing(t)
 	})
 	return m
 }
 
-// passing is the runtime's way to the management cluster.
-type passing struct {
-	m    *mortal
-	next http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (p passing) RoundTrip(request *http.Request) (*http.Response, error) {
-	writes := request.Method != http.MethodGet
-	if writes {
-		p.m.wrote.Store(time.Now().UnixNano())
-		defer func() { p.m.wrote.Store(time.Now().UnixNano()) }()
-	}
-	d := p.m.deaths.Load()
-	if d == nil {
-		return p.next.RoundTrip(request)
-	}
-	refuse := func(err error) (*http.Response, error) {
-		if request.Body != nil {
-			_ = request.Body.Close()
-		}
-		return nil, err
-	}
-	if !writes {
-		if d.Dead() {
-			return refuse(crashsweep.ErrDead)
-		}
-		return p.next.RoundTrip(request)
-	}
-	what := request.Method + " " + request.URL.Path
-	if err := d.Point("before " + what); err != nil {
-		return refuse(err)
-	}
-	response, err := p.next.RoundTrip(request)
-	if err == nil && d.Point("after "+what) != nil {
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-		return nil, crashsweep.ErrDead
-	}
-	return response, err
-}
-
 // begin starts a runtime.
-func (m *mortal) begin() {
+func (m *mortal) begin(options Options, config *rest.Config) (end func()) {
 	level := slog.LevelError
 	if testing.Verbose() {
 		level = slog.LevelWarn
 	}
-	runtime := New(m.options, slog.New(slog.NewTextHandler(m.t.Output(), &slog.HandlerOptions{Level: level})))
+	runtime := New(options, slog.New(slog.NewTextHandler(m.t.Output(), &slog.HandlerOptions{Level: level})))
+	m.runtime.Store(runtime)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// One that dies as it starts may well say so.
-		if err := runtime.RunWith(ctx, m.config); err != nil && !errors.Is(err, crashsweep.ErrDead) {
+		if err := runtime.RunWith(ctx, config); err != nil && !errors.Is(err, crashsweep.ErrDead) {
 			m.t.Errorf("the runtime ended with: %v", err)
 		}
 	}()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.runtime, m.ends = runtime, func() { cancel(); <-done }
-}
-
-// end ends the runtime that runs, and all of it.
-func (m *mortal) end() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ends()
-}
-
-// during has the runtime die at the play's points while do goes on. In the end one lives.
-func (m *mortal) during(d *crashsweep.Deaths, do func()) {
-	over := make(chan struct{})
-	replace := func() {
-		m.end()
-		d.Revive()
-		m.begin()
-	}
-	m.deaths.Store(d)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			case <-d.Died():
-				replace()
-			}
-		}
-	})
-	defer func() {
-		close(over)
-		group.Wait()
-		if d.Dead() {
-			replace()
-		}
-		m.deaths.Store(nil)
-	}()
-	do()
+	return func() { cancel(); <-done }
 }
 
 const (
@@ -194,18 +102,12 @@ const (
 
 // rests is nil if the runtime lives and has written nothing for a while.
 func (m *mortal) rests() error {
-	if d := m.deaths.Load(); d != nil && d.Dead() {
-		return errors.New("the runtime is dead")
-	}
-	m.mu.Lock()
-	runtime := m.runtime
-	m.mu.Unlock()
-	if err := runtime.Ready(context.Background()); err != nil {
-		m.wrote.Store(time.Now().UnixNano()) // what it will do it has not begun
+	if err := m.Rests(quiet); err != nil {
 		return err
 	}
-	if since := time.Since(time.Unix(0, m.wrote.Load())); since < quiet {
-		return fmt.Errorf("the runtime wrote %s ago", since)
+	if err := m.runtime.Load().Ready(context.Background()); err != nil {
+		m.Stir() // what it will do it has not begun
+		return err
 	}
 	return nil
 }
@@ -222,7 +124,7 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 			eventually(t, sweepWithin, m.rests)
 		}
 		var world map[string]any
-		m.during(d, func() {
+		m.During(d, func() {
 			live(t, s)
 			awaitOr(sweepWithin, func() error {
 				if err := errors.Join(m.rests(), reached(s)); err != nil {
