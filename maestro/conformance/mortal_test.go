@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,7 @@ func (r *region) publishesAreWrites(p *crashsweep.Process, client string) {
 		if m.Client != client {
 			return nil, nil
 		}
-		what := "publish of " + strings.TrimPrefix(m.Properties["type"], eventPrefix)
+		what := "publish of " + strings.TrimPrefix(m.Properties["ce-type"], eventPrefix)
 		if err := p.Point("before the " + what); err != nil {
 			return err, nil
 		}
@@ -246,8 +247,12 @@ type databaseSession struct {
 	committed string   // what is being committed now
 }
 
-// changing finds statements that change something others can see.
-var changing = regexp.MustCompile(`(?i)\b(insert into|delete from|update [a-z_]+ |pg_notify|create table)`)
+var (
+	// changing finds what a statement changes that others can see.
+	changing = regexp.MustCompile(`(?i)\b(insert into [a-z_]+|delete from [a-z_]+|update [a-z_]+|create table|pg_notify)`)
+	// locking only sounds like it.
+	locking = regexp.MustCompile(`(?i)\b(for (no key )?update|do update set)\b`)
+)
 
 // ask passes on what the client sends, in portions that the database answers as one.
 func (s *databaseSession) ask() {
@@ -309,16 +314,13 @@ func (s *databaseSession) begin(statements []string) error {
 	commit := false
 	for _, statement := range statements {
 		commit = commit || strings.EqualFold(strings.TrimSpace(statement), "commit")
-		if found := changing.FindString(statement); found != "" {
-			words := strings.Fields(statement[strings.Index(statement, found):] + " .")
-			changes = append(changes, strings.ToLower(strings.Join(words[:min(3, len(words)-1)], " ")))
-		}
+		changes = append(changes, changing.FindAllString(locking.ReplaceAllString(statement, ""), -1)...)
 	}
 	s.changes = append(s.changes, changes...)
 	if s.inBlock && !commit || len(s.changes) == 0 {
 		return nil
 	}
-	s.committed, s.changes = strings.Join(s.changes, ", "), nil
+	s.committed, s.changes = strings.Join(slices.Compact(s.changes), ", "), nil
 	return s.process.Point("before the commit of " + s.committed)
 }
 

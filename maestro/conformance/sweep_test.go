@@ -240,6 +240,9 @@ func (l *life) status(st statusEvent) any {
 			list[i].LastTransitionTime = metav1.Time{}
 		}
 		slices.SortFunc(list, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+		if st.is("Deleted") { // The rest is from before: an agent that was replaced meanwhile does not know it.
+			list = slices.DeleteFunc(list, func(c metav1.Condition) bool { return c.Type != "Deleted" })
+		}
 		return list
 	}
 	var manifests []any
