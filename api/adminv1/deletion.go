@@ -15,17 +15,26 @@ type Deletion struct {
 	ClusterUID string `json:"clusterUid"`
 	// DeleteTime is when its deletion was asked for.
 	DeleteTime time.Time `json:"deleteTime"`
-	// OperationID is ARM's operation that ends with it, and Over says that nothing is left to be waited for: both are told where
-	// one cluster is asked for.
+	// OperationID is ARM's operation that ends with it, and Over says that nothing is left to be waited for.
 	OperationID string `json:"operationId,omitempty"`
 	Over        bool   `json:"over,omitempty"`
-	// Deletion has the steps: where one cluster is asked for those of the ARM side as well.
+	// Deletion has the steps, those of the ARM side around Cluster Service's.
 	Deletion Message[*clusterservicev1.Deletion] `json:"deletion"`
 }
 
-// DeletionList is what is being deleted in a region.
+// DeletionRetryResult is the result of ActionDeletionRetry.
+type DeletionRetryResult struct {
+	// Steps of Cluster Service's that were begun anew.
+	Steps []string `json:"steps,omitempty"`
+	// ResourceIDs of what the backend was told to take up again: the steps of the ARM side are tried with that.
+	ResourceIDs []string `json:"resourceIds,omitempty"`
+}
+
+// DeletionList is what is being deleted in a region, oldest first.
 type DeletionList struct {
 	Items []Deletion `json:"items"`
+	// Unavailable are the layers that could not be asked, as in ClusterDeletion.
+	Unavailable map[string]string `json:"unavailable,omitempty"`
 }
 
 // ClusterDeletion is the deletion of a cluster as the only item; while the cluster stays, those of what is in it.

@@ -32,3 +32,12 @@ func Messages[T proto.Message](list []T) []Message[T] {
 	}
 	return wrapped
 }
+
+// Contents are the messages of a list.
+func Contents[T proto.Message](list []Message[T]) []T {
+	messages := make([]T, len(list))
+	for i, wrapped := range list {
+		messages[i] = wrapped.Of
+	}
+	return messages
+}

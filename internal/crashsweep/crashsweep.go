@@ -15,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +104,18 @@ func Sweep(t *testing.T, play func(t *testing.T, d *Deaths) any) {
 // SweepFew is Sweep for plays that take longer: with -short about that many points are tried.
 func SweepFew(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
 	t.Helper()
+	sweep(t, short, func(*testing.T) {}, play)
+}
+
+// Parallel is SweepFew for plays of which each makes a world of its own: they are played at the same time, as many as
+// -parallel says.
+func Parallel(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
+	t.Helper()
+	sweep(t, short, (*testing.T).Parallel, play)
+}
+
+func sweep(t *testing.T, short int, begin func(*testing.T), play func(t *testing.T, d *Deaths) any) {
+	t.Helper()
 	undisturbed := newDeaths(0)
 	want := play(t, undisturbed)
 	points := undisturbed.passed()
@@ -110,20 +123,26 @@ func SweepFew(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
 		return
 	}
 	t.Logf("%d points: %v", len(points), points)
+	var failed atomic.Bool
 	for _, seed := range seeds(t, len(points), short) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			begin(t)
+			if failed.Load() {
+				t.Skip("one failure is enough")
+			}
 			d := newDeaths(seed, plan(seed, len(points))...)
+			// A play that gives up says where it died, too.
+			defer func() {
+				if t.Failed() {
+					failed.Store(true)
+					t.Logf("it died at %v of %v; replay it with CRASH_SEED=%d", plan(seed, len(points)), d.passed(), seed)
+				}
+			}()
 			got := play(t, d)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the end is another than undisturbed (-undisturbed +got):\n%s", diff)
 			}
-			if t.Failed() {
-				t.Logf("it died at %v of %v; replay it with CRASH_SEED=%d", plan(seed, len(points)), d.passed(), seed)
-			}
 		})
-		if t.Failed() {
-			return
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -49,6 +50,21 @@ func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
 		return nil, err
 	}
 	return c.decode(document)
+}
+
+// FindChanged is Find for who has read the document before, with an ETag: the item is nil and changed is false when the
+// document still has that ETag, and then neither is it sent nor decoded. Without an ETag it is Find.
+func (c *Collection[T]) FindChanged(ctx context.Context, key Key, etag string) (item *Item[T], changed bool, err error) {
+	if etag == "" {
+		item, err = c.Find(ctx, key)
+		return item, true, err
+	}
+	document, unchanged, err := c.db.readChanged(ctx, key.SubscriptionID, documentID(c.kind, key), etag)
+	if err != nil || unchanged || document == nil {
+		return nil, !unchanged, err
+	}
+	item, err = c.decode(document)
+	return item, true, err
 }
 
 // List returns one page of a subscription's live documents whose ARM ids start with prefix (in any casing; empty means
@@ -102,19 +118,33 @@ func (c *Collection[T]) All(ctx context.Context, subscriptionID, prefix string, 
 
 // readResource reads one document; nil when there is none.
 func (db *DB) readResource(ctx context.Context, partition, id string) ([]byte, error) {
-	var document []byte
-	err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
+	document, _, err := db.readChanged(ctx, partition, id, "")
+	return document, err
+}
+
+// readChanged reads one document, nil when there is none, unless it still has an ETag.
+func (db *DB) readChanged(ctx context.Context, partition, id, etag string) (document []byte, unchanged bool, err error) {
+	if etag != "" {
+		// azcosmos has no such condition for items; the service has it for everything that is read.
+		ctx = policy.WithHTTPHeader(ctx, http.Header{"If-None-Match": {etag}})
+	}
+	err = db.connection.do(ctx, func(ctx context.Context, client *client) error {
 		response, err := client.resources.ReadItem(ctx, azcosmos.NewPartitionKeyString(partition), id, nil)
-		document = response.Value
-		return err
+		if err != nil {
+			return err
+		}
+		document, unchanged = response.Value, response.RawResponse.StatusCode == http.StatusNotModified
+		return nil
 	})
-	if statusOf(err) == http.StatusNotFound {
-		return nil, nil
+	switch {
+	case statusOf(err) == http.StatusNotFound:
+		return nil, false, nil
+	case err != nil:
+		return nil, false, failure(err, "reading the document %s", id)
+	case unchanged:
+		return nil, true, nil
 	}
-	if err != nil {
-		return nil, failure(err, "reading the document %s", id)
-	}
-	return document, nil
+	return document, false, nil
 }
 
 // queryResources returns at most limit documents. The service may answer in smaller pages, even empty ones, while it

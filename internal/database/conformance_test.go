@@ -82,6 +82,55 @@ func TestReadWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestReadWhatChanged: what a reader knows is not read again until it changes, goes, or comes again.
+func TestReadWhatChanged(t *testing.T) {
+	db, _ := databasetest.New(t)
+	key := clusterKey(t, "a")
+	read := func(etag string) (*database.Item[database.ClusterDocument], bool) {
+		t.Helper()
+		item, changed, err := db.Clusters().FindChanged(t.Context(), key, etag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return item, changed
+	}
+	write := func(add func(*database.Batch)) {
+		t.Helper()
+		batch := db.NewBatch(subscription)
+		add(batch)
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, etag := range []string{"", `"another"`} {
+		if item, changed := read(etag); item != nil || !changed {
+			t.Errorf("with the ETag %q, what does not exist is %+v, changed: %v", etag, item, changed)
+		}
+	}
+	made := create(t, db, "a", "uid-1")
+	item, changed := read("")
+	if item == nil || !changed || item.ETag != made.ETag {
+		t.Fatalf("without an ETag it is %+v, changed: %v", item, changed)
+	}
+	if again, changed := read(made.ETag); again != nil || changed {
+		t.Errorf("what has not changed is %+v, changed: %v", again, changed)
+	}
+	write(func(batch *database.Batch) { item.Value.Generation = 2; database.Replace(batch, item) })
+	if now, changed := read(made.ETag); now == nil || !changed || now.Value.Generation != 2 || now.ETag != item.ETag {
+		t.Errorf("what has changed is %+v, changed: %v", now, changed)
+	}
+	write(func(batch *database.Batch) { database.Remove(batch, item) })
+	if now, changed := read(made.ETag); now == nil || !changed || now.Removed == nil {
+		t.Errorf("what was removed is %+v, changed: %v", now, changed)
+	}
+	if again := create(t, db, "a", "uid-2"); again.ETag == made.ETag {
+		t.Errorf("another incarnation has the same ETag %s", again.ETag)
+	}
+	if now, changed := read(made.ETag); now == nil || !changed || now.Value.UID != "uid-2" {
+		t.Errorf("what came again is %+v, changed: %v", now, changed)
+	}
+}
+
 func TestCompareAndSwap(t *testing.T) {
 	db, _ := databasetest.New(t)
 	create(t, db, "a", "uid-1")

@@ -9,7 +9,7 @@ import (
 )
 
 // ActiveOperations calls each for every operation, of all subscriptions, that is not terminal, in no order. It reads all
-// partitions: it is for start-up and for the slow safety net, not for requests.
+// partitions: it is for start-up, for the slow safety net and for what SREs ask of a whole region, not for ARM's requests.
 func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.properties.endTime)"
 	return everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {

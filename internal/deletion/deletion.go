@@ -151,6 +151,18 @@ func (f Facts) Running(now time.Time) []*csv1.DeletionStep {
 	})
 }
 
+// Awaited are the steps of a deletion that are under way, without what only sums others of them up: Cluster Service says that
+// nothing is left when its own steps have ended.
+func Awaited(steps []*csv1.DeletionStep) []*csv1.DeletionStep {
+	running := slices.DeleteFunc(slices.Clone(steps), func(s *csv1.DeletionStep) bool {
+		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
+	})
+	if slices.ContainsFunc(running, func(s *csv1.DeletionStep) bool { return !OfARM(s) }) {
+		running = slices.DeleteFunc(running, func(s *csv1.DeletionStep) bool { return s.GetKind() == Gone })
+	}
+	return running
+}
+
 // OfARM says whether a step is one of the ARM side.
 func OfARM(s *csv1.DeletionStep) bool { return slices.Contains(Kinds(), s.GetKind()) }
 

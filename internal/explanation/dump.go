@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 // FromDump reads the facts out of a dump. Asked is what the operator called the cluster.
@@ -29,6 +30,7 @@ func FromDump(asked string, dump *adminv1.Dump) *Facts {
 		f.Credentials, f.Revocations = unwrap(fleet.Credentials), unwrap(fleet.Revocations)
 		f.Upgrades, f.Shards = unwrap(fleet.Upgrades), unwrap(fleet.ProvisionShards)
 	}
+	f.Deletions = slices.DeleteFunc(deletion.Of(dump), func(g deletion.Graph) bool { return g.Over })
 	return f
 }
 

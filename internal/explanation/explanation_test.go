@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 	"github.com/hcpmesh/hcpmesh/internal/explanation"
 )
 
@@ -138,7 +140,14 @@ func deleting(began, since time.Duration, change func(*csv1.DeletionStep)) expla
 	return standing(c, func(f *explanation.Facts) {
 		f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
 		f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, began, 12*time.Hour))
+		f.Deletions = going(deletion.Facts{Told: true, Asked: true, Fleet: c.GetStatus().GetDeletion()}, began)
 	})
+}
+
+// going is the cluster's deletion that began some time ago.
+func going(facts deletion.Facts, began time.Duration) []deletion.Graph {
+	facts.Began = now.Add(-began)
+	return []deletion.Graph{{Kind: deletion.Cluster, ResourceID: clusterID, Began: facts.Began, OperationID: deleteID, Steps: facts.Steps(now)}}
 }
 
 func TestSituations(t *testing.T) {
@@ -254,6 +263,20 @@ func TestSituations(t *testing.T) {
 		"deletion-behind-a-finalizer": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
 			step.Finalizers = []string{"backup.example.com/hook"}
 			step.WaitsFor = strings.Replace(step.WaitsFor, "hypershift.openshift.io/finalizer", "backup.example.com/hook", 1)
+		}),
+		"deletion-not-taken": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
+			f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
+			f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, 6*time.Minute, 12*time.Hour))
+			f.Deletions = going(deletion.Facts{Told: true, Notes: []adminv1.DeletionNote{{Kind: deletion.Asked, Attempts: 14,
+				LastError: "Cluster Service cannot be reached: connection refused"}}}, 6*time.Minute)
+		}),
+		"deletion-not-billed": standing(cluster(func(c *csv1.Cluster) {
+			c.DeleteTime, c.Status.Phase = stamp(40*time.Minute), csv1.ClusterPhase_CLUSTER_PHASE_DELETED
+		}), func(f *explanation.Facts) {
+			f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
+			f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, 40*time.Minute, 12*time.Hour))
+			f.Deletions = going(deletion.Facts{Told: true, Asked: true, Gone: true, GoneAt: now.Add(-9 * time.Minute),
+				Notes: []adminv1.DeletionNote{{Kind: deletion.Billed, Attempts: 16, LastError: "the database answered with status 403"}}}, 40*time.Minute)
 		}),
 		"operation-expired": standing(cluster(func(c *csv1.Cluster) { c.Generation, c.Status.ObservedGeneration = 2, 2 }), func(f *explanation.Facts) {
 			f.Records[0] = record(clusterID, 2, "Failed", "")

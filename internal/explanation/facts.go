@@ -5,6 +5,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 // Facts are what the layers know of one cluster at one time. A layer that could not be asked leaves its facts empty and is
@@ -31,6 +32,9 @@ type Facts struct {
 	Revocations   []*csv1.BreakGlassRevocation
 	Upgrades      []*csv1.Upgrade
 	Shards        []*csv1.ProvisionShard
+
+	// Deletions are those under way, with the steps of the layers that could be asked; of a cluster that goes, its own alone.
+	Deletions []deletion.Graph
 
 	Silent []Silence
 }
@@ -89,6 +93,16 @@ func (f *Facts) operation(resourceID string) *Operation {
 		}
 	}
 	return newest
+}
+
+// deletionOf is the deletion of a resource that is under way; nil when there is none.
+func (f *Facts) deletionOf(resourceID string) *deletion.Graph {
+	for i := range f.Deletions {
+		if strings.EqualFold(f.Deletions[i].ResourceID, resourceID) {
+			return &f.Deletions[i]
+		}
+	}
+	return nil
 }
 
 func (o *Operation) ended() bool {

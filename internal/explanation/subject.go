@@ -122,6 +122,10 @@ func (s *subject) title() string {
 
 // explain says what it waits for; nothing when it does not.
 func (s *subject) explain() (Finding, bool) {
+	if going := s.deletionOf(s.resourceID); going != nil && !s.silent(layerClusterService) {
+		s.graph, s.deleted = &csv1.Deletion{Steps: going.Steps}, going.Began
+		return s.deletion(), true
+	}
 	switch {
 	case !s.known && s.record == nil:
 		return s.nowhere()
@@ -258,8 +262,16 @@ func (s *subject) outcome(w wait) []string {
 func (s *subject) fill(text string) string {
 	shard := s.Cluster.GetStatus().GetProvisionShard()
 	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
-		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.Cluster.GetUid(), "{gate}", s.gate(),
+		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.uid(), "{gate}", s.gate(),
 		"{subject}", s.String(), "{noun}", s.noun, "{name}", nameOf(s.resourceID)).Replace(text)
+}
+
+// uid is the cluster's: Cluster Service's word, or ARM's of one that it does not have.
+func (f *Facts) uid() string {
+	if record := f.record(f.clusterID()); record != nil && f.Cluster == nil {
+		return record.UID
+	}
+	return f.Cluster.GetUid()
 }
 
 // scope are the flags with which a customer's command finds the cluster.

@@ -184,7 +184,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerUpgrade, "AwaitingAcknowledgement"}: {
 		awaits: "somebody to agree to its upgrade", evidence: gates, who: SRE,
-		what: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason …",
+		what: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason … --ticket …",
 		next: "It runs on as it is meanwhile; when the last gate is passed the upgrade begins by itself",
 	},
 	{layerUpgrade, "Waiting"}: {
@@ -193,7 +193,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerUpgrade, "Paused"}: {
 		awaits: "its upgrade to be resumed", evidence: gates, who: SRE,
-		what: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason …", next: "Nothing new of it is begun until then; what has begun goes on",
+		what: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason … --ticket …", next: "Nothing new of it is begun until then; what has begun goes on",
 	},
 	{layerUpgrade, "ControlPlane"}: {
 		awaits: "its control plane to roll out the release of its upgrade", evidence: rollingOut, who: Service, usual: time.Hour,

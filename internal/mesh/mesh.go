@@ -36,7 +36,7 @@ const (
 // allowed maps each server to the workloads that may call it.
 var allowed = map[Peer][]Peer{
 	Frontend:       {ARMFrontDoor},
-	ClusterService: {Frontend, Backend, Admin, Hcpctl},
+	ClusterService: {Frontend, Backend, Admin},
 	MaestroServer:  {ClusterService, Admin, Hcpctl},
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,11 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // measureCreates creates clusters one after the other, and deletes them at the end. Both times begin when the request is sent,
@@ -115,34 +110,10 @@ func isTrue(object *unstructured.Unstructured, kind string) bool {
 	return false
 }
 
-// watchHostedClusters watches every management cluster, as any Kubernetes client does.
+// watchHostedClusters watches every management cluster.
 func watchHostedClusters(ctx context.Context, endpoints local.Endpoints) (*hostedClusters, error) {
-	ctx, stop := context.WithCancel(ctx)
-	h := &hostedClusters{stop: stop, existing: map[string]chan time.Time{}, serving: map[string]chan time.Time{}}
-	kind := schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"}
-	for _, path := range endpoints.Kubeconfigs {
-		config, err := clientcmd.BuildConfigFromFlags("", path)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		mgmtClient, err := dynamic.NewForConfig(config)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		watch, err := mgmtClient.Resource(kind).Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			stop()
-			return nil, errors.Join(errors.New("watching HostedClusters"), err)
-		}
-		go func() {
-			for event := range watch.ResultChan() {
-				if object, ok := event.Object.(*unstructured.Unstructured); ok {
-					h.saw(object)
-				}
-			}
-		}()
-	}
-	return h, nil
+	h := &hostedClusters{existing: map[string]chan time.Time{}, serving: map[string]chan time.Time{}}
+	stop, err := watchObjects(ctx, endpoints, "hostedclusters", h.saw)
+	h.stop = stop
+	return h, err
 }

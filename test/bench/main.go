@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 // options are the flags.
@@ -45,7 +46,14 @@ func main() {
 	}
 }
 
+// The pace at which garbage is collected here: that of the services whose clients the loads stand for.
+const (
+	gcPercent   = 800
+	memoryLimit = 1 << 30
+)
+
 func run(ctx context.Context, o options) error {
+	process.PaceCollector(gcPercent, memoryLimit)
 	fmt.Printf("machine: %d cores, %s/%s, %s\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	figures := newReport(os.Stdout)
 	measured := func(part string) bool { return slices.Contains(o.only, part) }

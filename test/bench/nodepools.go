@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -11,11 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // measureScaling changes the replicas of a node pool again and again. Both times begin when the request is sent.
@@ -90,36 +84,15 @@ func (r *replicas) saw(asked int64) {
 
 // watchReplicas watches the NodePool of an ARM resource, on whichever management cluster it is.
 func watchReplicas(ctx context.Context, endpoints local.Endpoints, id string) (*replicas, error) {
-	ctx, stop := context.WithCancel(ctx)
-	r := &replicas{stop: stop}
-	kind := schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"}
-	for name, path := range endpoints.Kubeconfigs {
-		config, err := clientcmd.BuildConfigFromFlags("", path)
-		if err != nil {
-			stop()
-			return nil, err
+	r := &replicas{}
+	stop, err := watchObjects(ctx, endpoints, "nodepools", func(object *unstructured.Unstructured) {
+		if !strings.EqualFold(object.GetAnnotations()["azure.microsoft.com/node-pool-azure-resource-id"], id) {
+			return
 		}
-		mgmtClient, err := dynamic.NewForConfig(config)
-		if err != nil {
-			stop()
-			return nil, err
+		if asked, found, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); found {
+			r.saw(asked)
 		}
-		watch, err := mgmtClient.Resource(kind).Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			stop()
-			return nil, errors.Join(fmt.Errorf("watching the NodePools of %v", name), err)
-		}
-		go func() {
-			for event := range watch.ResultChan() {
-				object, ok := event.Object.(*unstructured.Unstructured)
-				if !ok || !strings.EqualFold(object.GetAnnotations()["azure.microsoft.com/node-pool-azure-resource-id"], id) {
-					continue
-				}
-				if asked, found, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); found {
-					r.saw(asked)
-				}
-			}
-		}()
-	}
-	return r, nil
+	})
+	r.stop = stop
+	return r, err
 }

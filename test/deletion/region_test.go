@@ -1,14 +1,13 @@
 // Package deletion has the ways in which deletions are stuck in the field happen to real components: Cluster Service, Maestro
-// and its agent, a real API server with the namespace controller, and the HyperShift local runtime. Each scenario heals by
+// and its agent, a real API server with the namespace controller, the HyperShift local runtime, and what an engineer's command
+// goes through: admin, Cosmos DB's emulator and the backend's executor. Each scenario heals by
 // itself or by the one hcpctl command of its runbook in docs/operators/stuck-deletion.
 package deletion
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +51,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
 var databases *postgrestest.Server
@@ -84,10 +84,13 @@ type region struct {
 	cluster   *rest.Config
 	objects   dynamic.Interface
 	broker    *broker.Broker
-	// maestro and fleet are the addresses of Maestro's and Cluster Service's APIs.
-	maestro, fleet string
-	databaseURL    string
-	agent, service *process
+	// maestro, maestroREST and fleet are the addresses of Maestro's and Cluster Service's APIs; the last changes when that is
+	// started anew.
+	maestro, maestroREST string
+	fleet                atomic.Pointer[string]
+	databaseURL          string
+	admin                adminclient.Options
+	agent, service       *process
 	csv1.ClusterServiceClient
 }
 
@@ -141,7 +144,7 @@ func newRegion(t *testing.T) *region {
 
 	r.authority = must(mesh.OpenAuthority(filepath.Join(r.dir, "ca"), "test"))(t)
 	r.issue("broker", mesh.EventGridEmulator, "127.0.0.1", "localhost")
-	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Hcpctl} {
+	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Admin, mesh.Backend} {
 		r.issue(string(peer), peer, string(peer), "127.0.0.1")
 	}
 	r.issue(shard, mesh.MaestroAgent, shard)
@@ -149,6 +152,8 @@ func newRegion(t *testing.T) *region {
 	r.startAgent()
 	r.databaseURL = databases.Database(t)
 	r.startService()
+	r.ClusterServiceClient = r.clusterService(mesh.Backend)
+	r.startAdmin()
 	return r
 }
 
@@ -193,7 +198,7 @@ func (r *region) startMaestro() {
 		MQTTTLS: must(mqttlink.ClientTLS(filepath.Join(r.dir, string(mesh.MaestroServer)), r.broker.Addr()))(r.t), GRPC: grpcAt, REST: restAt,
 		TLS: r.identity(string(mesh.MaestroServer)).ServerTLS(mesh.Allowed(mesh.MaestroServer)...), Resend: time.Second, Heartbeat: time.Second, Log: logger()}))(r.t)
 	r.run("maestro server", s.Run)
-	r.maestro = grpcAt.Addr().String()
+	r.maestro, r.maestroREST = grpcAt.Addr().String(), restAt.Addr().String()
 	r.eventually("Maestro is ready", func() error {
 		for name, check := range s.Checks() {
 			if err := check(r.t.Context()); err != nil {
@@ -251,7 +256,8 @@ func (r *region) startService() {
 		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},
 		Metrics:  prometheus.NewRegistry(), Sweep: time.Second, Oversee: 200 * time.Millisecond})
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
-	r.fleet = listener.Addr().String()
+	address := listener.Addr().String()
+	r.fleet.Store(&address)
 	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))))
 	csv1.RegisterClusterServiceServer(api, system.API)
 	r.service = r.run("cluster service", func(ctx context.Context) error {
@@ -265,21 +271,6 @@ func (r *region) startService() {
 		database.Close()
 		return err
 	})
-	conn := must(grpc.NewClient("passthrough:///"+r.fleet, grpc.WithTransportCredentials(credentials.NewTLS(r.identity(string(mesh.Hcpctl)).ClientTLS(mesh.ClusterService)))))(r.t)
-	r.owner.Cleanup(func() { _ = conn.Close() })
-	r.ClusterServiceClient = csv1.NewClusterServiceClient(conn)
-}
-
-// hcpctl runs a command of `hcpctl deletion`, as an operator does.
-func (r *region) hcpctl(args ...string) string {
-	r.t.Helper()
-	var out bytes.Buffer
-	root := command.New(&out, io.MultiWriter(&out, r.t.Output()))
-	root.SetArgs(append(append([]string{"deletion"}, args...), "--cluster-service-address="+r.fleet, "--identity-dir="+filepath.Join(r.dir, string(mesh.Hcpctl))))
-	if err := root.ExecuteContext(r.t.Context()); err != nil {
-		r.t.Fatalf("hcpctl deletion %s: %v", strings.Join(args, " "), err)
-	}
-	return out.String()
 }
 
 // eventually waits until a condition holds.

@@ -184,7 +184,7 @@ func terminatingNamespace(r *region) {
 	}
 	c.remove()
 	c.stuckIn("namespaces", goneController+" in 1 resource instances")
-	r.hcpctl("release", c.uid, "namespaces", goneController, "--reason", "its controller is gone")
+	r.hcpctl("release", c.uid, "namespaces", goneController, "--reason", "its controller is gone", "--ticket", "INC-8")
 	c.deleted()
 	c.nothingLeft()
 }

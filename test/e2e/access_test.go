@@ -71,10 +71,10 @@ func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterSe
 	return list.GetClusters()[0].GetUid()
 }
 
-// clusterService connects to Cluster Service as hcpctl does.
+// clusterService connects to Cluster Service as admin does.
 func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
 	t.Helper()
-	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Hcpctl)])
+	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Admin)])
 	if err != nil {
 		t.Fatal(err)
 	}

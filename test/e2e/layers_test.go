@@ -135,7 +135,7 @@ func rows(ctx context.Context, name, query string) ([]string, error) {
 // inClusterService finds what is more than a tombstone.
 func inClusterService(ctx context.Context) ([]string, error) {
 	endpoints := region.Endpoints()
-	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Hcpctl)])
+	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Admin)])
 	if err != nil {
 		return nil, err
 	}

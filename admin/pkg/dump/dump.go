@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
@@ -89,6 +90,13 @@ func (t *Taker) WithoutBundles(ctx context.Context, cluster adminv1.Cluster) *ad
 	})
 }
 
+// OfRow takes the dump of what ARM knows, with Cluster Service's word of the cluster itself, which the caller has.
+func (t *Taker) OfRow(ctx context.Context, cluster adminv1.Cluster, row *clusterservicev1.Cluster) *adminv1.Dump {
+	return t.take(ctx, cluster, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
+		dump.ClusterService = &adminv1.FleetLayer{Cluster: &adminv1.FleetCluster{Of: row}}
+	})
+}
+
 // take asks ARM, and at once what else is asked; that may set other layers than ARM's.
 func (t *Taker) take(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
 	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
@@ -160,70 +168,72 @@ func (t *Taker) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]
 	return bundles, nil
 }
 
+// fleetAtOnce is how many calls Cluster Service gets at once for one layer.
+const fleetAtOnce = 8
+
+// fleetLayer asks for everything at once; what fails ends the others.
 func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer, error) {
 	layer := &adminv1.FleetLayer{}
-	cluster, err := t.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: uid})
-	switch err := apierror.FromGRPC(err); {
-	case err == nil:
-		layer.Cluster = &adminv1.FleetCluster{Of: cluster}
-	case apierror.KindOf(err) != apierror.NotFound:
-		return nil, err
-	}
-	pools, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.NodePool], error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fleetAtOnce)
+	group.Go(func() error {
+		cluster, err := t.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: uid})
+		switch err := apierror.FromGRPC(err); {
+		case err == nil:
+			layer.Cluster = &adminv1.FleetCluster{Of: cluster}
+		case apierror.KindOf(err) != apierror.NotFound:
+			return err
+		}
+		return nil
+	})
+	into(ctx, group, &layer.NodePools, func(ctx context.Context, token string) ([]*clusterservicev1.NodePool, string, error) {
 		r, err := t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.NodePool]{r.GetNodePools(), r.GetNextPageToken()}, err
+		return r.GetNodePools(), r.GetNextPageToken(), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	auths, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.ExternalAuth], error) {
+	into(ctx, group, &layer.ExternalAuths, func(ctx context.Context, token string) ([]*clusterservicev1.ExternalAuth, string, error) {
 		r, err := t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.ExternalAuth]{r.GetExternalAuths(), r.GetNextPageToken()}, err
+		return r.GetExternalAuths(), r.GetNextPageToken(), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	credentials, revocations, err := t.Credentials(ctx, uid)
-	if err != nil {
-		return nil, err
-	}
-	upgrades, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.Upgrade], error) {
+	into(ctx, group, &layer.Credentials, t.credentials(uid))
+	into(ctx, group, &layer.Revocations, t.revocations(uid))
+	into(ctx, group, &layer.Upgrades, func(ctx context.Context, token string) ([]*clusterservicev1.Upgrade, string, error) {
 		r, err := t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.Upgrade]{r.GetUpgrades(), r.GetNextPageToken()}, err
+		return r.GetUpgrades(), r.GetNextPageToken(), err
 	})
-	if err != nil {
+	into(ctx, group, &layer.ProvisionShards, func(ctx context.Context, _ string) ([]*clusterservicev1.ProvisionShard, string, error) {
+		r, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
+		return r.GetProvisionShards(), "", err
+	})
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("listing the provision shards: %w", apierror.FromGRPC(err))
-	}
-	layer.NodePools, layer.ExternalAuths = adminv1.Messages(pools), adminv1.Messages(auths)
-	layer.Credentials, layer.Revocations = adminv1.Messages(credentials), adminv1.Messages(revocations)
-	layer.Upgrades, layer.ProvisionShards = adminv1.Messages(upgrades), adminv1.Messages(shards.GetProvisionShards())
 	return layer, nil
 }
 
 // Credentials are a cluster's, without their certificates, and the revocations.
-func (t *Taker) Credentials(ctx context.Context, uid string) ([]*clusterservicev1.BreakGlassCredential, []*clusterservicev1.BreakGlassRevocation, error) {
-	credentials, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassCredential], error) {
+func (t *Taker) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	into(ctx, group, &credentials, t.credentials(uid))
+	into(ctx, group, &revocations, t.revocations(uid))
+	return credentials, revocations, group.Wait()
+}
+
+func (t *Taker) credentials(uid string) list[*clusterservicev1.BreakGlassCredential] {
+	return func(ctx context.Context, token string) ([]*clusterservicev1.BreakGlassCredential, string, error) {
 		r, err := t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.BreakGlassCredential]{r.GetCredentials(), r.GetNextPageToken()}, err
-	})
-	if err != nil {
-		return nil, nil, err
+		shown := r.GetCredentials()
+		for i, c := range shown {
+			shown[i] = WithoutCertificate(c)
+		}
+		return shown, r.GetNextPageToken(), err
 	}
-	revocations, err := pages(ctx, func(ctx context.Context, token string) (page[*clusterservicev1.BreakGlassRevocation], error) {
+}
+
+func (t *Taker) revocations(uid string) list[*clusterservicev1.BreakGlassRevocation] {
+	return func(ctx context.Context, token string) ([]*clusterservicev1.BreakGlassRevocation, string, error) {
 		r, err := t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return page[*clusterservicev1.BreakGlassRevocation]{r.GetRevocations(), r.GetNextPageToken()}, err
-	})
-	if err != nil {
-		return nil, nil, err
+		return r.GetRevocations(), r.GetNextPageToken(), err
 	}
-	for i, c := range credentials {
-		credentials[i] = WithoutCertificate(c)
-	}
-	return credentials, revocations, nil
 }
 
 // WithoutCertificate is a credential without what a client authenticates with.
@@ -238,20 +248,21 @@ func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservic
 	return c
 }
 
-type page[T any] struct {
-	items []T
-	next  string
-}
+// list gets the page of a token, the first without one, and the token of the next.
+type list[M proto.Message] func(ctx context.Context, token string) (page []M, next string, err error)
 
-func pages[T any](ctx context.Context, list func(ctx context.Context, token string) (page[T], error)) ([]T, error) {
-	all := []T{}
-	for token, first := "", true; first || token != ""; first = false {
-		p, err := list(ctx, token)
-		if err != nil {
-			return nil, fmt.Errorf("listing: %w", apierror.FromGRPC(err))
+// into has a group read a list to its end.
+func into[M proto.Message](ctx context.Context, group *errgroup.Group, all *[]adminv1.Message[M], read list[M]) {
+	group.Go(func() error {
+		*all = []adminv1.Message[M]{}
+		for token, first := "", true; first || token != ""; first = false {
+			page, next, err := read(ctx, token)
+			if err != nil {
+				return fmt.Errorf("listing: %w", apierror.FromGRPC(err))
+			}
+			*all = append(*all, adminv1.Messages(page)...)
+			token = next
 		}
-		all = append(all, p.items...)
-		token = p.next
-	}
-	return all, nil
+		return nil
+	})
 }

@@ -1,11 +1,15 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 const (
@@ -208,6 +213,30 @@ func TestDumpShowsEveryLayerAndNoSecret(t *testing.T) {
 	}
 }
 
+// TestTheFleetIsAskedForEverythingAtOnce: no list is answered before all of them are asked for.
+func TestTheFleetIsAskedForEverythingAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	lists := []string{"ListNodePools", "ListExternalAuths", "ListBreakGlassCredentials", "ListBreakGlassRevocations", "ListUpgrades", "ListProvisionShards"}
+	var arrived sync.WaitGroup
+	arrived.Add(len(lists))
+	all := make(chan struct{})
+	go func() { arrived.Wait(); close(all) }()
+	h.fleet.asked = func(ctx context.Context, method string) {
+		if slices.Contains(lists, method) {
+			arrived.Done()
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+		}
+	}
+	var dump adminv1.Dump
+	if status, body := h.get(t, "reader", "/clusters/"+uid+"/dump", &dump); status != http.StatusOK || dump.ClusterService == nil {
+		t.Errorf("%d: %s", status, body)
+	}
+}
+
 func TestTheLastOfFormerLivesIsMeant(t *testing.T) {
 	h := newHarness(t)
 	h.populate(t)
@@ -259,6 +288,28 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 		if s.GetName() == "fleet-asked" && (!s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is away") {
 			t.Errorf("the step that is stuck: %v", s)
 		}
+	}
+	// The list of all has it, too, though Cluster Service has not been asked; what goes with it is not named apart.
+	var list adminv1.DeletionList
+	status, body = h.get(t, "reader", "/deletions?stuck=true", &list)
+	if status != http.StatusOK || len(list.Items) != 1 || list.Items[0].UID != uid || list.Items[0].OperationID != "goes" || len(list.Unavailable) > 0 {
+		t.Fatalf("%d %s", status, body)
+	}
+	h.fleet.clusters[0].DeleteTime = timestamppb.Now()
+	h.fleet.clusters[0].Status.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING
+	h.fleet.clusters[0].Status.Deletion = &clusterservicev1.Deletion{Steps: []*clusterservicev1.DeletionStep{
+		{Name: "namespaces", Kind: "namespaces", State: clusterservicev1.DeletionStepState_DELETION_STEP_STATE_RUNNING}}}
+	list = adminv1.DeletionList{}
+	status, body = h.get(t, "reader", "/deletions", &list)
+	if status != http.StatusOK || len(list.Items) != 1 {
+		t.Fatalf("%d %s", status, body)
+	}
+	running := map[string]bool{}
+	for _, s := range deletion.Awaited(list.Items[0].Deletion.Of.GetSteps()) {
+		running[s.GetName()] = true
+	}
+	if want := map[string]bool{"beneath-told": true, "namespaces": true}; !maps.Equal(running, want) {
+		t.Errorf("it waits for %v, want %v", running, want)
 	}
 }
 

@@ -2,13 +2,37 @@ package server
 
 import (
 	"context"
-	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
+
+// ofStep is about a step of the deletion of the cluster in the path. One of the ARM side is refused with why.
+func ofStep[R interface {
+	proto.Message
+	GetClusterUid() string
+	GetStep() string
+}](s *Server, why func(kind string) string) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+		if refusal := why(deletion.KindOf(r.GetStep())); refusal != "" {
+			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), refusal).WithTarget("step")
+		}
+		return ofCluster[R](s)(ctx, rq, r)
+	}
+}
+
+// unreleasable says why finalizers cannot be taken off a step of the ARM side.
+func unreleasable(kind string) string {
+	if kind == "" {
+		return ""
+	}
+	return "It waits for no object of a management cluster, so that there is no finalizer to take off. A retry of the deletion has it tried at once."
+}
 
 // getDeletion shows the deletion of a cluster with the steps of the ARM side around those of Cluster Service. While the
 // cluster stays, it is those of what is in it.
@@ -23,84 +47,14 @@ func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 	}
 	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}, Unavailable: taken.Unavailable}
 	for _, g := range deletion.Of(taken) {
-		shown.Items = append(shown.Items, adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.Began,
-			OperationID: g.OperationID, Over: g.Over, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}})
+		shown.Items = append(shown.Items, shownDeletion(g))
 	}
 	return shown, nil
 }
 
-func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
-	stuck, err := rq.flag("stuck")
-	if err != nil {
-		return nil, err
-	}
-	list := adminv1.DeletionList{Items: []adminv1.Deletion{}}
-	going := map[string]bool{}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{
-			Phases: []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING}, PageSize: 500, PageToken: token,
-		})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		for _, c := range response.GetClusters() {
-			list.Items = append(list.Items, deletionOfCluster(c))
-			going[c.GetUid()] = true
-		}
-		token = response.GetNextPageToken()
-	}
-	parts, err := s.deletionsIn(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, part := range parts {
-		if !going[part.ClusterUID] {
-			list.Items = append(list.Items, part)
-		}
-	}
-	if stuck {
-		list.Items = slices.DeleteFunc(list.Items, func(d adminv1.Deletion) bool {
-			return !slices.ContainsFunc(d.Deletion.Of.GetSteps(), (*clusterservicev1.DeletionStep).GetStuck)
-		})
-	}
-	return list, nil
-}
-
-// deletionsIn lists the node pools and external authentications that are being deleted: of one cluster, or of all.
-func (s *Server) deletionsIn(ctx context.Context, clusterUID string) ([]adminv1.Deletion, error) {
-	list := []adminv1.Deletion{}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{
-			Phases: []clusterservicev1.NodePoolPhase{clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING}, ClusterUid: clusterUID, PageSize: 500, PageToken: token,
-		})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		for _, p := range response.GetNodePools() {
-			list = append(list, adminv1.Deletion{Kind: "nodePool", ResourceID: p.GetResourceId(), UID: p.GetUid(), ClusterUID: p.GetClusterUid(),
-				DeleteTime: p.GetDeleteTime().AsTime(), Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: p.GetStatus().GetDeletion()}})
-		}
-		token = response.GetNextPageToken()
-	}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{
-			Phases: []clusterservicev1.ExternalAuthPhase{clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING}, ClusterUid: clusterUID, PageSize: 500, PageToken: token,
-		})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		for _, a := range response.GetExternalAuths() {
-			list = append(list, adminv1.Deletion{Kind: "externalAuth", ResourceID: a.GetResourceId(), UID: a.GetUid(), ClusterUID: a.GetClusterUid(),
-				DeleteTime: a.GetDeleteTime().AsTime(), Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: a.GetStatus().GetDeletion()}})
-		}
-		token = response.GetNextPageToken()
-	}
-	return list, nil
-}
-
-func deletionOfCluster(c *clusterservicev1.Cluster) adminv1.Deletion {
-	return adminv1.Deletion{Kind: "cluster", ResourceID: c.GetResourceId(), UID: c.GetUid(), ClusterUID: c.GetUid(), DeleteTime: c.GetDeleteTime().AsTime(),
-		Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: c.GetStatus().GetDeletion()}}
+func shownDeletion(g deletion.Graph) adminv1.Deletion {
+	return adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.Began, OperationID: g.OperationID,
+		Over: g.Over, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}}
 }
 
 func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {

@@ -27,18 +27,18 @@ const (
 	mostActive = 20
 )
 
-// elevationOf is the newest elevation under which the caller may do what the route does.
-func (s *Server) elevationOf(ctx context.Context, rq *request) (*database.ElevationDocument, error) {
+// elevationTo is the newest elevation under which the caller may do what needs a role.
+func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role) (*database.ElevationDocument, error) {
 	active, err := s.active(ctx, rq.caller.ObjectID)
 	if err != nil {
 		return nil, err
 	}
 	for _, item := range active {
-		if access.Includes(adminv1.Role(item.Value.Actor.Role), rq.route.Role) {
+		if access.Includes(adminv1.Role(item.Value.Actor.Role), role) {
 			return &item.Value, nil
 		}
 	}
-	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: give hcpctl a --reason and a --ticket, or see `hcpctl elevate` (POST %s/elevations).", rq.route.Role, adminv1.Root)
+	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: give hcpctl a --reason and a --ticket, or see `hcpctl elevate` (POST %s/elevations).", role, adminv1.Root)
 }
 
 // active are the elevations of a caller that give their roles now, newest first.

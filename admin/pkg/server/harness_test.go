@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +145,9 @@ type fleet struct {
 	credentials []*clusterservicev1.BreakGlassCredential
 	works       []*clusterservicev1.Work
 
+	// asked is told of every call before it is answered; may be nil.
+	asked func(ctx context.Context, method string)
+
 	mu sync.Mutex
 	// lists are the lists of clusters that were asked for.
 	lists []*clusterservicev1.ListClustersRequest
@@ -210,7 +214,12 @@ func (f *fleet) serve(t *testing.T) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if f.asked != nil {
+			f.asked(ctx, path.Base(info.FullMethod))
+		}
+		return handle(ctx, r)
+	}))
 	clusterservicev1.RegisterClusterServiceServer(server, f)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
 // Routes are all routes of the API, for the OpenAPI document.
@@ -93,12 +94,12 @@ func (s *Server) partRoutes() []Route {
 
 func (s *Server) deletionRoutes() []Route {
 	return []Route{
-		change(http.MethodPost, clusterPath+"/deletion/retry", adminv1.ActionDeletionRetry, "Has every step of a deletion that runs tried again at once.",
+		change(http.MethodPost, clusterPath+"/deletion/retry", adminv1.ActionDeletionRetry, "Has every step of a deletion that runs tried again at once: those of Cluster Service, and those of the ARM side.",
 			adminv1.Operator, nil, byRPC(s, ofCluster[*clusterservicev1.RetryDeletionRequest](s))),
 		change(http.MethodPost, clusterPath+"/deletion/release", adminv1.ActionDeletionRelease, "Has finalizers taken off what a step of a deletion waits for.",
-			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ReleaseDeletionFinalizersRequest](s))),
-		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of a deletion; what is left behind is listed.",
-			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ForceDeletionStepRequest](s))),
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofStep[*clusterservicev1.ReleaseDeletionFinalizersRequest](s, unreleasable))),
+		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of Cluster Service's of a deletion; what is left behind is listed. A step of the ARM side is refused.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofStep[*clusterservicev1.ForceDeletionStepRequest](s, deletion.Unforceable))),
 		read(adminv1.Root+"/deletions", "deletions.list", "What is being deleted in the region, with the steps of each; what goes with its cluster is not named apart.", adminv1.DeletionList{},
 			s.listDeletions, Parameter{Name: "stuck", Type: "boolean", Description: "Only what has a step that is stuck."}),
 		read(clusterPath+"/deletion", "deletions.get", "The deletion of a cluster; while the cluster stays, those in it.", adminv1.ClusterDeletion{}, s.getDeletion),
@@ -118,8 +119,8 @@ func (s *Server) upgradeRoutes() []Route {
 			adminv1.Message[*clusterservicev1.UpgradePlan]{}, s.planUpgrade,
 			Parameter{Name: "version", Type: "string", Description: "MAJOR.MINOR.PATCH; by default the newest of the cluster's minor version."},
 			Parameter{Name: "nodePools", Type: "string", Description: "The node pools that follow: none (the default), unpinned or all."}),
-		change(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id.",
-			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, byRPC(s, ofCluster[*clusterservicev1.StartUpgradeRequest](s))),
+		change(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id. One that acknowledges gates needs the role break-glass.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, byRPC(s, s.upgraded)),
 		read(upgrade, "upgrades.get", "One upgrade.", adminv1.Message[*clusterservicev1.Upgrade]{}, s.getUpgrade),
 		change(http.MethodPost, upgrade+"/pause", adminv1.ActionUpgradePause, "Holds an upgrade: what has begun goes on, nothing new begins.",
 			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.PauseUpgradeRequest]("upgrade", "upgrade", "uid"))),

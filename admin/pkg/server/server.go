@@ -143,7 +143,7 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	if rq.route.Mutates {
-		if rq.elevation, err = s.elevationOf(ctx, rq); err != nil {
+		if rq.elevation, err = s.elevationTo(ctx, rq, rq.route.Role); err != nil {
 			return nil, err
 		}
 	}

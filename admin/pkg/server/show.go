@@ -100,7 +100,7 @@ func (s *Server) listCredentials(ctx context.Context, rq *request) (any, error) 
 		return nil, err
 	}
 	credentials, revocations, err := s.taker.Credentials(ctx, target.ClusterUID)
-	return adminv1.CredentialList{Items: adminv1.Messages(credentials), Revocations: adminv1.Messages(revocations)}, err
+	return adminv1.CredentialList{Items: credentials, Revocations: revocations}, err
 }
 
 // getCredential shows the certificate of an SRE's credential only: a customer's is nobody else's.

@@ -6,6 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
@@ -23,6 +24,18 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 		token = response.GetNextPageToken()
 	}
 	return list, nil
+}
+
+// upgraded is about the cluster in the path. Whoever acknowledges a gate at the start needs the same role as later.
+func (s *Server) upgraded(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
+	if len(r.GetAcknowledge()) > 0 {
+		elevation, err := s.elevationTo(ctx, rq, adminv1.BreakGlass)
+		if err != nil {
+			return database.AdminTarget{}, err
+		}
+		rq.elevation = elevation
+	}
+	return ofCluster[*clusterservicev1.StartUpgradeRequest](s)(ctx, rq, r)
 }
 
 func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {

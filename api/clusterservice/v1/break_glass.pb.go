@@ -403,8 +403,12 @@ type BreakGlassCredentialStatus struct {
 	ApiUrl string `protobuf:"bytes,6,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
 	// The certificate's `notAfter`; from ISSUED on.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The SHA-256 of the certificate (DER), in lower-case hex: what the API server names it by in its audit log; from ISSUED on.
+	CertificateFingerprint string `protobuf:"bytes,8,opt,name=certificate_fingerprint,json=certificateFingerprint,proto3" json:"certificate_fingerprint,omitempty"`
+	// What the management cluster has reported of its use; absent while there was none, or where nobody reports.
+	Use           *BreakGlassUse `protobuf:"bytes,9,opt,name=use,proto3" json:"use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BreakGlassCredentialStatus) Reset() {
@@ -486,6 +490,92 @@ func (x *BreakGlassCredentialStatus) GetExpirationTime() *timestamppb.Timestamp 
 	return nil
 }
 
+func (x *BreakGlassCredentialStatus) GetCertificateFingerprint() string {
+	if x != nil {
+		return x.CertificateFingerprint
+	}
+	return ""
+}
+
+func (x *BreakGlassCredentialStatus) GetUse() *BreakGlassUse {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+// BreakGlassUse is what is known of the use of one certificate at its API server.
+type BreakGlassUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was first used, and when it was used again, which is known to the hour.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	LastTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// Where it was used from, in the order in which that was seen; at most 8.
+	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// The verb and resource of the first request, as in `list pods`.
+	FirstRequest  string `protobuf:"bytes,4,opt,name=first_request,json=firstRequest,proto3" json:"first_request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BreakGlassUse) Reset() {
+	*x = BreakGlassUse{}
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BreakGlassUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BreakGlassUse) ProtoMessage() {}
+
+func (x *BreakGlassUse) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BreakGlassUse.ProtoReflect.Descriptor instead.
+func (*BreakGlassUse) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BreakGlassUse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *BreakGlassUse) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *BreakGlassUse) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *BreakGlassUse) GetFirstRequest() string {
+	if x != nil {
+		return x.FirstRequest
+	}
+	return ""
+}
+
 // BreakGlassRevocation makes every credential of a class that a cluster has issued useless, by replacing the class's
 // signer. There is no revocation of one credential alone. It is immutable, but for what becomes of it.
 type BreakGlassRevocation struct {
@@ -508,7 +598,7 @@ type BreakGlassRevocation struct {
 
 func (x *BreakGlassRevocation) Reset() {
 	*x = BreakGlassRevocation{}
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +610,7 @@ func (x *BreakGlassRevocation) String() string {
 func (*BreakGlassRevocation) ProtoMessage() {}
 
 func (x *BreakGlassRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[3]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +623,7 @@ func (x *BreakGlassRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakGlassRevocation.ProtoReflect.Descriptor instead.
 func (*BreakGlassRevocation) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{3}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BreakGlassRevocation) GetUid() string {
@@ -610,7 +700,7 @@ type BreakGlassRevocationStatus struct {
 
 func (x *BreakGlassRevocationStatus) Reset() {
 	*x = BreakGlassRevocationStatus{}
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +712,7 @@ func (x *BreakGlassRevocationStatus) String() string {
 func (*BreakGlassRevocationStatus) ProtoMessage() {}
 
 func (x *BreakGlassRevocationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +725,7 @@ func (x *BreakGlassRevocationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakGlassRevocationStatus.ProtoReflect.Descriptor instead.
 func (*BreakGlassRevocationStatus) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{4}
+	return file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BreakGlassRevocationStatus) GetState() BreakGlassRevocationState {
@@ -685,7 +775,7 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\x1bcertificate_signing_request\x18\x02 \x01(\tR\x19certificateSigningRequest\x125\n" +
 	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12\x1c\n" +
 	"\trequester\x18\x04 \x01(\tR\trequester\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xb8\x03\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xad\x04\n" +
 	"\x1aBreakGlassCredentialStatus\x12J\n" +
 	"\x05state\x18\x01 \x01(\x0e24.hcpmesh.clusterservice.v1.BreakGlassCredentialStateR\x05state\x12D\n" +
 	"\n" +
@@ -695,7 +785,15 @@ const file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc = "" +
 	"\vcertificate\x18\x04 \x01(\tR\vcertificate\x12B\n" +
 	"\x1dserving_certificate_authority\x18\x05 \x01(\tR\x1bservingCertificateAuthority\x12\x17\n" +
 	"\aapi_url\x18\x06 \x01(\tR\x06apiUrl\x12C\n" +
-	"\x0fexpiration_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime\"\xe9\x02\n" +
+	"\x0fexpiration_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime\x127\n" +
+	"\x17certificate_fingerprint\x18\b \x01(\tR\x16certificateFingerprint\x12:\n" +
+	"\x03use\x18\t \x01(\v2(.hcpmesh.clusterservice.v1.BreakGlassUseR\x03use\"\xc6\x01\n" +
+	"\rBreakGlassUse\x129\n" +
+	"\n" +
+	"first_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x1c\n" +
+	"\taddresses\x18\x03 \x03(\tR\taddresses\x12#\n" +
+	"\rfirst_request\x18\x04 \x01(\tR\ffirstRequest\"\xe9\x02\n" +
 	"\x14BreakGlassRevocation\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -748,7 +846,7 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_rawDescGZIP() []byte {
 }
 
 var file_hcpmesh_clusterservice_v1_break_glass_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_hcpmesh_clusterservice_v1_break_glass_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_hcpmesh_clusterservice_v1_break_glass_proto_goTypes = []any{
 	(BreakGlassClass)(0),               // 0: hcpmesh.clusterservice.v1.BreakGlassClass
 	(BreakGlassCredentialState)(0),     // 1: hcpmesh.clusterservice.v1.BreakGlassCredentialState
@@ -756,35 +854,39 @@ var file_hcpmesh_clusterservice_v1_break_glass_proto_goTypes = []any{
 	(*BreakGlassCredential)(nil),       // 3: hcpmesh.clusterservice.v1.BreakGlassCredential
 	(*BreakGlassCredentialSpec)(nil),   // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
 	(*BreakGlassCredentialStatus)(nil), // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	(*BreakGlassRevocation)(nil),       // 6: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*BreakGlassRevocationStatus)(nil), // 7: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	(*timestamppb.Timestamp)(nil),      // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 9: google.protobuf.Duration
-	(*Condition)(nil),                  // 10: hcpmesh.clusterservice.v1.Condition
-	(*LayerProgress)(nil),              // 11: hcpmesh.clusterservice.v1.LayerProgress
+	(*BreakGlassUse)(nil),              // 6: hcpmesh.clusterservice.v1.BreakGlassUse
+	(*BreakGlassRevocation)(nil),       // 7: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*BreakGlassRevocationStatus)(nil), // 8: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	(*timestamppb.Timestamp)(nil),      // 9: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 10: google.protobuf.Duration
+	(*Condition)(nil),                  // 11: hcpmesh.clusterservice.v1.Condition
+	(*LayerProgress)(nil),              // 12: hcpmesh.clusterservice.v1.LayerProgress
 }
 var file_hcpmesh_clusterservice_v1_break_glass_proto_depIdxs = []int32{
 	4,  // 0: hcpmesh.clusterservice.v1.BreakGlassCredential.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
 	5,  // 1: hcpmesh.clusterservice.v1.BreakGlassCredential.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialStatus
-	8,  // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: hcpmesh.clusterservice.v1.BreakGlassCredential.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	9,  // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
+	10, // 4: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec.lifetime:type_name -> google.protobuf.Duration
 	1,  // 5: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	10, // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	11, // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	8,  // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	7,  // 10: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
-	8,  // 11: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
-	2,  // 12: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	10, // 13: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
-	11, // 14: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
-	8,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	11, // 6: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	12, // 7: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	9,  // 8: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.expiration_time:type_name -> google.protobuf.Timestamp
+	6,  // 9: hcpmesh.clusterservice.v1.BreakGlassCredentialStatus.use:type_name -> hcpmesh.clusterservice.v1.BreakGlassUse
+	9,  // 10: hcpmesh.clusterservice.v1.BreakGlassUse.first_time:type_name -> google.protobuf.Timestamp
+	9,  // 11: hcpmesh.clusterservice.v1.BreakGlassUse.last_time:type_name -> google.protobuf.Timestamp
+	0,  // 12: hcpmesh.clusterservice.v1.BreakGlassRevocation.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	8,  // 13: hcpmesh.clusterservice.v1.BreakGlassRevocation.status:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationStatus
+	9,  // 14: hcpmesh.clusterservice.v1.BreakGlassRevocation.create_time:type_name -> google.protobuf.Timestamp
+	2,  // 15: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.state:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	11, // 16: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.conditions:type_name -> hcpmesh.clusterservice.v1.Condition
+	12, // 17: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.progress:type_name -> hcpmesh.clusterservice.v1.LayerProgress
+	9,  // 18: hcpmesh.clusterservice.v1.BreakGlassRevocationStatus.completion_time:type_name -> google.protobuf.Timestamp
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_break_glass_proto_init() }
@@ -799,7 +901,7 @@ func file_hcpmesh_clusterservice_v1_break_glass_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_break_glass_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

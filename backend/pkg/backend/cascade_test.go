@@ -218,41 +218,6 @@ func TestCascade(t *testing.T) {
 	}
 }
 
-// TestCascadeKilledAtEveryStep is TestKilledAtEveryStep for a subscription with three clusters. Of the many steps that shut
-// the gates it takes a few.
-func TestCascadeKilledAtEveryStep(t *testing.T) {
-	t.Parallel()
-	for at := 1; ; at++ {
-		if at == 3 {
-			at = 31
-		}
-		died := false
-		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
-			r := newRegion(t)
-			uids := r.seedClusters(subscription, 3)
-			r.setSubscription(subscription, hub.Deleted)
-			died = r.runUntilDead(at, at%2 == 0, func() bool { return r.emptied(subscription) })
-			r.start("backend-0")
-			r.eventually("emptying the subscription", func() string {
-				if r.emptied(subscription) {
-					return ""
-				}
-				return "not yet"
-			})
-			r.nothingLeft(subscription)
-			deletions := r.deletions(subscription)
-			for _, uid := range uids {
-				if deletions[uid] != 1 {
-					t.Errorf("%s was deleted by %d operations", uid, deletions[uid])
-				}
-			}
-		})
-		if t.Failed() || !died {
-			break
-		}
-	}
-}
-
 // TestCascadePassesWhatIsStuck: a cluster whose deletion fails does not keep the others, and is deleted once it can be.
 func TestCascadePassesWhatIsStuck(t *testing.T) {
 	t.Parallel()

@@ -3,17 +3,14 @@ package backend_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -120,89 +117,4 @@ func (r *region) runUntilDead(at int, after bool, settled func() bool) bool {
 	cancel()
 	<-done
 	return d.happened()
-}
-
-// TestKilledAtEveryStep kills a backend at its first, second, … step, before the step or after it, and has another go
-// on: every operation ends as it should, and nothing is left behind.
-func TestKilledAtEveryStep(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
-			t.Parallel()
-			killedAtEveryStep(t, after)
-		})
-	}
-}
-
-func killedAtEveryStep(t *testing.T, after bool) {
-	for at := 1; ; at++ {
-		died := false
-		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
-			r := newRegion(t)
-			key := clusterKey(subscription, "a")
-			r.fleet.secrets = true
-			operations := []database.Key{r.createCluster(key), r.createPool(key, "np1"), r.createAuth(key, "entra")}
-			cluster, err := r.db.Clusters().Get(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			uid := cluster.Value.UID
-			request, issued := r.requestCredential(key)
-			operations = append(operations, request)
-			allEnded := func(operations []database.Key) func() bool {
-				return func() bool {
-					for _, operation := range operations {
-						item, err := r.db.Operations().Get(t.Context(), operation)
-						if err != nil || !item.Value.Status.Terminal() {
-							return false
-						}
-					}
-					return true
-				}
-			}
-			died = r.runUntilDead(at, after, allEnded(operations))
-			stop := r.start("backend-0")
-			for _, operation := range operations {
-				r.ends(operation, hub.Succeeded)
-			}
-			stop()
-			revocation := r.revoke(key)
-			died = r.runUntilDead(at, after, allEnded([]database.Key{revocation})) || died
-			stop = r.start("backend-0")
-			r.ends(revocation, hub.Succeeded)
-			r.credentialIs(issued, database.CredentialRevoked)
-			stop()
-			pending, _ := r.requestCredential(key)
-			operation := r.change(key, database.DeleteRequest)
-			died = r.runUntilDead(at, after, allEnded([]database.Key{operation})) || died
-			r.start("backend-0")
-			r.ends(operation, hub.Succeeded)
-			r.endsSomehow(pending)
-			r.nothingLeft(subscription)
-			if billed, err := r.db.Billing(t.Context(), subscription, uid); err != nil || billed == nil || billed.DeletionTime == nil || !billed.CreationTime.Before(*billed.DeletionTime) {
-				t.Errorf("the billing of the cluster: %+v, %v", billed, err)
-			}
-			r.fleet.mu.Lock()
-			defer r.fleet.mu.Unlock()
-			for uid, effects := range r.fleet.effects {
-				if effects > 2 {
-					t.Errorf("%s was applied and deleted with %d effects", uid, effects)
-				}
-			}
-		})
-		if t.Failed() || !died {
-			break
-		}
-	}
-}
-
-// endsSomehow waits until an operation has ended, as its race may be decided either way.
-func (r *region) endsSomehow(operation database.Key) {
-	r.t.Helper()
-	r.eventually("operation "+operation.ResourceID, func() string {
-		item, err := r.db.Operations().Get(r.t.Context(), operation)
-		if err != nil || !item.Value.Status.Terminal() {
-			return fmt.Sprint(item, err)
-		}
-		return ""
-	})
 }

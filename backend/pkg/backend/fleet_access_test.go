@@ -50,12 +50,22 @@ func (f *fleet) moveExternalAuth(e *clusterservicev1.ExternalAuth) {
 
 func (f *fleet) moveCredential(c *clusterservicev1.BreakGlassCredential) {
 	s, cluster := c.Status, f.clusters[c.ClusterUid]
-	if s.State != clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING || cluster.Status.Phase != clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY {
+	if f.held || s.State != clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING || cluster.Status.Phase != clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY {
 		return
 	}
 	s.State, s.Certificate, s.ApiUrl = clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, "certificate", cluster.Status.ApiUrl
 	s.ExpirationTime = timestamppb.New(time.Now().Add(24 * time.Hour))
 	c.Revision = f.next(c.Uid)
+}
+
+// hold keeps credentials from being issued, or lets them be.
+func (f *fleet) hold(held bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = held
+	for uid := range f.creds {
+		f.moving[uid] = true
+	}
 }
 
 func (f *fleet) moveRevocation(r *clusterservicev1.BreakGlassRevocation) {

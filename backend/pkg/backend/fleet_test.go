@@ -44,8 +44,16 @@ type fleet struct {
 	refuse error
 	// secrets says that the secrets of confidential clients are there.
 	secrets bool
-	// stuck makes the deletion of clusters be refused for good, by uid.
-	stuck map[string]bool
+	// stuck makes the deletion of clusters be refused for good, by uid; waiting makes it wait for its step to be forced.
+	stuck, waiting map[string]bool
+	// held keeps credentials from being issued.
+	held bool
+	// upgrading are the versions that clusters are to run, by uid; policies those of upgrades that there are, by name.
+	upgrading map[string]string
+	policies  map[string]bool
+	// interventions are those that had an effect, in words; done are their ids.
+	interventions []string
+	done          map[string]bool
 	// calls counts Apply and Delete calls by uid, effects those that changed anything, deletions those that began one.
 	calls, effects, deletions map[string]int
 	stop                      chan struct{}
@@ -61,6 +69,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	f := &fleet{
 		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
 		auths: map[string]*clusterservicev1.ExternalAuth{}, creds: map[string]*clusterservicev1.BreakGlassCredential{}, revokes: map[string]*clusterservicev1.BreakGlassRevocation{},
+		waiting: map[string]bool{}, upgrading: map[string]string{}, policies: map[string]bool{}, done: map[string]bool{},
 		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
@@ -130,7 +139,7 @@ func (f *fleet) move() {
 func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 	s := c.Status
 	switch {
-	case s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED:
+	case s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED, c.DeleteTime != nil && f.waiting[c.Uid]:
 		return
 	case c.DeleteTime != nil:
 		for _, p := range f.pools {
@@ -141,6 +150,11 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		}
 		f.deleteOthers(c)
 		s.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETED
+	case f.upgrading[c.Uid] != "" && s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY:
+		s.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_UPDATING
+	case f.upgrading[c.Uid] != "" && s.ObservedGeneration == c.Generation:
+		s.Phase, s.ActiveVersions = clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, []string{f.upgrading[c.Uid]}
+		delete(f.upgrading, c.Uid)
 	case s.ObservedGeneration == c.Generation || s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_FAILED:
 		return
 	case f.broken[c.Spec.Name]:

@@ -15,9 +15,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// listener is who wants to be notified. It refuses as long as refusing says so.
+// listener is who wants to be notified. It refuses as long as refusing says so. point, if not nil, is passed before and after
+// it is told.
 type listener struct {
-	url string
+	url   string
+	point func(name string) error
 
 	mu       sync.Mutex
 	refusing int
@@ -29,6 +31,16 @@ func newListener(t *testing.T) *listener {
 	t.Helper()
 	l := &listener{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.point != nil {
+			if l.point("before telling") != nil {
+				panic(http.ErrAbortHandler)
+			}
+			defer func() {
+				if l.point("after telling") != nil {
+					panic(http.ErrAbortHandler)
+				}
+			}()
+		}
 		body, err := io.ReadAll(r.Body)
 		var status asyncoperation.Status
 		l.mu.Lock()
@@ -117,33 +129,6 @@ func TestNotificationIsGivenUp(t *testing.T) {
 	}
 	if attempts, _ := l.counts(); attempts != 14 {
 		t.Errorf("it was sent %d times", attempts)
-	}
-}
-
-// TestNotificationKilledAtEveryStep: whenever the backend dies, the end of the operation is told, and at most once more
-// than once for each death.
-func TestNotificationKilledAtEveryStep(t *testing.T) {
-	t.Parallel()
-	for at := 1; ; at++ {
-		died := false
-		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) {
-			r, l := newRegion(t), newListener(t)
-			operation := r.createWatched(clusterKey(subscription, "a"), l.url)
-			died = r.runUntilDead(at, at%2 == 0, func() bool {
-				item, err := r.db.Operations().Get(t.Context(), operation)
-				return err == nil && item.Value.Notification != nil && item.Value.Notification.EndTime != nil
-			})
-			r.start("backend-0")
-			if state := r.notified(operation); !state.Delivered {
-				t.Errorf("the notification: %+v", state)
-			}
-			if _, heard := l.counts(); heard < 1 || heard > 2 {
-				t.Errorf("it was heard %d times", heard)
-			}
-		})
-		if t.Failed() || !died {
-			break
-		}
 	}
 }
 

@@ -46,11 +46,7 @@ func newRegion(t testing.TB) *region {
 // start runs a backend until the test ends or stop is called.
 func (r *region) start(replica string) (stop func()) {
 	r.t.Helper()
-	level := slog.LevelError
-	if os.Getenv("BACKEND_TEST_LOG") != "" {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: level})).With("replica", replica)
+	log := r.log(replica)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	db := r.cosmos.Open(r.t)
@@ -61,6 +57,15 @@ func (r *region) start(replica string) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	r.t.Cleanup(stop)
 	return stop
+}
+
+// log is a replica's, into the test's output: errors, or everything with BACKEND_TEST_LOG.
+func (r *region) log(replica string) *slog.Logger {
+	level := slog.LevelError
+	if os.Getenv("BACKEND_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: level})).With("replica", replica)
 }
 
 func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
@@ -175,6 +180,31 @@ func (r *region) change(key database.Key, request database.OperationRequest) (op
 		var op database.OperationDocument
 		operation, op = newOperation(request, key, item.Value.UID, item.Value.Generation)
 		item.Value.ActiveOperationID = op.OperationID
+		batch := r.db.NewBatch(key.SubscriptionID)
+		database.Replace(batch, item)
+		database.Create(batch, r.db.Operations(), operation, op)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return operation
+}
+
+// update is a PATCH of a document: change makes it, and says which incarnation it is and where its generation, its state and its
+// operation are.
+func update[D any](r *region, in *database.Collection[D], key database.Key, change func(*D) (uid string, generation *int64, state *hub.ProvisioningState, operation *string)) (operation database.Key) {
+	r.t.Helper()
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		item, err := in.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		uid, generation, state, active := change(&item.Value)
+		*generation++
+		var op database.OperationDocument
+		operation, op = newOperation(database.UpdateRequest, key, uid, *generation)
+		*state, *active = hub.Updating, op.OperationID
 		batch := r.db.NewBatch(key.SubscriptionID)
 		database.Replace(batch, item)
 		database.Create(batch, r.db.Operations(), operation, op)

@@ -31,7 +31,7 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionClusterResize: byRPC(e.rpc.ResizeCluster),
 		adminv1.ActionClusterRetry:  byRPC(e.rpc.RetryCluster),
 
-		adminv1.ActionDeletionRetry:   byRPC(e.rpc.RetryDeletion),
+		adminv1.ActionDeletionRetry:   e.retryDeletion,
 		adminv1.ActionDeletionRelease: byRPC(e.rpc.ReleaseDeletionFinalizers),
 		adminv1.ActionDeletionForce:   byRPC(e.rpc.ForceDeletionStep),
 

@@ -108,6 +108,9 @@ func everything() []string {
 	all := []string{customer + "MANAGED", zone, zone + "/NS/@", zone + "/SOA/@", records + "/NS/aro.PREFIX", records + "/A/api.PREFIX",
 		network + "virtualNetworks/vnet/subnets/sub with " + network + "networkSecurityGroups/nsg",
 		"certificates/kas-CID", "blobs/oidc/issuers/CID/.well-known/openid-configuration", "blobs/oidc/issuers/CID/openid/v1/jwks"}
+	for _, service := range []string{"api-int", "oauth", "konnectivity-server", "ignition-server"} {
+		all = append(all, records+"/A/"+service+".PREFIX")
+	}
 	for operator, accounts := range map[string][]string{"disk-csi-driver": {"disk-operator", "disk-controller", "disk-node"},
 		"file-csi-driver": {"file-operator", "file-controller", "file-node"}, "image-registry": {"registry", "registry-operator"}} {
 		for _, account := range accounts {
@@ -152,7 +155,7 @@ func TestAzureResources(t *testing.T) {
 			if diff := cmp.Diff(everything(), r.inAzure(ready)); diff != "" {
 				t.Errorf("a cluster that is ready has in Azure (-want +got):\n%s", diff)
 			}
-			if got := progressOf(ready, "azure"); got != "Ready: All 9 Azure resources of the cluster are there." {
+			if got := progressOf(ready, "azure"); got != "Ready: All 10 Azure resources of the cluster are there." {
 				t.Errorf("progress in Azure is %q", got)
 			}
 			checkDocuments(t, r, ready)

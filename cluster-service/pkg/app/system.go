@@ -40,6 +40,8 @@ type SystemOptions struct {
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
 	Metrics  prometheus.Registerer
+	// Audit is where what happens to the access to clusters is written; nil means the process's log.
+	Audit *slog.Logger
 	// Azure tries the steps of clusters' Azure resources; nil where there is no Azure.
 	Azure *azure.Steps
 	// UpgradeLimit is how many upgrades by policies may be under way at once in the region; 0 is no limit.
@@ -76,6 +78,10 @@ type System struct {
 func NewSystem(o SystemOptions) *System {
 	metrics := delivery.NewMetrics(o.Metrics)
 	s := &System{store: o.Store, hub: o.Hub, releases: o.Releases, keys: o.SigningKeys}
+	if o.Audit == nil {
+		o.Audit = slog.Default()
+	}
+	o.Store.NotifyAccess(delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics).Record)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
 	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})

@@ -61,6 +61,8 @@ type region struct {
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
 	registry   *prometheus.Registry
+	// audit has what happened to the access to clusters.
+	audit auditLog
 	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
 	azure     *emulatortest.Azure
 	azureWire policy.Transporter
@@ -156,7 +158,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Azure: steps})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

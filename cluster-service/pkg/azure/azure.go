@@ -66,7 +66,6 @@ type Identities interface {
 
 // FederatedCredentials is what is used of armmsi.FederatedIdentityCredentialsClient.
 type FederatedCredentials interface {
-	Get(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientGetOptions) (armmsi.FederatedIdentityCredentialsClientGetResponse, error)
 	CreateOrUpdate(ctx context.Context, group, identity, name string, wanted armmsi.FederatedIdentityCredential, o *armmsi.FederatedIdentityCredentialsClientCreateOrUpdateOptions) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error)
 	Delete(ctx context.Context, group, identity, name string, o *armmsi.FederatedIdentityCredentialsClientDeleteOptions) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error)
 }

@@ -107,8 +107,47 @@ func (a *attempt) apiName() string {
 	return a.relative(a.Region.APIHost(a.cluster.Status.GetBaseDomainPrefix()))
 }
 
-// makeAPIRecord has the API's name lead to the HostedCluster's endpoint: an address, or a name.
-func (a *attempt) makeAPIRecord(ctx context.Context) error {
+func (a *attempt) makeAPIRecord(ctx context.Context) error { return a.point(ctx, a.apiName()) }
+
+func (a *attempt) removeAPIRecord(ctx context.Context) error {
+	return a.removeRecords(ctx, a.apiName(), armdns.RecordTypeA, armdns.RecordTypeCNAME)
+}
+
+func (a *attempt) serviceNames() (names []string) {
+	for _, service := range fleet.Services() {
+		names = append(names, a.relative(a.Region.ServiceHost(service, a.cluster.Status.GetBaseDomainPrefix())))
+	}
+	return names
+}
+
+// makeServiceRecords has the names of the control plane's services lead where the API's does: one ingress is in front of all.
+func (a *attempt) makeServiceRecords(ctx context.Context) error {
+	for _, name := range a.serviceNames() {
+		try := a.point
+		// A HostedCluster may report one of these names as its endpoint: whoever runs the ingress made its record then.
+		if strings.EqualFold(name, a.relative(a.outcome.Input)) {
+			try = func(ctx context.Context, name string) error {
+				return a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME)
+			}
+		}
+		if err := try(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *attempt) removeServiceRecords(ctx context.Context) error {
+	for _, name := range a.serviceNames() {
+		if err := a.removeRecords(ctx, name, armdns.RecordTypeA, armdns.RecordTypeCNAME); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// point has a name lead to the HostedCluster's endpoint: an address, or a name.
+func (a *attempt) point(ctx context.Context, name string) error {
 	host := a.outcome.Input
 	kind, other := armdns.RecordTypeCNAME, armdns.RecordTypeA
 	properties := &armdns.RecordSetProperties{CnameRecord: &armdns.CnameRecord{Cname: to.Ptr(host)}}
@@ -118,16 +157,11 @@ func (a *attempt) makeAPIRecord(ctx context.Context) error {
 	}
 	// A canonical name stands alone: an endpoint that was an address may have become a name, and the other way round.
 	if a.step.Input != "" {
-		if err := a.removeRecords(ctx, a.apiName(), other); err != nil {
+		if err := a.removeRecords(ctx, name, other); err != nil {
 			return err
 		}
-		a.outcome.Done = false
 	}
-	return a.putRecord(ctx, a.apiName(), kind, properties)
-}
-
-func (a *attempt) removeAPIRecord(ctx context.Context) error {
-	return a.removeRecords(ctx, a.apiName(), armdns.RecordTypeA, armdns.RecordTypeCNAME)
+	return a.putRecord(ctx, name, kind, properties)
 }
 
 func (a *attempt) records() (RecordSets, error) { return a.Clients.RecordSets(a.Config.SubscriptionID) }

@@ -76,6 +76,8 @@ func (a *attempt) make(ctx context.Context) error {
 		return a.makeCertificate(ctx)
 	case fleet.AzureAPIRecord:
 		return a.makeAPIRecord(ctx)
+	case fleet.AzureServiceRecords:
+		return a.makeServiceRecords(ctx)
 	}
 	return fmt.Errorf("the step %q is unknown", a.step.Kind)
 }
@@ -101,6 +103,8 @@ func (a *attempt) remove(ctx context.Context) error {
 		return a.removeCertificate(ctx)
 	case fleet.AzureAPIRecord:
 		return a.removeAPIRecord(ctx)
+	case fleet.AzureServiceRecords:
+		return a.removeServiceRecords(ctx)
 	}
 	return fmt.Errorf("the step %q is unknown", a.step.Kind)
 }

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	workv1 "open-cluster-management.io/api/work/v1"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // Condition is one condition of an observed object.
@@ -81,6 +83,9 @@ type Observed struct {
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
 
+	// Uses of break-glass credentials at the hosted API server, as a HostedCluster reports them; the latest first.
+	Uses []credentialuse.Use `json:"uses,omitempty"`
+
 	// Finalizers of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
 }
@@ -118,6 +123,7 @@ const (
 	nameClients     = "oidcClients"
 	nameCertificate = "certificate"
 	nameServingCA   = "servingCA"
+	nameUses        = "credentialUses"
 	nameFinalizers  = "finalizers"
 )
 
@@ -186,6 +192,7 @@ func HostedClusterRules() []workv1.FeedbackRule {
 		{Name: nameActedOn, Path: observedGeneration(ReconciliationSucceeded)},
 		{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
 		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
+		{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
 		{Name: nameFinalizers, Path: finalizersPath},
 	})
 }
@@ -223,8 +230,10 @@ func observedGeneration(condition string) string {
 	return fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, condition)
 }
 
-func digestPath() string {
-	return ".metadata.annotations." + strings.ReplaceAll(DigestAnnotation, ".", `\.`)
+func digestPath() string { return annotationPath(DigestAnnotation) }
+
+func annotationPath(name string) string {
+	return ".metadata.annotations." + strings.ReplaceAll(name, ".", `\.`)
 }
 
 func rules(conditions []string, paths []workv1.JsonPath) []workv1.FeedbackRule {
@@ -322,6 +331,8 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Certificate = certificates(v)
 	case nameServingCA:
 		o.ServingCA = certificates(v)
+	case nameUses:
+		o.Uses = credentialuse.Decode(text(v)).Uses()
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
 	default:

@@ -34,12 +34,15 @@ const (
 	AzureCertificate AzureKind = "serving-certificate"
 	// AzureAPIRecord is the record set of the API's host name in the region's zone.
 	AzureAPIRecord AzureKind = "api-record"
+	// AzureServiceRecords are the record sets, in the region's zone, of the host names under which the HostedCluster publishes
+	// its services to nodes and customers.
+	AzureServiceRecords AzureKind = "service-records"
 )
 
 // AzureKinds are all of them, in the order in which they are made; they are removed in the opposite order.
 func AzureKinds() []AzureKind {
 	return []AzureKind{AzureResourceGroup, AzureDNSZone, AzureDNSDelegation, AzureDocuments, AzureSecurityGroup, AzureRoles, AzureFederation,
-		AzureCertificate, AzureAPIRecord}
+		AzureCertificate, AzureAPIRecord, AzureServiceRecords}
 }
 
 // azureNeeds says what must be there before, and is removed only after. Nothing else waits for anything.
@@ -249,7 +252,7 @@ func (r Region) AzureInput(t *Tenancy, kind AzureKind) (input, awaited string) {
 			return "", "the cluster's signing key"
 		}
 		return r.Issuer(t.Cluster), ""
-	case AzureAPIRecord:
+	case AzureAPIRecord, AzureServiceRecords:
 		if w := t.Work(HostedCluster, ""); w != nil && w.Observed.EndpointHost != "" {
 			return w.Observed.EndpointHost, ""
 		}
@@ -326,6 +329,8 @@ var describeAzure = map[AzureKind]string{
 	AzureFederation:    "the federated credentials of the data plane's identities",
 	AzureCertificate:   "the API server's certificate",
 	AzureAPIRecord:     "the DNS record of the API",
+
+	AzureServiceRecords: "the DNS records of the control plane's services",
 }
 
 // azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.

@@ -64,8 +64,8 @@ func TestAzureOrder(t *testing.T) {
 
 	tenancy.Works[0].Observed.EndpointHost = "192.0.2.2"
 	r.planAzure(azureDay, tenancy)
-	if got := dueKinds(tenancy.Azure); !slices.Equal(got, []AzureKind{AzureAPIRecord}) {
-		t.Errorf("due with another endpoint are %v, want the API's record", got)
+	if got := dueKinds(tenancy.Azure); !slices.Equal(got, []AzureKind{AzureAPIRecord, AzureServiceRecords}) {
+		t.Errorf("due with another endpoint are %v, want the records", got)
 	}
 
 	tenancy.Cluster.DeleteTime = azureDay

@@ -128,6 +128,7 @@ func (t *Tenancy) Revoking(class csv1.BreakGlassClass) *Revocation {
 
 // advanceBreakGlass moves credentials and revocations to the state that follows from what is observed and wanted.
 func advanceBreakGlass(now time.Time, t *Tenancy) {
+	noteUses(t)
 	for _, v := range t.Revocations {
 		if v.Active() {
 			advanceRevocation(now, t, v)
@@ -229,7 +230,7 @@ func advancePending(now time.Time, t *Tenancy, c *Credential) {
 		}
 		s.State = csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
 		s.Certificate, s.ServingCertificateAuthority, s.ApiUrl = seen.Certificate, seen.ServingCA, t.Cluster.Status.GetApiUrl()
-		s.ExpirationTime = timestamp(notAfter)
+		s.ExpirationTime, s.CertificateFingerprint = timestamp(notAfter), Fingerprint(seen.Certificate)
 		issued = condition{"Issued", "True", "Signed", "The control plane signed the certificate."}
 	case seen.Certificate != "":
 		issued.message = "Waiting for the API server's serving certificate authority and URL."

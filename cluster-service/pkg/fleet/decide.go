@@ -26,6 +26,27 @@ type Region struct {
 // APIHost is the DNS name of a cluster's API.
 func (r Region) APIHost(prefix string) string { return "api." + prefix + "." + r.BaseDomain }
 
+// The services that a HostedCluster publishes, each by a name beside the API's.
+const (
+	ServiceAPIServer    = "APIServer"
+	ServiceOAuth        = "OAuthServer"
+	ServiceKonnectivity = "Konnectivity"
+	ServiceIgnition     = "Ignition"
+)
+
+// Services are all of them, in the order in which they are rendered.
+func Services() []string {
+	return []string{ServiceAPIServer, ServiceOAuth, ServiceKonnectivity, ServiceIgnition}
+}
+
+// ServiceHost is the DNS name under which a service of a cluster's control plane is published. The API server's is not the
+// API's, whose name has a serving certificate of its own.
+func (r Region) ServiceHost(service, prefix string) string {
+	name := map[string]string{ServiceAPIServer: "api-int", ServiceOAuth: "oauth", ServiceKonnectivity: "konnectivity-server",
+		ServiceIgnition: "ignition-server"}[service]
+	return name + "." + prefix + "." + r.BaseDomain
+}
+
 // ClusterDomain is the base domain of what runs in a cluster.
 func (r Region) ClusterDomain(prefix string) string { return "aro." + prefix + "." + r.BaseDomain }
 

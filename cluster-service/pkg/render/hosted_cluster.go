@@ -41,6 +41,10 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (ob
 		availability = "SingleReplica"
 	}
 	apiHost := r.Region.APIHost(prefix)
+	var services []any
+	for _, service := range fleet.Services() {
+		services = append(services, publish(service, r.Region.ServiceHost(service, prefix)))
+	}
 	s := object{
 		"clusterID":                        ClusterUUID(c).String(),
 		"infraID":                          prefix,
@@ -57,12 +61,7 @@ func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (ob
 		"networking":                       r.networking(spec),
 		"etcd": object{"managementType": "Managed", "managed": object{"storage": object{"type": "PersistentVolume",
 			"persistentVolume": object{"size": r.Config.Etcd.Size, "storageClassName": r.Config.Etcd.StorageClass}}}},
-		"services": []any{
-			publish("APIServer", "api-int."+prefix+"."+r.Region.BaseDomain),
-			publish("OAuthServer", "oauth."+prefix+"."+r.Region.BaseDomain),
-			publish("Konnectivity", "konnectivity-server."+prefix+"."+r.Region.BaseDomain),
-			publish("Ignition", "ignition-server."+prefix+"."+r.Region.BaseDomain),
-		},
+		"services":   services,
 		"pullSecret": object{"name": pullSecretName},
 		"sshKey":     object{},
 		"platform": object{"type": "Azure", "azure": object{

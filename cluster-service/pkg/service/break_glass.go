@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 	}
 	var credential *fleet.Credential
 	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		credential, err = s.newCredential(ctx, tx.Tenancies[clusterUID], uid, r)
+		credential, err = s.newCredential(tx.Tenancies[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {
@@ -77,7 +76,7 @@ func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.Break
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newCredential(ctx context.Context, t *fleet.Tenancy, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
+func (s *Service) newCredential(t *fleet.Tenancy, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
 	now, spec := s.o.Store.Now(), r.GetSpec()
 	if c := t.Credential(uid); c != nil {
 		return c, sameCredential(c, c.ClusterUID, spec)
@@ -104,8 +103,6 @@ func (s *Service) newCredential(ctx context.Context, t *fleet.Tenancy, uid strin
 	c := &fleet.Credential{UID: uid, ClusterUID: t.Cluster.UID, Spec: spec, CreateTime: now,
 		Status: &csv1.BreakGlassCredentialStatus{State: csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING}}
 	t.Credentials = append(t.Credentials, c)
-	slog.InfoContext(ctx, "a break-glass credential is asked for", "credential_uid", uid, "cluster_uid", t.Cluster.UID, "resource_id", t.Cluster.ResourceID,
-		"class", fleet.SignerClass(spec.GetClass()), "requester", spec.GetRequester(), "reason", spec.GetReason())
 	return c, s.settle(now, t)
 }
 
@@ -148,7 +145,7 @@ func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.Revok
 	}
 	var revocation *fleet.Revocation
 	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
-		revocation, err = s.newRevocation(ctx, tx.Tenancies[clusterUID], uid, r)
+		revocation, err = s.newRevocation(tx.Tenancies[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {
@@ -165,7 +162,7 @@ func sameRevocation(known *fleet.Revocation, clusterUID string, r *csv1.RevokeBr
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newRevocation(ctx context.Context, t *fleet.Tenancy, uid string, r *csv1.RevokeBreakGlassCredentialsRequest) (*fleet.Revocation, error) {
+func (s *Service) newRevocation(t *fleet.Tenancy, uid string, r *csv1.RevokeBreakGlassCredentialsRequest) (*fleet.Revocation, error) {
 	now := s.o.Store.Now()
 	if v := t.Revocation(uid); v != nil {
 		return v, sameRevocation(v, v.ClusterUID, r)
@@ -179,8 +176,6 @@ func (s *Service) newRevocation(ctx context.Context, t *fleet.Tenancy, uid strin
 	v := &fleet.Revocation{UID: uid, ClusterUID: t.Cluster.UID, Class: r.GetClass(), Requester: r.GetRequester(), Reason: r.GetReason(), CreateTime: now,
 		Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}
 	t.Revocations = append(t.Revocations, v)
-	slog.InfoContext(ctx, "break-glass credentials are revoked", "revocation_uid", uid, "cluster_uid", t.Cluster.UID, "resource_id", t.Cluster.ResourceID,
-		"class", fleet.SignerClass(r.GetClass()), "requester", r.GetRequester(), "reason", r.GetReason())
 	return v, s.settle(now, t)
 }
 

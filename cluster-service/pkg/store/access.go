@@ -135,6 +135,26 @@ func (s *Store) Credential(ctx context.Context, uid string) (*fleet.Credential, 
 	return unknown(pgx.CollectExactlyOneRow(rows, scanCredential))
 }
 
+// NotifyAccess has record called after each commit of this process, with what happened to the access to clusters. It is to be
+// set before the store is used.
+func (s *Store) NotifyAccess(record func(ctx context.Context, records []fleet.AccessRecord)) {
+	s.access = record
+}
+
+// CredentialWith finds the credential of a cluster by the fingerprint of its certificate, however long ago it has ended; nil
+// when none that is kept has it.
+func (s *Store) CredentialWith(ctx context.Context, clusterUID, fingerprint string) (*fleet.Credential, error) {
+	rows, err := s.pool.Query(ctx, "SELECT "+credentialColumns+" FROM break_glass_credentials WHERE cluster_uid = $1", clusterUID)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of a cluster: %w", err)
+	}
+	credentials, err := pgx.CollectRows(rows, scanCredential)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of a cluster: %w", err)
+	}
+	return (&fleet.Tenancy{Credentials: credentials}).CredentialWith(fingerprint), nil
+}
+
 // Revocation reads a revocation.
 func (s *Store) Revocation(ctx context.Context, uid string) (*fleet.Revocation, error) {
 	rows, err := s.pool.Query(ctx, "SELECT "+revocationColumns+" FROM break_glass_revocations WHERE uid = $1", uid)

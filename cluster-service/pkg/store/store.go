@@ -23,6 +23,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
 //go:embed migrations/*.sql
@@ -47,6 +49,8 @@ type Store struct {
 	// azureLease is how long a taken cluster's steps in Azure are another's, azureDue whoever takes those that become due.
 	azureLease time.Duration
 	azureDue   func(clusterUIDs []string)
+	// access is told what happened to the access to clusters.
+	access func(ctx context.Context, records []fleet.AccessRecord)
 	// fault is called with the name of each point at which a process may die; tests make it fail.
 	fault func(point string) error
 }
@@ -88,6 +92,7 @@ func Open(options Options) (*Store, error) {
 	}
 	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault}
 	s.azureDue = func([]string) {}
+	s.access = func(context.Context, []fleet.AccessRecord) {}
 	s.azureLease = options.AzureLease
 	if s.azureLease == 0 {
 		s.azureLease = DefaultAzureLease

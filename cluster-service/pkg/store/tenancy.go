@@ -65,6 +65,8 @@ type Result struct {
 	azureDue []string
 	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
 	UpgradesEnded bool
+	// access is what happened to the access to the clusters.
+	access []fleet.AccessRecord
 }
 
 // Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
@@ -132,6 +134,9 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	}
 	if len(result.azureDue) > 0 {
 		s.azureDue(result.azureDue)
+	}
+	if len(result.access) > 0 {
+		s.access(context.WithoutCancel(ctx), result.access)
 	}
 	return result, s.fault("after-commit")
 }
@@ -237,6 +242,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 		}
 		changed = append(changed, accessChanges(old, tenancy)...)
+		result.access = append(result.access, fleet.AccessRecords(old, tenancy)...)
 		changed = append(changed, upgradeChanges(old, tenancy)...)
 		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
 		queueDeletion(rows, now, uid, old, tenancy)

@@ -195,9 +195,23 @@ func userAgent(text string) string {
 		{"curl", "curl"},
 		{"go-http-client", "go"},
 	} {
-		if strings.HasPrefix(text, known.part) || strings.Contains(text, known.part+"/") || strings.Contains(text, known.part+"-") {
+		if namesAgent(text, known.part) {
 			return known.name
 		}
 	}
 	return "other"
+}
+
+// namesAgent reports whether a text begins with part, or has it before a slash or a dash.
+func namesAgent(text, part string) bool {
+	for from := 0; ; from++ {
+		at := strings.Index(text[from:], part)
+		if at < 0 {
+			return false
+		}
+		from += at
+		if end := from + len(part); from == 0 || end < len(text) && (text[end] == '/' || text[end] == '-') {
+			return true
+		}
+	}
 }

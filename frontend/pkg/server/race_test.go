@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -276,6 +277,65 @@ func TestReservationsRace(t *testing.T) {
 				t.Errorf("%d clusters and %d operations are left", len(found.clusters), len(found.operations))
 			}
 		})
+	}
+}
+
+// TestPairsForOneManagedGroup: of each of many pairs that ask for the same managed resource group, all at the same moment,
+// one gets it, and the other is told which field is wrong and why. Nobody else's pair has a part in it.
+func TestPairsForOneManagedGroup(t *testing.T) {
+	const pairs = 24
+	y := newHarness(t).tenancy(t)
+	network := "/subscriptions/" + y.subscription + "/resourceGroups/network/providers/Microsoft.Network"
+	group := func(i int) string {
+		if i%2 == 1 {
+			return fmt.Sprintf("MANAGED-%d", i/2)
+		}
+		return fmt.Sprintf("managed-%d", i/2)
+	}
+	statuses, answers := make([]int, 2*pairs), make([]string, 2*pairs)
+	counts := together(2*pairs, func(i int) int {
+		body := y.body("cluster.json", fmt.Sprintf(`{"properties":{"platform":{"managedResourceGroup":%q,"subnetId":"%s/virtualNetworks/vnet/subnets/own-%d","networkSecurityGroupId":"%s/networkSecurityGroups/own-%d"}}}`,
+			group(i), network, i, network, i))
+		statuses[i], _, answers[i] = y.do(http.MethodPut, y.cluster(fmt.Sprintf("cluster-%d", i)), body)
+		return statuses[i]
+	})
+	if counts[http.StatusCreated] != pairs || counts[http.StatusBadRequest] != pairs {
+		t.Errorf("answers were %v", counts)
+	}
+	for i := 0; i < 2*pairs; i += 2 {
+		lost := i
+		if statuses[i] == http.StatusCreated {
+			lost = i + 1
+		}
+		if statuses[i]+statuses[i+1] != http.StatusCreated+http.StatusBadRequest {
+			t.Errorf("pair %d was answered %d and %d", i/2, statuses[i], statuses[i+1])
+			continue
+		}
+		var got struct {
+			Error struct{ Code, Message, Target string }
+		}
+		if err := json.Unmarshal([]byte(answers[lost]), &got); err != nil {
+			t.Errorf("pair %d: %v in %s", i/2, err, answers[lost])
+			continue
+		}
+		if want := fmt.Sprintf("Invalid value: %q: is in use by another cluster of the subscription", group(lost)); got.Error.Code != "InvalidRequestContent" ||
+			got.Error.Target != "properties.platform.managedResourceGroup" || got.Error.Message != want {
+			t.Errorf("the loser of pair %d is told %+v, want %q", i/2, got.Error, want)
+		}
+	}
+	found := y.documents()
+	found.check(t)
+	if len(found.clusters) != pairs || len(found.operations) != pairs {
+		t.Errorf("%d clusters and %d operations are left of %d pairs", len(found.clusters), len(found.operations), pairs)
+	}
+	held := map[string]int{}
+	for _, c := range found.clusters {
+		held[strings.ToLower(c.Value.Cluster.Properties.Platform.ManagedResourceGroup)]++
+	}
+	for name, clusters := range held {
+		if clusters != 1 {
+			t.Errorf("%d clusters have the managed resource group %s", clusters, name)
+		}
 	}
 }
 

@@ -75,14 +75,26 @@ func show[D, R any](rq *request, t resourceType[D, R], status int, item *databas
 
 func get[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
-		item, err := t.collection(s.Database).Find(ctx, rq.key())
+		key := shownKey{t.name(), hub.Key(rq.resourceID), rq.version.Name}
+		last := s.shown.get(key)
+		item, changed, err := t.collection(s.Database).FindChanged(ctx, rq.key(), last.etag)
 		if err != nil {
 			return err
 		}
-		if live(item) == nil {
-			return notFound(rq.resourceID)
+		if changed {
+			if live(item) == nil {
+				s.shown.forget(key)
+				return notFound(rq.resourceID)
+			}
+			if last.content, err = marshal(t.encode(rq.version, &item.Value)); err != nil {
+				return err
+			}
+			last.etag = item.ETag
+			s.shown.put(key, last)
 		}
-		return show(rq, t, http.StatusOK, item)
+		rq.w.Header().Set("ETag", last.etag)
+		rq.w.content(http.StatusOK, last.content)
+		return nil
 	}
 }
 

@@ -36,17 +36,20 @@ func (w *response) Write(content []byte) (int, error) {
 
 // json answers with a value.
 func (w *response) json(status int, value any) error {
-	marshal := func() ([]byte, error) { return json.Marshal(value) }
-	if resource, ok := value.(json.Marshaler); ok {
-		// Its own JSON is sent as it is, rather than read once more by json.Marshal.
-		marshal = resource.MarshalJSON
-	}
-	content, err := marshal()
+	content, err := marshal(value)
 	if err != nil {
 		return err
 	}
 	w.content(status, content)
 	return nil
+}
+
+func marshal(value any) ([]byte, error) {
+	if resource, ok := value.(json.Marshaler); ok {
+		// Its own JSON is sent as it is, rather than read once more by json.Marshal.
+		return resource.MarshalJSON()
+	}
+	return json.Marshal(value)
 }
 
 func (w *response) content(status int, content []byte) {

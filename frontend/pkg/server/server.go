@@ -78,6 +78,7 @@ type Server struct {
 	releases      []hub.OpenShiftVersion
 	roleSets      []hub.OperatorIdentityRoleSet
 	subscriptions *subscriptionCache
+	shown         *shownResources
 	metrics       *metrics
 	inFlight      atomic.Int64
 }
@@ -108,6 +109,7 @@ func New(c Config) *Server {
 		s.Tracing = tracing.Off()
 	}
 	s.subscriptions = newSubscriptionCache(s.Database, s.Now)
+	s.shown = newShownResources()
 	s.metrics = newMetrics(s.Metrics, s.subscriptions, s.Healthy)
 	return s
 }

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,25 +26,15 @@ import (
 // shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
 const shutdownTimeout = 10 * time.Second
 
-// The collector's pace. What lives is small, a few megabytes, and what a request leaves behind is short-lived: by default
-// the collector would run after every hundred requests. It runs less often, and as it must when memory grows.
+// The collector's pace: what lives is a few megabytes.
 const (
 	gcPercent   = 800
 	memoryLimit = 384 << 20
 )
 
-func paceCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
-}
-
 // Run serves until ctx ends, and returns when everything it started has ended.
 func Run(ctx context.Context, p *process.Process, options Options) error {
-	paceCollector()
+	process.PaceCollector(gcPercent, memoryLimit)
 	listener, err := net.Listen("tcp", options.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)

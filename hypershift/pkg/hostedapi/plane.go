@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
@@ -125,6 +127,16 @@ func (p *plane) update(next Spec) error {
 func (p *plane) run() {
 	defer close(p.done)
 	log := p.supervisor.options.Log.With("controlPlane", p.name)
+	if used := p.supervisor.options.Used; used != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		var follower sync.WaitGroup
+		follower.Go(func() {
+			auditlog.Follow(ctx, p.dir, func(use credentialuse.Use) { used(p.name, use) }, log)
+		})
+		// When the server has ended, so that its last words are heard.
+		defer follower.Wait()
+		defer cancel()
+	}
 	for backOff := backOffFirst; ; {
 		began := time.Now()
 		err := p.once()
@@ -283,6 +295,10 @@ func (p *plane) arguments(spec *Spec) []string {
 		"--service-account-signing-key-file=" + file("sa.key"),
 		"--service-cluster-ip-range=" + strings.Join(spec.ServiceCIDRs, ","),
 		"--authorization-mode=RBAC",
+		"--audit-policy-file=" + file(auditPolicyName),
+		"--audit-log-path=" + file(auditlog.LogName),
+		"--audit-log-maxsize=" + strconv.Itoa(auditlog.MaxMegabytes),
+		"--audit-log-maxbackup=" + strconv.Itoa(auditlog.MaxBackups),
 		// Without a controller manager nothing makes service accounts, and their admission would refuse every pod.
 		"--disable-admission-plugins=ServiceAccount",
 		// One server per control plane: what lets several find each other would only keep an idle one busy.

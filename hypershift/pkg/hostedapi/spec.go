@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 )
 
@@ -46,6 +47,7 @@ type Spec struct {
 }
 
 const (
+	auditPolicyName    = "audit-policy.yaml"
 	authenticationName = "authentication.json"
 	// noAuthentication takes nobody's tokens but the cluster's own. With the file there from the start, issuers can come and
 	// go without a restart.
@@ -92,6 +94,7 @@ func (s *Spec) files() map[string][]byte {
 		"sa.key":        s.ServiceAccountKey,
 		"sa.pub":        s.ServiceAccountPublicKey,
 	}
+	files[auditPolicyName] = []byte(auditlog.Policy)
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
 		files[authenticationName] = []byte(noAuthentication)

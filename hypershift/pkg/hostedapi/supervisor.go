@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // Options configure a Supervisor.
@@ -29,7 +31,10 @@ type Options struct {
 	ConcurrentStarts int
 	// Changed is called with a control plane's name whenever its State changed. It must not block.
 	Changed func(name string)
-	Log     *slog.Logger
+	// Used is told of the use of a break-glass credential in a control plane; nil has nobody look. It may be told of the same
+	// again, and must not block for long.
+	Used func(name string, use credentialuse.Use)
+	Log  *slog.Logger
 }
 
 // Supervisor owns the hosted API servers of one management cluster.

@@ -105,17 +105,16 @@ const consoleSecret = "entra-console-openshift-console"
 // authenticate has the sample take the tokens of an issuer, as Cluster Service renders it.
 func (s *sample) authenticate(t testing.TB, issuerURL string, authority []byte) {
 	t.Helper()
-	for _, object := range []func() error{
-		func() error {
-			return s.client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "entra-issuer-ca"},
-				Data: map[string]string{"ca-bundle.crt": string(authority)}}, workAgent)
-		},
-		func() error {
-			return s.client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: consoleSecret,
-				Annotations: map[string]string{hyperv1.HostedClusterSourcedAnnotation: "true"}}}, workAgent)
-		},
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "entra-issuer-ca"}, Data: map[string]string{"ca-bundle.crt": string(authority)}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: consoleSecret,
+			Annotations: map[string]string{hyperv1.HostedClusterSourcedAnnotation: "true"}}},
 	} {
-		if err := object(); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := s.client.Create(t.Context(), object, workAgent)
+		if apierrors.IsAlreadyExists(err) { // of another issuer, if the test runs again on the same management cluster
+			err = s.client.Update(t.Context(), object, workAgent)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

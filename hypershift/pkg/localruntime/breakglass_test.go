@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // request asks for a certificate as Cluster Service does, with an approval, and returns the key.
@@ -107,6 +110,30 @@ func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.
 	return review.Status.UserInfo, nil
 }
 
+// awaitUse waits until the use of a certificate is reported on the HostedCluster.
+func (s *sample) awaitUse(t testing.TB, fingerprint string) credentialuse.Use {
+	t.Helper()
+	var use credentialuse.Use
+	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
+		text := hc.Annotations[credentialuse.Annotation]
+		known, is := credentialuse.Decode(text)[fingerprint]
+		if use = known; !is {
+			return fmt.Errorf("certificate %s is not in %q", fingerprint, text)
+		}
+		return nil
+	})
+	return use
+}
+
+func fingerprintOf(t testing.TB, pair pki.Pair) string {
+	t.Helper()
+	cert, err := pki.ReadCertificate(pair.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(cert.Raw))
+}
+
 func with(pair pki.Pair) func(*rest.Config) {
 	return func(config *rest.Config) { config.CertData, config.KeyData = pair.Cert, pair.Key }
 }
@@ -170,6 +197,17 @@ func TestBreakGlass(t *testing.T) {
 		t.Fatalf("the API server takes the engineer for %v, %v", user, err)
 	}
 
+	// Each is reported as used by its fingerprint; the control plane's own requests are not.
+	for _, holder := range []struct {
+		pair pki.Pair
+		user string
+	}{{customer, customerName}, {sre, sreName}} {
+		if use := s.awaitUse(t, fingerprintOf(t, holder.pair)); use.User != holder.user || use.Request != "create selfsubjectreviews.authentication.k8s.io" ||
+			!slices.Equal(use.Addresses, []string{"127.0.0.1"}) {
+			t.Errorf("the use of the certificate of %s is reported as %+v", holder.user, use)
+		}
+	}
+
 	// A class signs its own names only.
 	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
 	eventually(t, time.Minute, func() error {
@@ -209,10 +247,19 @@ func TestBreakGlass(t *testing.T) {
 		t.Errorf("the class's own client certificate was not made anew: %v", err)
 	}
 
+	s.awaitUse(t, fingerprintOf(t, own))
+	before := s.awaitUse(t, fingerprintOf(t, again))
+
 	// What a runtime that is started again finds is what it left.
 	stop()
 	m.start(t, m.options(stateDir, process))
 	eventually(t, time.Minute, func() error { _, err := s.whoAmI(t, with(again)); return err })
+	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
+		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
+	}
+	if uses := credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]); len(uses) != 4 {
+		t.Errorf("reported are %+v, want four certificates", uses)
+	}
 	if _, err := s.whoAmI(t, with(customer)); !apierrors.IsUnauthorized(err) {
 		t.Errorf("after a restart a revoked credential gets %v", err)
 	}

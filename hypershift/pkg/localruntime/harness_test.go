@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -142,6 +143,9 @@ func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
 			return
 		}
 		stopped = true
+		if t.Failed() {
+			_ = pprof.Lookup("goroutine").WriteTo(t.Output(), 1) // what it waited for
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the runtime ended with: %v", err)
@@ -340,6 +344,28 @@ func (s *sample) delete(t testing.TB) {
 	s.awaitGone(t)
 }
 
+// remains says what is left of the steps of a deletion, in their order.
+func (s *sample) remains(t testing.TB) (remains string) {
+	t.Helper()
+	note := func(object client.Object, key client.ObjectKey) bool {
+		if err := s.client.Get(t.Context(), key, object); err != nil {
+			remains += fmt.Sprintf("; %T: %v", object, err)
+			return false
+		}
+		remains += fmt.Sprintf("; %T %s: finalizers %v, deleted %v", object, key, object.GetFinalizers(), object.GetDeletionTimestamp())
+		return true
+	}
+	note(&hyperv1.NodePool{}, client.ObjectKeyFromObject(s.pool))
+	note(&hyperv1.HostedControlPlane{}, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
+	var namespace corev1.Namespace
+	if note(&namespace, client.ObjectKey{Name: s.controlPlane()}) {
+		for _, c := range namespace.Status.Conditions { // its controller says what it waits for
+			remains += fmt.Sprintf(", %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return remains
+}
+
 func (s *sample) awaitGone(t testing.TB) {
 	t.Helper()
 	gone := func(key client.ObjectKey, object client.Object) {
@@ -351,13 +377,7 @@ func (s *sample) awaitGone(t testing.TB) {
 			case err != nil:
 				return err
 			}
-			left := ""
-			if namespace, ok := object.(*corev1.Namespace); ok { // its controller says what it waits for
-				for _, c := range namespace.Status.Conditions {
-					left += fmt.Sprintf("; %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
-				}
-			}
-			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), left)
+			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), s.remains(t))
 		})
 	}
 	gone(s.key(), &hyperv1.HostedCluster{})

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
@@ -167,6 +168,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 
 	// Each controller waits for its own writes only: those of another wake it where they matter to it.
 	management := func() *ownwrites.Client { return ownwrites.New(manager.GetClient(), manager.GetAPIReader()) }
+	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
@@ -174,6 +176,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 			keeper.Forget(controlPlane)
 			guests.Forget(controlPlane)
 			pods.Forget(controlPlane)
+			uses.Forget(controlPlane)
 		},
 	}
 	if r.options.canRunProcesses() {
@@ -183,7 +186,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
-			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Log: r.log,
+			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Used: uses.Used, Log: r.log,
 			Changed: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {
@@ -212,6 +215,9 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	signers := &breakglass.Operator{Management: management(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
 	if err := signers.SetupWithManager(manager); err != nil {
+		return err
+	}
+	if err := uses.SetupWithManager(manager); err != nil {
 		return err
 	}
 	r.await("the caches")

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,9 +49,16 @@ type Cluster struct {
 	// Server is the URL of its API server.
 	Server string
 
-	dir       string
-	pki       *kubeapi.Authority
-	processes []*spawn.Process
+	dir      string
+	pki      *kubeapi.Authority
+	programs []program
+}
+
+// program is one that runs, and what it says.
+type program struct {
+	*spawn.Process
+	name   string
+	output *tail
 }
 
 // Programs finds the folder of the Kubernetes programs: KUBEBUILDER_ASSETS, or what tooling/third-party/build.sh has built.
@@ -168,7 +176,7 @@ type launch struct {
 }
 
 // run starts a program on a free port and waits until it answers.
-func (c *Cluster) run(ctx context.Context, program string, with func(port int) (launch, error)) error {
+func (c *Cluster) run(ctx context.Context, name string, with func(port int) (launch, error)) error {
 	var err error
 	for range attempts {
 		var port int
@@ -179,21 +187,21 @@ func (c *Cluster) run(ctx context.Context, program string, with func(port int) (
 		if how, err = with(port); err != nil {
 			return err
 		}
-		command := exec.Command(filepath.Join(c.Programs, program), how.arguments...)
+		command := exec.Command(filepath.Join(c.Programs, name), how.arguments...)
 		command.Dir = c.dir
 		command.Env = append(os.Environ(), "GOGC=200")
-		var output tail
-		command.Stdout, command.Stderr = &output, &output
+		output := new(tail)
+		command.Stdout, command.Stderr = output, output
 		var process *spawn.Process
 		if process, err = spawn.Start(command, syscall.SIGKILL); err != nil {
 			return err
 		}
 		if err = answers(ctx, process, how.ready, how.probe); err == nil {
-			c.processes = append(c.processes, process)
+			c.programs = append(c.programs, program{process, name, output})
 			return nil
 		}
 		process.Kill()
-		err = fmt.Errorf("%s: %w: %s", program, err, output.last())
+		err = fmt.Errorf("%s: %w: %s", name, err, output.last())
 		if !errors.Is(err, errEnded) {
 			return err
 		}
@@ -244,16 +252,31 @@ func (c *Cluster) Kubeconfig() string { return c.pki.Path(kubeapi.Admin + ".kube
 // PIDs are the process ids of its programs.
 func (c *Cluster) PIDs() []int {
 	var pids []int
-	for _, process := range c.processes {
-		pids = append(pids, process.PID())
+	for _, program := range c.programs {
+		pids = append(pids, program.PID())
 	}
 	return pids
 }
 
+// Report says which programs have ended, and what each said last: for a test that has failed.
+func (c *Cluster) Report() string {
+	var report strings.Builder
+	for _, program := range c.programs {
+		state := "runs"
+		select {
+		case <-program.Exited():
+			state = fmt.Sprintf("ended (%v)", program.Err())
+		default:
+		}
+		fmt.Fprintf(&report, "%s %s, and said last:\n%s\n", program.name, state, program.output)
+	}
+	return report.String()
+}
+
 // Close ends the programs, of which nothing is kept.
 func (c *Cluster) Close() {
-	for i := len(c.processes) - 1; i >= 0; i-- {
-		c.processes[i].Kill()
+	for _, program := range slices.Backward(c.programs) {
+		program.Kill()
 	}
 	_ = os.RemoveAll(c.dir)
 }
@@ -289,9 +312,14 @@ func (t *tail) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (t *tail) last() string {
+// String is what is kept.
+func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(t.text)), "\n")
+	return strings.TrimSpace(string(t.text))
+}
+
+func (t *tail) last() string {
+	lines := strings.Split(t.String(), "\n")
 	return lines[len(lines)-1]
 }

@@ -56,6 +56,7 @@ func (p *Pool) Cluster(t testing.TB, prepare func(ctx context.Context, c *Cluste
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
+			t.Log(c.Report())
 			return
 		}
 		p.mu.Lock()

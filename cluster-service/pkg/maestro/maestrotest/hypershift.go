@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // HyperShift plays the operator of management clusters: it brings HostedClusters and NodePools up in a few steps, signs
@@ -29,6 +31,8 @@ type HyperShift struct {
 	keys map[string]string
 	// keyless says that the key vault refuses the keys.
 	keyless bool
+	// uses is what every HostedCluster reports of the use of break-glass credentials.
+	uses string
 }
 
 // NewHyperShift makes one that knows the versions of release images.
@@ -55,6 +59,15 @@ func (h *HyperShift) Hold(holds bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holds = holds
+}
+
+// ReportUses has every HostedCluster report these uses of break-glass credentials; Server.Touch has it reported.
+func (h *HyperShift) ReportUses(report credentialuse.Report) error {
+	text, err := report.Encode()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uses = text
+	return err
 }
 
 // Trusts says whether a certificate is of the signer of a control plane's class as it is now.
@@ -119,7 +132,11 @@ func (h *HyperShift) nodePool(object Object, calls int) bool {
 func (h *HyperShift) hostedCluster(object Object, calls int) bool {
 	spec := object["spec"].(Object)
 	image := spec["release"].(Object)["image"].(string)
-	object["metadata"].(Object)["generation"] = float64(1)
+	metadata := object["metadata"].(Object)
+	metadata["generation"] = float64(1)
+	if h.uses != "" {
+		metadata["annotations"].(Object)[credentialuse.Annotation] = h.uses
+	}
 	if calls < 2 {
 		object["status"] = Object{"conditions": conditions("Available", "False", []string{"WaitingForAvailable", "KubeconfigWaitingForCreate"}[calls]),
 			"controlPlaneVersion": Object{"history": []any{Object{"state": "Partial", "image": image, "version": h.versions[image]}}}}

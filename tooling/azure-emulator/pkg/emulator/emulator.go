@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -27,6 +28,8 @@ const (
 	ServiceARM   = "arm"
 	ServiceVault = "vault"
 	ServiceBlob  = "blob"
+	// ServiceIssuer is who issues certificates: no requests come for it, and a rule that names it has it refuse.
+	ServiceIssuer = "issuer"
 )
 
 // Options of an Emulator.
@@ -42,6 +45,8 @@ type Options struct {
 	// AssumeCustomers has customers' networks and identities be there when they are first asked for.
 	AssumeCustomers bool
 	Location        string
+	// CertificateLife is how long the vault's certificates live; 0 is what their policy says.
+	CertificateLife time.Duration
 	Seed            Seed
 	// EnableFaults opens the control endpoints below /_emulator, which have no authentication.
 	EnableFaults bool
@@ -76,7 +81,8 @@ func Open(o Options) (*Emulator, error) {
 	}
 	e := &Emulator{options: o, store: opened, faults: faults.New(o.FaultSeed)}
 	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Now: o.Now})
-	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Now: o.Now})
+	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Life: o.CertificateLife,
+		Refuse: e.refuseCertificate, Now: o.Now})
 	e.blob = &blob.Server{Store: opened, Now: o.Now}
 	if err := e.sow(o.Seed); err != nil {
 		return nil, errors.Join(err, opened.Close())
@@ -151,6 +157,15 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, service string)
 	default:
 		e.arm.ServeHTTP(w, r)
 	}
+}
+
+// refuseCertificate is why a certificate is not issued; nil when it is.
+func (e *Emulator) refuseCertificate(name string) error {
+	rule := e.faults.Next(faults.Request{Service: ServiceIssuer, Path: "/certificates/" + name, Named: true})
+	if rule == nil {
+		return nil
+	}
+	return fmt.Errorf("the issuer refused: %d %s, an injected fault", rule.Status, rule.Code)
 }
 
 // refuse answers with the fault's status.

@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 )
 
 const (
@@ -300,6 +302,78 @@ func TestCertificates(t *testing.T) {
 		_, err = client.GetDeletedCertificate(ctx, "kas", nil)
 		refused(t, err, http.StatusNotFound, "CertificateNotFound")
 	})
+}
+
+// TestCertificateVersions makes a certificate anew: the newest version is what it was until the next one is there, also when
+// the issuer refuses.
+func TestCertificateVersions(t *testing.T) {
+	now := time.Now()
+	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour, CertificateLife: 48 * time.Hour, Now: func() time.Time { return now }}), t.Context()
+	client := made(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+		ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
+	status := func(want string) azcertificates.CertificateOperation {
+		t.Helper()
+		operation, err := client.GetCertificateOperation(ctx, "kas", nil)
+		if must(t, operation, err); *operation.Status != want {
+			t.Fatalf("the operation is %s, want %s", *operation.Status, want)
+		}
+		return operation.CertificateOperation
+	}
+	newest := func() azcertificates.Certificate {
+		t.Helper()
+		found, err := client.GetCertificate(ctx, "kas", "", nil)
+		return must(t, found, err).Certificate
+	}
+	create := func() error {
+		_, err := client.CreateCertificate(ctx, "kas", azcertificates.CreateCertificateParameters{CertificatePolicy: &azcertificates.CertificatePolicy{
+			IssuerParameters:          &azcertificates.IssuerParameters{Name: to.Ptr("OneCertV2-PublicCA")},
+			KeyProperties:             &azcertificates.KeyProperties{KeyType: to.Ptr(azcertificates.KeyTypeEC)},
+			X509CertificateProperties: &azcertificates.X509CertificateProperties{Subject: to.Ptr("CN=api.c." + zone)},
+		}}, nil)
+		return err
+	}
+	must(t, 0, create())
+	status("inProgress")
+	if found := newest(); len(found.CER) > 0 || *found.Attributes.Enabled {
+		t.Errorf("in the making there is %+v", found)
+	}
+	refused(t, create(), http.StatusConflict, "Conflict")
+	now = now.Add(time.Hour)
+	status("completed")
+	first := newest()
+	if life := first.Attributes.Expires.Sub(*first.Attributes.NotBefore); life != 48*time.Hour {
+		t.Errorf("it lives %v", life)
+	}
+
+	_, err := azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Path: "kas", Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 1})
+	must(t, 0, err)
+	must(t, 0, create())
+	now = now.Add(time.Hour)
+	if failed := status("failed"); failed.Error == nil || failed.Error.Code != "RequestRejected" {
+		t.Errorf("the failure is %+v", failed.Error)
+	}
+	if found := newest(); found.ID.Version() != first.ID.Version() {
+		t.Error("a failed operation changed the certificate")
+	}
+	_, err = client.DeleteCertificateOperation(ctx, "kas", nil)
+	must(t, 0, err)
+	_, err = client.GetCertificateOperation(ctx, "kas", nil)
+	refused(t, err, http.StatusNotFound, "PendingCertificateNotFound")
+
+	must(t, 0, create())
+	status("inProgress")
+	if found := newest(); found.ID.Version() != first.ID.Version() || !*found.Attributes.Enabled {
+		t.Error("the certificate is not what it was while another is in the making")
+	}
+	now = now.Add(time.Hour)
+	status("completed")
+	second := newest()
+	if second.ID.Version() == first.ID.Version() || !second.Attributes.Expires.After(*first.Attributes.Expires) {
+		t.Errorf("made anew it is %v until %v", second.ID, second.Attributes.Expires)
+	}
+	if old, err := client.GetCertificate(ctx, "kas", first.ID.Version(), nil); err != nil || !bytes.Equal(old.CER, first.CER) {
+		t.Errorf("the version before: %v", err)
+	}
 }
 
 func TestBlobs(t *testing.T) {

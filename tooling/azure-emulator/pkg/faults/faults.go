@@ -24,7 +24,7 @@ type Rule struct {
 
 	// What it matches; an empty field matches everything.
 	Methods  []string `json:"methods,omitempty"`  // HTTP methods
-	Services []string `json:"services,omitempty"` // arm, vault, blob
+	Services []string `json:"services,omitempty"` // arm, vault, blob, issuer
 	// Path is a part of the request's path, without regard to case.
 	Path string `json:"path,omitempty"`
 
@@ -51,6 +51,8 @@ type Rule struct {
 // Request is what rules are matched against.
 type Request struct {
 	Method, Service, Path string
+	// Named says that only rules that name the service match.
+	Named bool
 }
 
 // Set is the rules of one emulator.
@@ -140,6 +142,9 @@ func (s *Set) Next(request Request) *Rule {
 }
 
 func (r *Rule) matches(request Request) bool {
+	if request.Named && len(r.Services) == 0 {
+		return false
+	}
 	return oneOf(r.Methods, request.Method) && oneOf(r.Services, request.Service) &&
 		strings.Contains(strings.ToLower(request.Path), strings.ToLower(r.Path))
 }

@@ -38,6 +38,7 @@ type Options struct {
 	SeedFile        string
 	Location        string
 	OperationDelay  time.Duration
+	CertificateLife time.Duration
 	AssumeCustomers bool
 	EnableFaults    bool
 	FaultSeed       uint64
@@ -56,6 +57,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.SeedFile, "seed-file", "", "JSON `file` of what is there from the start")
 	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of what is assumed")
 	flags.DurationVar(&o.OperationDelay, "operation-delay", 0, "how long operations take that are long in Azure; 0 has them done at once")
+	flags.DurationVar(&o.CertificateLife, "certificate-life", 0, "how long the vault's certificates live; 0 is what their policy says")
 	flags.BoolVar(&o.AssumeCustomers, "assume-customers", false, "have networks and identities, with the roles they need, be there when they are first asked for, as if a customer had made them")
 	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "open /_emulator/faults and /_emulator/leftovers, without authentication, for tests")
 	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the faults' probabilities")
@@ -73,6 +75,9 @@ func (o *Options) Validate() error {
 	}
 	if o.OperationDelay < 0 {
 		return errors.New("--operation-delay must not be negative")
+	}
+	if o.CertificateLife < 0 {
+		return errors.New("--certificate-life must not be negative")
 	}
 	return nil
 }
@@ -102,7 +107,7 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	}
 	opened, err := emulator.Open(emulator.Options{
 		DataDir: o.DataDir, Tokens: &token.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
-		AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed,
+		CertificateLife: o.CertificateLife, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed,
 	})
 	if err != nil {
 		return err

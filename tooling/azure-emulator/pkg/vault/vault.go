@@ -5,21 +5,12 @@
 package vault
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha1"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"regexp"
 	"slices"
@@ -41,6 +32,8 @@ const (
 	// recoverable is how many days a deleted certificate can be recovered.
 	recoverable = 90
 	keyLevel    = "Recoverable+Purgeable"
+	// backdated is what a certificate is valid before it is made, for clocks that are late.
+	backdated = 10 * time.Minute
 )
 
 var versions = []string{"7.6", "7.5", "7.4"}
@@ -52,7 +45,11 @@ type Options struct {
 	OperationDelay time.Duration
 	// Issuers are those that policies may name, beside Self.
 	Issuers []string
-	Now     func() time.Time
+	// Life is how long certificates live; 0 is what their policy says.
+	Life time.Duration
+	// Refuse, if set, is asked when a certificate is to be issued: an error is why its issuer does not.
+	Refuse func(name string) error
+	Now    func() time.Time
 }
 
 // Server is the handler.
@@ -75,13 +72,29 @@ type certificate struct {
 	Policy  map[string]any    `json:"policy"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Created time.Time         `json:"created"`
-	// Version, Raw and Key are set when it has been made; Due is when that is, Request what the request was called.
-	Due     time.Time `json:"due"`
-	Request string    `json:"request"`
+	// made is the newest version; it has no content before the first has been made. Older are those before, oldest first.
+	made
+	Older []made `json:"older,omitempty"`
+	// Pending is the operation that makes the next version, or made the newest. Clients may delete it.
+	Pending *operation `json:"pending,omitempty"`
+	Deleted time.Time  `json:"deleted,omitzero"`
+}
+
+// made is a version of a certificate.
+type made struct {
 	Version string    `json:"version"`
 	Raw     []byte    `json:"raw"`
 	Key     []byte    `json:"key"`
-	Deleted time.Time `json:"deleted,omitzero"`
+	Issued  time.Time `json:"issued,omitzero"`
+}
+
+// operation makes a version. The newest version is what it was until the operation has ended.
+type operation struct {
+	Request string    `json:"request"`
+	Due     time.Time `json:"due"`
+	// Ended says that it has; Failure why it made nothing.
+	Ended   bool   `json:"ended,omitempty"`
+	Failure string `json:"failure,omitempty"`
 }
 
 var certificateName = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
@@ -137,8 +150,8 @@ func (s *Server) answer(r *http.Request) (int, any, error) {
 		return s.delete(base, segments[1])
 	case len(segments) == 3 && segments[2] == "create" && r.Method == http.MethodPost:
 		return s.create(base, segments[1], body)
-	case len(segments) == 3 && segments[2] == "pending" && r.Method == http.MethodGet:
-		return s.pending(base, segments[1])
+	case len(segments) == 3 && segments[2] == "pending" && (r.Method == http.MethodGet || r.Method == http.MethodDelete):
+		return s.pending(base, segments[1], r.Method == http.MethodDelete)
 	case len(segments) == 3 && r.Method == http.MethodGet:
 		return s.get(base, segments[1], segments[2], false)
 	}
@@ -153,7 +166,7 @@ func notFound(name string) error {
 	return refuse(http.StatusNotFound, "CertificateNotFound", "A certificate with (name/id) %s was not found in this key vault.", name)
 }
 
-// find reads a certificate, which is made if its time has come; nil when there is none.
+// find reads a certificate, whose next version is made if its time has come; nil when there is none.
 func (s *Server) find(name string) (*certificate, error) {
 	c := &certificate{}
 	found := false
@@ -164,13 +177,33 @@ func (s *Server) find(name string) (*certificate, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	if c.Raw == nil && !s.Now().Before(c.Due) {
-		if err := s.make(c); err != nil {
+	if c.Pending != nil && !c.Pending.Ended && !s.Now().Before(c.Pending.Due) {
+		if err := s.end(c); err != nil {
 			return nil, err
 		}
 		return c, s.save(c)
 	}
 	return c, nil
+}
+
+// end ends the operation of a certificate: there is a new version, or a failure.
+func (s *Server) end(c *certificate) error {
+	c.Pending.Ended = true
+	if s.Refuse != nil {
+		if err := s.Refuse(c.Name); err != nil {
+			c.Pending.Failure = err.Error()
+			return nil
+		}
+	}
+	next, err := s.make(c)
+	if err != nil {
+		return err
+	}
+	if c.Raw != nil {
+		c.Older = append(c.Older, c.made)
+	}
+	c.made = *next
+	return nil
 }
 
 func (s *Server) save(c *certificate) error {
@@ -232,42 +265,54 @@ func (s *Server) create(base, name string, body []byte) (int, any, error) {
 	switch {
 	case c != nil && !c.Deleted.IsZero():
 		return 0, nil, refuse(http.StatusConflict, "Conflict", "Certificate %s is currently in a deleted but recoverable state, and its name cannot be reused; in this state, the certificate can only be recovered or purged.", name)
-	case c != nil && c.Raw == nil:
+	case c != nil && c.Pending != nil && !c.Pending.Ended:
 		return 0, nil, refuse(http.StatusConflict, "Conflict", "A new key vault certificate can not be created or imported while a pending key vault certificate's status is inProgress.")
 	}
 	now := s.Now()
-	c = &certificate{Name: name, Policy: asked.Policy, Tags: asked.Tags, Created: now, Due: now.Add(s.OperationDelay), Request: strings.ReplaceAll(uuid.NewString(), "-", "")}
+	if c == nil {
+		c = &certificate{Name: name, Created: now}
+	}
+	c.Policy, c.Tags = asked.Policy, asked.Tags
+	c.Pending = &operation{Request: strings.ReplaceAll(uuid.NewString(), "-", ""), Due: now.Add(s.OperationDelay)}
 	if s.OperationDelay == 0 {
-		if err := s.make(c); err != nil {
+		if err := s.end(c); err != nil {
 			return 0, nil, err
 		}
 	}
 	return http.StatusAccepted, c.operation(base), s.save(c)
 }
 
-// operation shows how far the making of a certificate is.
+// operation shows how far the making of a certificate's newest version is.
 func (c *certificate) operation(base string) any {
-	status := "inProgress"
-	o := map[string]any{"id": base + "/certificates/" + c.Name + "/pending", "request_id": c.Request, "cancellation_requested": false,
-		"issuer": c.Policy["issuer"], "status_details": "Pending certificate created. Certificate request is in progress. This may take some time based on the issuer provider. Please check again later."}
-	if c.Raw != nil {
-		status = "completed"
-		o["target"] = base + "/certificates/" + c.Name
-		delete(o, "status_details")
+	o := map[string]any{"id": base + "/certificates/" + c.Name + "/pending", "request_id": c.Pending.Request, "cancellation_requested": false, "issuer": c.Policy["issuer"]}
+	switch {
+	case !c.Pending.Ended:
+		o["status"] = "inProgress"
+		o["status_details"] = "Pending certificate created. Certificate request is in progress. This may take some time based on the issuer provider. Please check again later."
+	case c.Pending.Failure != "":
+		o["status"] = "failed"
+		o["error"] = map[string]string{"code": "RequestRejected", "message": c.Pending.Failure}
+	default:
+		o["status"], o["target"] = "completed", base+"/certificates/"+c.Name
 	}
-	o["status"] = status
 	return o
 }
 
-func (s *Server) pending(base, name string) (int, any, error) {
+// pending shows the operation of a certificate, and forgets it when it is deleted.
+func (s *Server) pending(base, name string, deleted bool) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
 		return 0, nil, err
 	}
-	if c == nil || !c.Deleted.IsZero() {
+	if c == nil || !c.Deleted.IsZero() || c.Pending == nil {
 		return 0, nil, refuse(http.StatusNotFound, "PendingCertificateNotFound", "A pending certificate with (name/id) %s was not found in this key vault.", name)
 	}
-	return http.StatusOK, c.operation(base), nil
+	shown := c.operation(base)
+	if !deleted {
+		return http.StatusOK, shown, nil
+	}
+	c.Pending = nil
+	return http.StatusOK, shown, s.save(c)
 }
 
 func (s *Server) get(base, name, version string, deleted bool) (int, any, error) {
@@ -275,8 +320,15 @@ func (s *Server) get(base, name, version string, deleted bool) (int, any, error)
 	if err != nil {
 		return 0, nil, err
 	}
-	if c == nil || c.Deleted.IsZero() == deleted || version != "" && version != c.Version {
+	if c == nil || c.Deleted.IsZero() == deleted {
 		return 0, nil, notFound(name)
+	}
+	if version != "" && version != c.Version {
+		i := slices.IndexFunc(c.Older, func(m made) bool { return m.Version == version })
+		if i < 0 {
+			return 0, nil, notFound(name)
+		}
+		c.made = c.Older[i]
 	}
 	return http.StatusOK, c.bundle(base), nil
 }
@@ -286,7 +338,11 @@ func (c *certificate) bundle(base string) map[string]any {
 	b := map[string]any{"policy": c.Policy, "tags": c.Tags,
 		"pending": map[string]string{"id": base + "/certificates/" + c.Name + "/pending"}}
 	id := base + "/certificates/" + c.Name
-	attributes := map[string]any{"enabled": c.Raw != nil, "created": c.Created.Unix(), "updated": c.Created.Unix(), "recoveryLevel": keyLevel, "recoverableDays": recoverable}
+	issued := c.Issued
+	if issued.IsZero() {
+		issued = c.Created
+	}
+	attributes := map[string]any{"enabled": c.Raw != nil, "created": issued.Unix(), "updated": issued.Unix(), "recoveryLevel": keyLevel, "recoverableDays": recoverable}
 	if c.Raw != nil {
 		id += "/" + c.Version
 		sum := sha1.Sum(c.Raw) // the thumbprint by which Key Vault names certificates
@@ -360,101 +416,4 @@ func (s *Server) list(base string, deleted bool) (int, any, error) {
 		return err
 	})
 	return http.StatusOK, map[string]any{"value": value}, err
-}
-
-// authorityPrefix marks the authorities that play issuers; no certificate's name has a colon.
-const authorityPrefix = "issuer:"
-
-// make makes a certificate and its key, as the policy wants it.
-func (s *Server) make(c *certificate) error {
-	p, err := readPolicy(c.Policy)
-	if err != nil {
-		return err
-	}
-	months := p.X509.Months
-	if months == 0 {
-		months = 12
-	}
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: strings.TrimPrefix(strings.Split(p.X509.Subject, ",")[0], "CN=")}, DNSNames: p.X509.Names.DNS,
-		NotBefore: s.Now().Add(-10 * time.Minute), NotAfter: s.Now().AddDate(0, months, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return err
-	}
-	key, err := newKey(p)
-	if err != nil {
-		return err
-	}
-	var signer any = key
-	parent := template
-	if p.Issuer.Name != "Self" {
-		if parent, signer, err = s.authority(p.Issuer.Name); err != nil {
-			return err
-		}
-	}
-	if c.Raw, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
-		return err
-	}
-	if c.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
-		return err
-	}
-	version := uuid.New()
-	c.Version = hex.EncodeToString(version[:])
-	return nil
-}
-
-func newKey(p *policy) (crypto.Signer, error) {
-	switch strings.TrimSuffix(p.Key.Type, "-HSM") {
-	case "", "RSA":
-		size := p.Key.Size
-		if size == 0 {
-			size = 2048
-		}
-		if size < 2048 || size > 4096 {
-			return nil, refuse(http.StatusBadRequest, "BadParameter", "The key size %d is not supported.", size)
-		}
-		return rsa.GenerateKey(rand.Reader, size)
-	case "EC":
-		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	}
-	return nil, refuse(http.StatusBadRequest, "BadParameter", "The key type '%s' is not supported.", p.Key.Type)
-}
-
-// authority is the one that plays an issuer; it is made when it is first needed.
-func (s *Server) authority(name string) (*x509.Certificate, any, error) {
-	c := &certificate{}
-	found := false
-	id := authorityPrefix + strings.ToLower(name)
-	err := s.Store.View(func(tx *store.Tx) (err error) {
-		found, err = tx.Get(certificates, id, c)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if !found {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			return nil, nil, err
-		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: s.Now().Add(-time.Hour), NotAfter: s.Now().AddDate(10, 0, 0),
-			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
-		raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		encoded, keyErr := x509.MarshalPKCS8PrivateKey(key)
-		if err := errors.Join(err, keyErr); err != nil {
-			return nil, nil, err
-		}
-		c = &certificate{Name: id, Raw: raw, Key: encoded, Created: s.Now()}
-		if err := s.save(c); err != nil {
-			return nil, nil, err
-		}
-	}
-	parsed, err := x509.ParseCertificate(c.Raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	key, err := x509.ParsePKCS8PrivateKey(c.Key)
-	return parsed, key, err
 }

@@ -79,10 +79,10 @@ func (s *Server) databases(req *request) error {
 	switch req.operation {
 	case "read":
 		if notModified(req, d.ETag()) {
-			req.header("etag", d.ETag())
+			req.header(headerETag, d.ETag())
 			return req.reply(http.StatusNotModified, 1, nil)
 		}
-		req.header("etag", d.ETag())
+		req.header(headerETag, d.ETag())
 		return req.reply(http.StatusOK, 1, document.Append(nil, databaseValue(d)))
 	case "delete":
 		if err := s.store.DeleteDatabase(req.r.Context(), d.Name, req.r.Header.Get("If-Match")); err != nil {
@@ -111,6 +111,6 @@ func (s *Server) createDatabase(req *request) error {
 	if err != nil {
 		return err
 	}
-	req.header("etag", d.ETag())
+	req.header(headerETag, d.ETag())
 	return req.reply(http.StatusCreated, 4.95, document.Append(nil, databaseValue(d)))
 }

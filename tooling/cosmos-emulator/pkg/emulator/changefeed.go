@@ -12,7 +12,7 @@ import (
 // changeFeed serves the incremental feed: every item of the scope at its latest version, in the order of the last
 // changes. The continuation is the LSN up to which the feed was read, in the quotes of an ETag.
 func (s *Server) changeFeed(req *request, c *store.Container) error {
-	if mode := req.r.Header.Get("A-IM"); !strings.EqualFold(strings.ReplaceAll(mode, " ", ""), "IncrementalFeed") {
+	if mode := req.r.Header.Get(headerAIM); !strings.EqualFold(strings.ReplaceAll(mode, " ", ""), "IncrementalFeed") {
 		return badRequest("The change feed mode %q is not supported: only Incremental Feed is.", mode)
 	}
 	scope, err := s.scope(req, c)
@@ -47,12 +47,12 @@ func (s *Server) changeFeed(req *request, c *store.Container) error {
 	if err != nil {
 		return err
 	}
-	req.header("etag", `"`+strconv.FormatUint(page.LSN, 10)+`"`)
+	req.header(headerETag, `"`+strconv.FormatUint(page.LSN, 10)+`"`)
 	id := c.Ranges[0].ID
-	if h := req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); h != "" {
+	if h := req.r.Header.Get(headerRangeID); h != "" {
 		id = h
 	}
-	req.header("x-ms-session-token", sessionToken(id, page.LSN))
+	req.header(headerSession, sessionToken(id, page.LSN))
 	if len(page.Items) == 0 {
 		return req.reply(http.StatusNotModified, 1, nil)
 	}

@@ -52,7 +52,7 @@ func (s *Server) containers(req *request) error {
 	ifMatch := req.r.Header.Get("If-Match")
 	switch req.operation {
 	case "read":
-		req.header("etag", c.ETag())
+		req.header(headerETag, c.ETag())
 		if notModified(req, c.ETag()) {
 			return req.reply(http.StatusNotModified, 1, nil)
 		}
@@ -68,7 +68,7 @@ func (s *Server) containers(req *request) error {
 		if c, err = s.store.ReplaceContainer(req.r.Context(), d.Name, c.Name, v, ifMatch); err != nil {
 			return err
 		}
-		req.header("etag", c.ETag())
+		req.header(headerETag, c.ETag())
 		return req.reply(http.StatusOK, 10.67, document.Append(nil, containerValue(c)))
 	case "delete":
 		if err := s.store.DeleteContainer(req.r.Context(), d.Name, c.Name, ifMatch); err != nil {
@@ -85,7 +85,7 @@ func (s *Server) quota(req *request, c *store.Container) error {
 	if err != nil {
 		return err
 	}
-	req.header("x-ms-session-token", sessionToken(c.Ranges[0].ID, lsn))
+	req.header(headerSession, sessionToken(c.Ranges[0].ID, lsn))
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (s *Server) createContainer(req *request, d *store.Database) error {
 	if err != nil {
 		return err
 	}
-	req.header("etag", c.ETag())
+	req.header(headerETag, c.ETag())
 	return req.reply(http.StatusCreated, 4.95, document.Append(nil, containerValue(c)))
 }
 
@@ -120,7 +120,7 @@ func (s *Server) ranges(req *request) error {
 		return err
 	}
 	etag := `"` + strconv.Itoa(c.RangeSeq) + `"`
-	req.header("etag", etag)
+	req.header(headerETag, etag)
 	if req.r.Header.Get("If-None-Match") == etag {
 		return req.reply(http.StatusNotModified, 1, nil)
 	}

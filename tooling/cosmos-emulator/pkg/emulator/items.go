@@ -22,7 +22,7 @@ func (s *Server) items(req *request) error {
 	if err := s.checkSession(req, c); err != nil {
 		return err
 	}
-	for _, h := range []string{"x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include"} {
+	for _, h := range []string{headerPreTrigger, headerPostTrigger} {
 		if req.r.Header.Get(h) != "" {
 			return badRequest("The emulator has no triggers (header %s).", h)
 		}
@@ -52,7 +52,7 @@ func sessionToken(rangeID string, lsn uint64) string {
 // checkSession makes sure that the container has come as far as the client's session. There is one replica, so it
 // always has, unless the token is of another container or of data that was taken away.
 func (s *Server) checkSession(req *request, c *store.Container) error {
-	h := req.r.Header.Get("x-ms-session-token")
+	h := req.r.Header.Get(headerSession)
 	if h == "" {
 		return nil
 	}
@@ -83,8 +83,8 @@ func (s *Server) checkSession(req *request, c *store.Container) error {
 }
 
 func (req *request) session(c *store.Container, pk partition.Key, lsn uint64) {
-	req.header("x-ms-session-token", sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
-	req.header("lsn", strconv.FormatUint(lsn, 10))
+	req.header(headerSession, sessionToken(c.RangeOf(c.PK.EPK(pk)).ID, lsn))
+	req.header(headerLSN, strconv.FormatUint(lsn, 10))
 }
 
 func (s *Server) readItem(req *request, c *store.Container) error {
@@ -97,8 +97,8 @@ func (s *Server) readItem(req *request, c *store.Container) error {
 		return err
 	}
 	req.session(c, pk, lsn)
-	req.header("etag", item.ETag)
-	req.header("x-ms-item-lsn", strconv.FormatUint(item.LSN, 10))
+	req.header(headerETag, item.ETag)
+	req.header(headerItemLSN, strconv.FormatUint(item.LSN, 10))
 	if notModified(req, item.ETag) {
 		return req.reply(http.StatusNotModified, 1, nil)
 	}
@@ -134,7 +134,7 @@ func (s *Server) writeItem(req *request, c *store.Container) error {
 	if r.Outcome == store.Deleted {
 		return req.reply(http.StatusNoContent, writeCharge(0), nil)
 	}
-	req.header("etag", r.Item.ETag)
+	req.header(headerETag, r.Item.ETag)
 	status := http.StatusOK
 	if r.Outcome == store.Created {
 		status = http.StatusCreated
@@ -191,7 +191,7 @@ const (
 
 // batch serves a transactional batch: all of its operations or none.
 func (s *Server) batch(req *request, c *store.Container) error {
-	if !isTrue(req.r.Header.Get("x-ms-cosmos-batch-atomic")) {
+	if !isTrue(req.r.Header.Get(headerBatchAtomic)) {
 		return badRequest("Only atomic batches are supported (header x-ms-cosmos-batch-atomic).")
 	}
 	pk, err := req.fullKey(c.PK)

@@ -19,7 +19,7 @@ const (
 // throughput reads the headers with which a database or container is created.
 func throughput(req *request) (store.Throughput, error) {
 	var t store.Throughput
-	if h := req.r.Header.Get("x-ms-offer-throughput"); h != "" {
+	if h := req.r.Header.Get(headerThroughput); h != "" {
 		n, err := strconv.Atoi(h)
 		if err != nil {
 			return t, badRequest("The header x-ms-offer-throughput is not a number.")
@@ -27,7 +27,7 @@ func throughput(req *request) (store.Throughput, error) {
 		t.Manual = n
 		return t, checkThroughput(t)
 	}
-	h := req.r.Header.Get("x-ms-cosmos-offer-autopilot-settings")
+	h := req.r.Header.Get(headerAutoscale)
 	if h == "" {
 		return t, nil
 	}
@@ -124,8 +124,8 @@ func (s *Server) offers(req *request) error {
 	default:
 		return methodNotAllowed(req)
 	}
-	req.header("etag", o.ETag())
-	req.header("x-ms-offer-replace-pending", "false")
-	req.header("x-ms-cosmos-min-throughput", strconv.Itoa(minManualRU))
+	req.header(headerETag, o.ETag())
+	req.header(headerReplacePending, "false")
+	req.header(headerMinThroughput, strconv.Itoa(minManualRU))
 	return req.reply(http.StatusOK, 2, document.Append(nil, offerValue(o)))
 }

@@ -69,7 +69,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	if err := checkIndexes(q, c); err != nil {
 		return err
 	}
-	if isTrue(req.r.Header.Get("x-ms-cosmos-is-query-plan-request")) {
+	if isTrue(req.r.Header.Get(headerQueryPlan)) {
 		return s.queryPlan(req, q)
 	}
 	scope, err := s.scope(req, c)
@@ -80,7 +80,7 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 		scope.Key = pinnedKey(c.PK, q.Pins(params))
 	}
 	if scope.Key == nil && scope.Range == (partition.Range{}) && req.operation == "query" {
-		if !isTrue(req.r.Header.Get("x-ms-documentdb-query-enablecrosspartition")) {
+		if !isTrue(req.r.Header.Get(headerCrossPartition)) {
 			return badRequest("%s", crossPartitionDisabled)
 		}
 		if clause := q.NeedsMerge(); clause != "" && !s.opts.ServeCrossPartition {
@@ -121,20 +121,20 @@ func (s *Server) queryItems(req *request, c *store.Container, text string, param
 	id := c.Ranges[0].ID
 	if scope.Key != nil && len(scope.Key) == len(c.PK.Paths) {
 		id = c.RangeOf(c.PK.EPK(scope.Key)).ID
-	} else if h := req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"); h != "" {
+	} else if h := req.r.Header.Get(headerRangeID); h != "" {
 		id = h
 	}
-	req.header("x-ms-session-token", sessionToken(id, lsn))
-	req.header("x-ms-item-count", strconv.Itoa(len(page.Rows)))
-	if isTrue(req.r.Header.Get("x-ms-documentdb-populatequerymetrics")) {
-		req.header("x-ms-documentdb-query-metrics", fmt.Sprintf(
+	req.header(headerSession, sessionToken(id, lsn))
+	req.header(headerItemCount, strconv.Itoa(len(page.Rows)))
+	if isTrue(req.r.Header.Get(headerWantQueryMetrics)) {
+		req.header(headerQueryMetrics, fmt.Sprintf(
 			"totalExecutionTimeInMs=0.10;queryCompileTimeInMs=0.01;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;"+
 				"queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.05;indexLookupTimeInMs=0.00;documentLoadTimeInMs=0.02;systemFunctionExecuteTimeInMs=0.00;"+
 				"userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount=%d;retrievedDocumentSize=0;outputDocumentCount=%d;outputDocumentSize=0;writeOutputTimeInMs=0.00;indexUtilizationRatio=1.00",
 			page.Read, len(page.Rows)))
 	}
-	if isTrue(req.r.Header.Get("x-ms-cosmos-populateindexmetrics")) {
-		req.header("x-ms-cosmos-index-utilization", base64.StdEncoding.EncodeToString([]byte(
+	if isTrue(req.r.Header.Get(headerWantIndexUse)) {
+		req.header(headerIndexUse, base64.StdEncoding.EncodeToString([]byte(
 			`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`)))
 	}
 	return req.reply(http.StatusOK, queryCharge(page.Read), feed(c.ID(), "Documents", page.Rows))
@@ -148,7 +148,7 @@ func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 		return scope, err
 	}
 	h := req.r.Header
-	if id := h.Get("x-ms-documentdb-partitionkeyrangeid"); id != "" {
+	if id := h.Get(headerRangeID); id != "" {
 		// SDKs may put the container's RID in front.
 		id = id[strings.LastIndexByte(id, ',')+1:]
 		r, err := c.Range(id)
@@ -157,7 +157,7 @@ func (s *Server) scope(req *request, c *store.Container) (store.Scope, error) {
 		}
 		scope.Range = r.Range()
 	}
-	start, end := h.Get("x-ms-start-epk"), h.Get("x-ms-end-epk")
+	start, end := h.Get(headerStartEPK), h.Get(headerEndEPK)
 	if start == "" && end == "" {
 		return scope, nil
 	}
@@ -218,7 +218,7 @@ func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[
 	}
 	// A token is only good for the query it came from.
 	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n", rid, text, req.r.Header.Get("x-ms-documentdb-partitionkey"), req.r.Header.Get("x-ms-documentdb-partitionkeyrangeid"))
+	fmt.Fprintf(sum, "%s\n%s\n%s\n%s\n", rid, text, req.r.Header.Get(headerPartitionKey), req.r.Header.Get(headerRangeID))
 	names := make([]string, 0, len(params))
 	for name := range params {
 		names = append(names, name)
@@ -229,7 +229,7 @@ func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[
 	}
 	prefix := fmt.Sprintf("hcp1.%016x.", sum.Sum64())
 	var token *sql.Token
-	if h := req.r.Header.Get("x-ms-continuation"); h != "" {
+	if h := req.r.Header.Get(headerContinuation); h != "" {
 		rest, ok := strings.CutPrefix(h, prefix)
 		if !ok {
 			return nil, badRequest("The continuation token was not issued for this query.")
@@ -243,7 +243,7 @@ func (s *Server) runPage(req *request, q *sql.Query, src sql.Source, params map[
 		return nil, err
 	}
 	if page.Next != nil {
-		req.header("x-ms-continuation", prefix+page.Next.Encode())
+		req.header(headerContinuation, prefix+page.Next.Encode())
 	}
 	return page, nil
 }

@@ -31,7 +31,8 @@ type request struct {
 	link         string   // what the signature covers
 	operation    string   // for faults and metrics
 	activityID   string
-	status       int // what was answered
+	status       int      // what was answered
+	values       []string // the values of the answer's headers
 }
 
 // parse reads the path and the body. The request is usable for an error answer even when parse fails.
@@ -143,7 +144,7 @@ func operationOf(req *request) string {
 		switch {
 		case len(req.segments) == 0:
 			return "account"
-		case h.Get("A-IM") != "" && req.resourceType == "docs":
+		case h.Get(headerAIM) != "" && req.resourceType == "docs":
 			return "changefeed"
 		case item:
 			return "read"
@@ -151,11 +152,11 @@ func operationOf(req *request) string {
 		return "list"
 	case http.MethodPost:
 		switch {
-		case isTrue(h.Get("x-ms-cosmos-is-batch-request")):
+		case isTrue(h.Get(headerBatch)):
 			return "batch"
 		case isQuery(h):
 			return "query"
-		case isTrue(h.Get("x-ms-documentdb-is-upsert")):
+		case isTrue(h.Get(headerUpsert)):
 			return "upsert"
 		}
 		return "create"
@@ -172,13 +173,13 @@ func operationOf(req *request) string {
 func isTrue(s string) bool { return strings.EqualFold(s, "true") }
 
 func isQuery(h http.Header) bool {
-	return isTrue(h.Get("x-ms-documentdb-query")) || isTrue(h.Get("x-ms-documentdb-isquery")) ||
+	return isTrue(h.Get(headerQuery)) || isTrue(h.Get(headerIsQuery)) ||
 		strings.HasPrefix(h.Get("Content-Type"), "application/query+json")
 }
 
 func (req *request) faultRequest() faults.Request {
 	f := faults.Request{Method: req.r.Method, ResourceType: req.resourceType, Operation: req.operation,
-		PartitionKey: req.r.Header.Get("x-ms-documentdb-partitionkey")}
+		PartitionKey: req.r.Header.Get(headerPartitionKey)}
 	if len(req.segments) > 1 {
 		f.Database = req.segments[1]
 	}
@@ -205,7 +206,7 @@ func (req *request) json() (document.Value, error) {
 
 // key reads the partition key header; nil when there is none.
 func (req *request) key(d partition.Definition) (partition.Key, error) {
-	h := req.r.Header.Get("x-ms-documentdb-partitionkey")
+	h := req.r.Header.Get(headerPartitionKey)
 	if h == "" {
 		return nil, nil
 	}
@@ -241,7 +242,7 @@ func (req *request) fullKey(d partition.Definition) (partition.Key, error) {
 
 // maxItems is the page size the client wants.
 func (req *request) maxItems(standard int) (int, error) {
-	h := req.r.Header.Get("x-ms-max-item-count")
+	h := req.r.Header.Get(headerMaxItems)
 	if h == "" {
 		return standard, nil
 	}

@@ -89,16 +89,27 @@ func queryError(e *sql.Error) string {
 	return document.Value{Kind: document.Object}.With("errors", document.FromArray([]document.Value{one})).JSON()
 }
 
-func (req *request) header(name, value string) { req.w.Header().Set(name, value) }
+// header sets a header of the answer; the name is in the form in which net/http keeps it.
+func (req *request) header(name, value string) {
+	if req.values == nil {
+		req.values = make([]string, 0, mostHeaders)
+	}
+	// All values share an array: one for each would be most of what a read allocates.
+	req.values = append(req.values, value)
+	last := len(req.values) - 1
+	req.w.Header()[name] = req.values[last : last+1 : last+1]
+}
+
+// mostHeaders is about as many headers as an answer has.
+const mostHeaders = 14
 
 // common sets the headers of every answer.
 func (req *request) common(charge float64) {
-	h := req.w.Header()
-	h.Set("x-ms-activity-id", req.activityID)
-	h.Set("x-ms-request-charge", strconv.FormatFloat(charge, 'f', 2, 64))
-	h.Set("x-ms-gatewayversion", "version=2.0.0")
-	h.Set("x-ms-serviceversion", "version=hcpmesh-cosmos-emulator")
-	h.Set("x-ms-schemaversion", "1.18")
+	req.header(headerActivityID, req.activityID)
+	req.header(headerCharge, strconv.FormatFloat(charge, 'f', 2, 64))
+	req.header(headerGatewayVersion, "version=2.0.0")
+	req.header(headerServiceVersion, "version=hcpmesh-cosmos-emulator")
+	req.header(headerSchemaVersion, "1.18")
 }
 
 // fail answers with an error.
@@ -107,7 +118,7 @@ func (req *request) fail(err error) {
 	req.common(1)
 	req.header("Content-Type", "application/json")
 	if e.subStatus != 0 {
-		req.header("x-ms-substatus", strconv.Itoa(e.subStatus))
+		req.header(headerSubStatus, strconv.Itoa(e.subStatus))
 	}
 	code := codeOf[e.status]
 	if code == "" {

@@ -6,6 +6,8 @@
 package emulator
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
@@ -59,7 +62,7 @@ type Options struct {
 // Server is an open emulator.
 type Server struct {
 	opts   Options
-	key    []byte
+	macs   sync.Pool // of hash.Hash: the key's HMAC-SHA256, of which each signature needs one
 	store  *store.Store
 	faults *faults.Set
 	log    *slog.Logger
@@ -102,7 +105,9 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{opts: o, key: key, store: st, faults: faults.New(o.FaultSeed), log: o.Logger, now: o.Now}, nil
+	s := &Server{opts: o, store: st, faults: faults.New(o.FaultSeed), log: o.Logger, now: o.Now}
+	s.macs.New = func() any { return hmac.New(sha256.New, key) }
+	return s, nil
 }
 
 // Close makes everything durable that was accepted and releases the data.
@@ -170,7 +175,7 @@ func (s *Server) misbehave(req *request, f *faults.Rule) bool {
 		return true
 	}
 	if f.RetryAfterMS > 0 {
-		req.header("x-ms-retry-after-ms", fmt.Sprint(f.RetryAfterMS))
+		req.header(headerRetryAfter, fmt.Sprint(f.RetryAfterMS))
 	}
 	req.fail(&statusError{status: f.Status, subStatus: f.SubStatus, message: injectedMessage(f.Status)})
 	return false

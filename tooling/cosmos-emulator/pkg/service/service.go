@@ -80,10 +80,14 @@ const (
 	idleTimeout   = 2 * time.Minute
 	// drainTimeout bounds how long requests may still run once the program is told to stop.
 	drainTimeout = 5 * time.Second
+	// The collector's pace: what lives is a few megabytes, for the documents are in the file.
+	gcPercent   = 800
+	memoryLimit = 512 << 20
 )
 
 // Run serves until ctx ends.
 func (o *Options) Run(ctx context.Context, p *process.Process) error {
+	process.PaceCollector(gcPercent, memoryLimit)
 	key := emulator.WellKnownKey
 	if o.KeyFile != "" {
 		b, err := os.ReadFile(o.KeyFile)

@@ -3,10 +3,13 @@ package adminclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
@@ -59,6 +62,11 @@ func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle,
 		return nil, err
 	}
 	return list.Items, nil
+}
+
+// Credentials are the break-glass credentials of a cluster without their certificates, and the revocations.
+func (c *Client) Credentials(ctx context.Context, cluster string) (*adminv1.CredentialList, error) {
+	return get[adminv1.CredentialList](ctx, c, clusterPath(cluster)+"/credentials", nil)
 }
 
 // Credential is a break-glass credential; an SRE's has its certificate once it is issued.
@@ -144,6 +152,25 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 	}
 	return operation, nil
 }
+
+// ErrNoResult says that an operation succeeded and nobody knows what was answered: it was asked for anew after a crash, and
+// had been done.
+var ErrNoResult = errors.New("the operation has no result")
+
+// Result is the message that Cluster Service answered an operation with.
+func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
+	var answer adminv1.Message[M]
+	if len(operation.Result) == 0 || string(operation.Result) == "null" {
+		return answer.Of, ErrNoResult
+	}
+	if err := json.Unmarshal(operation.Result, &answer); err != nil {
+		return answer.Of, fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
+	}
+	return answer.Of, nil
+}
+
+// asked is a request of Cluster Service's as a body; the path and admin say the rest of it.
+func asked[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
 
 // Effect is what an operation's result says that it changed; empty when it says nothing.
 func Effect(operation *adminv1.Operation) string {

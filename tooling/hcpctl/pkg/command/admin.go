@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 )
 
 // addAdminFlags adds the flags of a command that talks to admin, the SREs' API.
@@ -31,6 +33,26 @@ func (e *environment) connectLocally(options adminclient.Options) (*adminclient.
 	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
 	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience
 	return adminclient.New(options)
+}
+
+// reading makes a command that shows what admin knows.
+func (e *environment) reading(c *cobra.Command, show func(ctx context.Context, client *adminclient.Client, args []string) error) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := e.adminClient()
+		if err != nil {
+			return err
+		}
+		return show(c.Context(), client, args)
+	}
+	return e.addAdminFlags(c)
+}
+
+// message prints a message in the API's own form when that was asked for, else as table does.
+func (e *environment) message(message proto.Message, table func() error) error {
+	if e.output == "" || e.output == "table" {
+		return table()
+	}
+	return display.Object(e.out, e.output, adminv1.Message[proto.Message]{Of: message})
 }
 
 func (e *environment) clusterFind() *cobra.Command {

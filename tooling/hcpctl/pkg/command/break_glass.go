@@ -17,7 +17,8 @@ const signedWithin = 2 * time.Minute
 
 // breakGlass is the SREs' way into a hosted API server.
 func (e *environment) breakGlass() *cobra.Command {
-	return group("break-glass", "Get into a cluster's API server as an SRE, and out of it again", e.breakGlassRequest(), e.breakGlassRevoke())
+	return group("break-glass", "Get into a cluster's API server as an SRE, and out of it again", e.breakGlassRequest(), e.breakGlassRevoke(),
+		e.breakGlassList(), e.breakGlassShow())
 }
 
 func (e *environment) breakGlassRequest() *cobra.Command {

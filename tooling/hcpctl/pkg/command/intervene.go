@@ -2,12 +2,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 )
 
 // ask asks admin for something.
@@ -54,17 +56,46 @@ func (e *environment) elevated(ctx context.Context, client *adminclient.Client, 
 // what it changed.
 func (e *environment) intervene(c *cobra.Command, role adminv1.Role, ask ask) *cobra.Command {
 	return e.interveneAndShow(c, role, ask, func(operation *adminv1.Operation) error {
-		text := adminclient.Effect(operation)
-		if text == "" {
-			text = operation.Action + ": done."
+		if text := adminclient.Effect(operation); text != "" {
+			_, err := fmt.Fprintln(e.out, text)
+			return err
 		}
-		_, err := fmt.Fprintln(e.out, text)
-		return err
+		return e.done(operation)
 	})
+}
+
+// done is what is said of an operation that succeeded when no more is known of it.
+func (e *environment) done(operation *adminv1.Operation) error {
+	_, err := fmt.Fprintln(e.out, operation.Action+": done.")
+	return err
+}
+
+// changing is intervene for what Cluster Service answers with a message, which has its own way of being shown.
+func changing[M proto.Message](e *environment, c *cobra.Command, role adminv1.Role, ask ask, show func(M) error) *cobra.Command {
+	return e.interveneAndShow(c, role, ask, shown(e, show))
+}
+
+// shown decodes what Cluster Service answered an operation with.
+func shown[M proto.Message](e *environment, show func(M) error) func(*adminv1.Operation) error {
+	return func(operation *adminv1.Operation) error {
+		answer, err := adminclient.Result[M](operation)
+		switch {
+		case errors.Is(err, adminclient.ErrNoResult):
+			return e.done(operation)
+		case err != nil:
+			return err
+		}
+		return show(answer)
+	}
 }
 
 // interveneAndShow is intervene for what has its own way of being shown.
 func (e *environment) interveneAndShow(c *cobra.Command, role adminv1.Role, ask ask, show func(*adminv1.Operation) error) *cobra.Command {
+	return e.interveneAs(c, func() adminv1.Role { return role }, ask, show)
+}
+
+// interveneAs is interveneAndShow for what needs a role that depends on what is asked.
+func (e *environment) interveneAs(c *cobra.Command, role func() adminv1.Role, ask ask, show func(*adminv1.Operation) error) *cobra.Command {
 	var noWait bool
 	var why because
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -72,7 +103,7 @@ func (e *environment) interveneAndShow(c *cobra.Command, role adminv1.Role, ask 
 		if err != nil {
 			return err
 		}
-		operation, err := e.elevated(c.Context(), client, role, why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
+		operation, err := e.elevated(c.Context(), client, role(), why, func(ctx context.Context) (*adminv1.Operation, error) { return ask(ctx, client, args) })
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
 // Package command is hcpctl's commands: flags, what they call, and what they print. What customers do goes through Azure
-// Resource Manager (package armclient), what SREs do through admin (package adminclient), but for deletions, upgrades and provision
-// shards, of which Cluster Service is asked itself (package fleetclient); the region's commands drive the supervisor of
-// package local. The defaults of all flags come from the state folder of a local region, so that a command needs none there.
+// Resource Manager (package armclient), what SREs do through admin (package adminclient); the region's commands drive the
+// supervisor of package local. The defaults of all flags come from the state folder of a local region, so that a command needs
+// none there.
 package command
 
 import (
@@ -40,6 +40,16 @@ type environment struct {
 func New(out, errOut io.Writer) *cobra.Command {
 	e := &environment{out: out, err: errOut}
 	e.connect = e.connectLocally
+	return e.root()
+}
+
+// NewFor makes the command tree for whoever reaches admin in another way than through the folder of a local region: connect
+// is given what the flags say.
+func NewFor(out, errOut io.Writer, connect func(adminclient.Options) (*adminclient.Client, error)) *cobra.Command {
+	return (&environment{out: out, err: errOut, connect: connect}).root()
+}
+
+func (e *environment) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hcpctl",
 		Short:         "Run a region of hcpmesh on this machine, and work with its clusters",
@@ -49,8 +59,8 @@ func New(out, errOut io.Writer) *cobra.Command {
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.AddCommand(e.explain(), e.mustGather())
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetOut(e.out)
+	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
 		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())

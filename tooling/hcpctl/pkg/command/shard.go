@@ -8,49 +8,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/fleetclient"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 func (e *environment) shard() *cobra.Command {
-	var f fleetFlags
-	c := group("shard", "Look after provision shards, the management clusters, and where clusters are placed",
-		e.shardList(&f), e.shardShow(&f), e.shardRegister(&f), e.shardCordon(&f), e.shardUncordon(&f), e.shardSet(&f), e.shardDrain(&f), e.shardPlan(&f),
-		e.shardDeregister(&f), e.shardExplain(&f), e.shardPlace(&f))
-	c.Long = `Look after provision shards, the management clusters, and where clusters are placed. CLUSTER is a name in --resource-group, an
-ARM resource id, or a uid. The runbook is docs/operators/shards.md.`
-	e.addFleetFlags(c, &f)
+	c := group("shard", "As an SRE: look after provision shards, the management clusters, and where clusters are placed",
+		e.shardList(), e.shardShow(), e.shardRegister(), e.shardCordon(), e.shardUncordon(), e.shardSet(), e.shardDrain(), e.shardPlan(),
+		e.shardDeregister(), e.shardExplain(), e.shardPlace())
+	c.Long = `Look after provision shards, the management clusters, and where clusters are placed. CLUSTER is anything that
+'hcpctl cluster find' takes, as long as it means one cluster. The runbook is docs/operators/shards.md.`
 	return c
 }
 
-// message prints a message in the API's own form when that was asked for, else as table does.
-func (e *environment) message(message proto.Message, table func() error) error {
-	if e.output == "" || e.output == "table" {
-		return table()
-	}
-	text, err := protojson.Marshal(message)
-	if err != nil {
-		return err
-	}
-	return display.Object(e.out, e.output, rawJSON(text))
-}
-
-func (e *environment) shardList(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "List the provision shards", Args: cobra.NoArgs,
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, _ []string) error {
-			list, err := client.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
+func (e *environment) shardList() *cobra.Command {
+	c := e.reading(&cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			shards, err := client.Shards(ctx)
 			if err != nil {
 				return err
 			}
-			return e.message(list, func() error { return e.shardTable(list.GetProvisionShards()...) })
-		}),
-	}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, adminv1.Messages(shards))
+			}
+			return e.shardTable(shards...)
+		})
 	e.addOutputFlag(c)
 	return c
 }
@@ -89,17 +76,16 @@ func labelList(labels map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-func (e *environment) shardShow(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
+func (e *environment) shardShow() *cobra.Command {
+	c := e.reading(&cobra.Command{
 		Use: "show NAME", Short: "Show a shard: what it carries and has room for, and what was done to it", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			report, err := client.GetProvisionShard(ctx, &csv1.GetProvisionShardRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return e.message(report, func() error { return e.shardReport(report) })
-		}),
-	}
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		report, err := client.Shard(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.message(report, func() error { return e.shardReport(report) })
+	})
 	e.addOutputFlag(c)
 	return c
 }
@@ -143,21 +129,15 @@ func why(a *csv1.Actor) string {
 	return a.GetReason() + " (" + a.GetTicket() + ")"
 }
 
-func (e *environment) shardRegister(f *fleetFlags) *cobra.Command {
+func (e *environment) shardRegister() *cobra.Command {
 	request := &csv1.RegisterProvisionShardRequest{}
-	c := f.intervening(&cobra.Command{
-		Use: "register NAME", Short: "Make a management cluster a shard, cordoned", Args: cobra.ExactArgs(1),
+	c := changing(e, &cobra.Command{
+		Use: "register NAME", Short: "Make a management cluster a shard, cordoned (role break-glass)", Args: cobra.ExactArgs(1),
 		Long: `Make a management cluster a shard. Its Maestro consumer must be registered under the same name. It is cordoned until
 'hcpctl shard uncordon'.`,
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			request.Name, request.Actor = args[0], f.actor()
-			shard, err := client.RegisterProvisionShard(ctx, request)
-			if err != nil {
-				return err
-			}
-			return e.shardTable(shard)
-		}),
-	})
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.RegisterShard(ctx, args[0], request)
+	}, e.oneShard)
 	flags := c.Flags()
 	flags.Int32Var(&request.Capacity, "capacity", 0, "the most `clusters` it may hold; required")
 	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` that it stands in")
@@ -167,26 +147,29 @@ func (e *environment) shardRegister(f *fleetFlags) *cobra.Command {
 	return c
 }
 
-func (e *environment) shardCordon(f *fleetFlags) *cobra.Command {
+// oneShard shows the shard that was changed.
+func (e *environment) oneShard(shard *csv1.ProvisionShard) error { return e.shardTable(shard) }
+
+func (e *environment) shardCordon() *cobra.Command {
 	var acceptNoRoom bool
-	c := e.updateShard(f, "cordon NAME", "Keep new clusters away from a shard", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+	c := e.updateShard("cordon NAME", "Keep new clusters away from a shard", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		r.Cordoned, r.AcceptNoRoom = proto.Bool(true), acceptNoRoom
 	})
 	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
 	return c
 }
 
-func (e *environment) shardUncordon(f *fleetFlags) *cobra.Command {
-	return e.updateShard(f, "uncordon NAME", "Let a shard take clusters again, and end its drain", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+func (e *environment) shardUncordon() *cobra.Command {
+	return e.updateShard("uncordon NAME", "Let a shard take clusters again, and end its drain", func(_ *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		r.Cordoned = proto.Bool(false)
 	})
 }
 
-func (e *environment) shardSet(f *fleetFlags) *cobra.Command {
+func (e *environment) shardSet() *cobra.Command {
 	var capacity int32
 	var zones, classes, configured []string
 	var labels map[string]string
-	c := e.updateShard(f, "set NAME", "Set what a shard offers, over the shards file", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
+	c := e.updateShard("set NAME", "Set what a shard offers, over the shards file", func(c *cobra.Command, r *csv1.UpdateProvisionShardRequest) {
 		changed := c.Flags().Changed
 		if changed("capacity") {
 			r.Capacity = &capacity
@@ -215,48 +198,38 @@ func (e *environment) shardSet(f *fleetFlags) *cobra.Command {
 }
 
 // updateShard is a command that updates a shard and shows it.
-func (e *environment) updateShard(f *fleetFlags, use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
-	c := f.intervening(&cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)})
-	c.RunE = e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-		request := &csv1.UpdateProvisionShardRequest{Name: args[0], Actor: f.actor()}
+func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
+	return changing(e, c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		request := &csv1.UpdateProvisionShardRequest{}
 		fill(c, request)
-		shard, err := client.UpdateProvisionShard(ctx, request)
-		if err != nil {
-			return err
-		}
-		return e.shardTable(shard)
-	})
-	return c
+		return client.UpdateShard(ctx, args[0], request)
+	}, e.oneShard)
 }
 
-func (e *environment) shardDrain(f *fleetFlags) *cobra.Command {
+func (e *environment) shardDrain() *cobra.Command {
 	var acceptNoRoom bool
-	c := f.intervening(&cobra.Command{
+	c := changing(e, &cobra.Command{
 		Use: "drain NAME", Short: "Cordon a shard for good and plan where its clusters would go; nothing moves", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			plan, err := client.DrainProvisionShard(ctx, &csv1.DrainProvisionShardRequest{Name: args[0], AcceptNoRoom: acceptNoRoom, Actor: f.actor()})
-			if err != nil {
-				return err
-			}
-			return e.message(plan, func() error { return e.drainPlan(plan) })
-		}),
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.DrainShard(ctx, args[0], acceptNoRoom)
+	}, func(plan *csv1.DrainPlan) error {
+		return e.message(plan, func() error { return e.drainPlan(plan) })
 	})
 	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
 	e.addOutputFlag(c)
 	return c
 }
 
-func (e *environment) shardPlan(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			plan, err := client.PlanDrain(ctx, &csv1.PlanDrainRequest{Name: args[0]})
+func (e *environment) shardPlan() *cobra.Command {
+	c := e.reading(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			plan, err := client.DrainPlan(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			return e.message(plan, func() error { return e.drainPlan(plan) })
-		}),
-	}
+		})
 	e.addOutputFlag(c)
 	return c
 }
@@ -286,34 +259,23 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 	return display.Table(e.out, []string{"CLUSTER", "SIZE CLASS", "NODES", "TO", ""}, rows)
 }
 
-func (e *environment) shardDeregister(f *fleetFlags) *cobra.Command {
-	return f.intervening(&cobra.Command{
-		Use: "deregister NAME", Short: "Forget a shard that holds no cluster", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			shard, err := client.DeregisterProvisionShard(ctx, &csv1.DeregisterProvisionShardRequest{Name: args[0], Actor: f.actor()})
-			if err != nil {
-				return err
-			}
-			return e.shardTable(shard)
-		}),
-	})
+func (e *environment) shardDeregister() *cobra.Command {
+	return changing(e, &cobra.Command{Use: "deregister NAME", Short: "Forget a shard that holds no cluster (role break-glass)", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+			return client.DeregisterShard(ctx, args[0])
+		}, e.oneShard)
 }
 
-func (e *environment) shardExplain(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use: "explain CLUSTER", Short: "Say why a cluster is where it is, or what it waits for", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			cluster, err := e.findCluster(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			explained, err := client.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: cluster.GetUid()})
-			if err != nil {
-				return err
-			}
-			return e.message(explained, func() error { return e.placement(explained) })
-		}),
-	}
+func (e *environment) shardExplain() *cobra.Command {
+	c := e.reading(&cobra.Command{
+		Use: "explain CLUSTER", Short: "Say why a cluster is where it is, or what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		explained, err := client.Placement(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.message(explained, func() error { return e.placement(explained) })
+	})
 	e.addOutputFlag(c)
 	return c
 }
@@ -347,15 +309,15 @@ func (e *environment) placement(explained *csv1.PlacementExplanation) error {
 	return display.Table(e.out, []string{"RANK", "SHARD", "CLUSTERS", "SCORE", "WHY NOT"}, rows)
 }
 
-func (e *environment) shardPlace(f *fleetFlags) *cobra.Command {
+func (e *environment) shardPlace() *cobra.Command {
 	var strategy string
 	var none bool
 	policy := &csv1.PlacementPolicy{}
-	c := f.intervening(&cobra.Command{
-		Use: "place CLUSTER", Short: "Set the rules by which one cluster is placed, over the region's", Args: cobra.ExactArgs(1),
+	c := changing(e, &cobra.Command{
+		Use: "place CLUSTER", Short: "Set the rules by which one cluster is placed, over the region's", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Set the rules by which one cluster is placed, over the region's. A cluster that waits is decided on anew at once; one that is
 placed stays, and drain plans go by the new rules. All rules of the cluster are set anew; --none takes them back.`,
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			switch strategy {
 			case "":
 			case "spread":
@@ -365,21 +327,14 @@ placed stays, and drain plans go by the new rules. All rules of the cluster are 
 			default:
 				return fmt.Errorf("--strategy: %q is neither spread nor pack", strategy)
 			}
-			cluster, err := e.findCluster(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			request := &csv1.SetPlacementPolicyRequest{Uid: cluster.GetUid(), Policy: policy, Actor: f.actor()}
-			if none {
-				request.Policy = nil
-			}
-			explained, err := client.SetPlacementPolicy(ctx, request)
-			if err != nil {
-				return err
-			}
-			return e.placement(explained)
-		}),
-	})
+			return nil
+		},
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		if none {
+			return client.SetPlacement(ctx, args[0], nil)
+		}
+		return client.SetPlacement(ctx, args[0], policy)
+	}, e.placement)
 	flags := c.Flags()
 	flags.BoolVar(&none, "none", false, "no rules but the region's")
 	flags.StringVar(&strategy, "strategy", "", "spread or pack")

@@ -4,27 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/fleetclient"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 func (e *environment) upgrade() *cobra.Command {
-	var f fleetFlags
-	c := group("upgrade", "Upgrade clusters: see the plan, begin, hold, give up, and have policies do it",
-		e.upgradePlan(&f), e.upgradeStart(&f), e.upgradeStatus(&f), e.upgradeList(&f), e.upgradePause(&f), e.upgradeResume(&f), e.upgradeAbort(&f), e.upgradeAck(&f),
-		e.upgradePolicy(&f))
-	c.Long = `Upgrade clusters. CLUSTER is a name in --resource-group, an ARM resource id, or a uid. What is possible when is in
-docs/operators/upgrades.md.`
-	e.addFleetFlags(c, &f)
+	c := group("upgrade", "As an SRE: upgrade clusters: see the plan, begin, hold, give up, and have policies do it",
+		e.upgradePlan(), e.upgradeStart(), e.upgradeStatus(), e.upgradeList(), e.upgradePause(), e.upgradeResume(), e.upgradeAbort(), e.upgradeAck(),
+		e.upgradePolicy())
+	c.Long = `Upgrade clusters. CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster. What is possible when is
+in docs/operators/upgrades.md.`
 	return c
 }
 
@@ -56,45 +53,29 @@ func (v *followFlag) add(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (e *environment) upgradePlan(f *fleetFlags) *cobra.Command {
+func (e *environment) upgradePlan() *cobra.Command {
 	var follow followFlag
-	c := &cobra.Command{
+	c := e.reading(&cobra.Command{
 		Use: "plan CLUSTER [VERSION]", Short: "Show what an upgrade would do, what it would wait for, and what would be allowed", Args: cobra.RangeArgs(1, 2),
-		Long: "Show what an upgrade would do. Without VERSION it is the newest release of the cluster's minor version that is recommended to it.",
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			cluster, err := e.findCluster(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			request := &csv1.PlanUpgradeRequest{ClusterUid: cluster.GetUid(), NodePools: followNames[follow]}
-			if len(args) == 2 {
-				request.Version = args[1]
-			}
-			plan, err := client.PlanUpgrade(ctx, request)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return e.showMessage(plan)
-			}
-			return e.planTables(cluster, plan)
-		}),
-	}
+		ValidArgsFunction: e.completeFleet,
+		Long:              "Show what an upgrade would do. Without VERSION it is the newest release of the cluster's minor version that is recommended to it.",
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		cluster, err := client.Cluster(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		plan, err := client.PlanUpgrade(ctx, cluster.UID, strings.Join(args[1:], ""), string(follow))
+		if err != nil {
+			return err
+		}
+		return e.message(plan, func() error { return e.planTables(cluster, plan) })
+	})
 	e.addOutputFlag(c)
 	return follow.add(c)
 }
 
-// showMessage writes a message in the API's own form.
-func (e *environment) showMessage(m proto.Message) error {
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return display.Object(e.out, e.output, rawJSON(text))
-}
-
-func (e *environment) planTables(cluster *csv1.Cluster, plan *csv1.UpgradePlan) error {
-	fmt.Fprintf(e.out, "cluster %s: %s to %s\n", shortID(cluster.GetResourceId()), plan.GetFromVersion(), plan.GetToVersion())
+func (e *environment) planTables(cluster *adminv1.Cluster, plan *csv1.UpgradePlan) error {
+	fmt.Fprintf(e.out, "cluster %s: %s to %s\n", shortID(cluster.ResourceID), plan.GetFromVersion(), plan.GetToVersion())
 	for _, r := range plan.GetRefusals() {
 		fmt.Fprintf(e.out, "refused (%s): %s\n", r.GetRule(), r.GetMessage())
 	}
@@ -150,72 +131,56 @@ func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
 	return display.Table(e.out, []string{"GATE", "STATE", ""}, rows)
 }
 
-func (e *environment) upgradeStart(f *fleetFlags) *cobra.Command {
+func (e *environment) upgradeStart() *cobra.Command {
 	var follow followFlag
 	var notBefore string
-	var acknowledge []string
-	c := f.intervening(&cobra.Command{
-		Use: "start CLUSTER VERSION", Short: "Begin an upgrade", Args: cobra.ExactArgs(2),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			cluster, err := e.findCluster(ctx, client, args[0])
+	request := &csv1.StartUpgradeRequest{}
+	c := &cobra.Command{
+		Use: "start CLUSTER VERSION", Short: "Begin an upgrade (with --acknowledge: role break-glass)", Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
+		PreRunE: func(*cobra.Command, []string) error {
+			if notBefore == "" {
+				return nil
+			}
+			at, err := time.Parse(time.RFC3339, notBefore)
 			if err != nil {
-				return err
+				return fmt.Errorf("--not-before: %q is no time such as 2026-11-21T22:00:00Z", notBefore)
 			}
-			request := &csv1.StartUpgradeRequest{Uid: uuid.NewString(), ClusterUid: cluster.GetUid(), Version: args[1], NodePools: followNames[follow],
-				Acknowledge: acknowledge, Actor: f.actor()}
-			if notBefore != "" {
-				at, err := time.Parse(time.RFC3339, notBefore)
-				if err != nil {
-					return fmt.Errorf("--not-before: %q is no time such as 2026-11-21T22:00:00Z", notBefore)
-				}
-				request.NotBefore = timestamppb.New(at)
-			}
-			upgrade, err := client.StartUpgrade(ctx, request)
-			if err != nil {
-				return err
-			}
-			e.noteUpgrade(upgrade)
+			request.NotBefore = timestamppb.New(at)
 			return nil
-		}),
-	})
-	c.Flags().StringVar(&notBefore, "not-before", "", "`time` (RFC 3339) before which the control plane is not moved")
-	c.Flags().StringArrayVar(&acknowledge, "acknowledge", nil, "`gate` to acknowledge at once; may be given again")
-	return follow.add(c)
-}
-
-func (e *environment) noteUpgrade(u *csv1.Upgrade) {
-	fmt.Fprintf(e.err, "upgrade %s to %s: %s. %s\n", u.GetUid(), u.GetSpec().GetVersion(), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetMessage())
-}
-
-var activeUpgrades = []csv1.UpgradeState{csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS}
-
-func upgrades(ctx context.Context, client *fleetclient.Client, clusterUID string, states ...csv1.UpgradeState) ([]*csv1.Upgrade, error) {
-	var list []*csv1.Upgrade
-	for request := (&csv1.ListUpgradesRequest{ClusterUid: clusterUID, States: states, PageSize: 500}); ; {
-		page, err := client.ListUpgrades(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, page.GetUpgrades()...)
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return list, nil
-		}
+		},
 	}
+	c.Flags().StringVar(&notBefore, "not-before", "", "`time` (RFC 3339) before which the control plane is not moved")
+	c.Flags().StringArrayVar(&request.Acknowledge, "acknowledge", nil, "`gate` to acknowledge at once; may be given again")
+	follow.add(c)
+	role := func() adminv1.Role {
+		if len(request.Acknowledge) > 0 {
+			return adminv1.BreakGlass
+		}
+		return adminv1.Operator
+	}
+	return e.interveneAs(c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		request.Version, request.NodePools = args[1], followNames[follow]
+		return client.StartUpgrade(ctx, args[0], request)
+	}, shown(e, e.oneUpgrade))
 }
+
+// oneUpgrade says how an upgrade stands that was changed.
+func (e *environment) oneUpgrade(u *csv1.Upgrade) error {
+	_, err := fmt.Fprintf(e.out, "upgrade %s to %s: %s. %s\n", u.GetUid(), u.GetSpec().GetVersion(), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetMessage())
+	return err
+}
+
+// underWay says whether an upgrade has not come to its end.
+func underWay(u *csv1.Upgrade) bool { return u.GetStatus().GetCompletionTime() == nil }
 
 // newestUpgrade is the one of a cluster that is under way, or came last: of several under way the first, which moves.
-func newestUpgrade(ctx context.Context, client *fleetclient.Client, clusterUID string, states ...csv1.UpgradeState) (*csv1.Upgrade, error) {
-	list, err := upgrades(ctx, client, clusterUID, states...)
-	if err != nil {
-		return nil, err
-	}
-	active := func(u *csv1.Upgrade) bool { return u.GetStatus().GetCompletionTime() == nil }
+func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 	var found *csv1.Upgrade
 	for _, u := range list {
 		switch {
-		case found == nil, active(u) && !active(found):
+		case found == nil, underWay(u) && !underWay(found):
 			found = u
-		case active(u) == active(found) && u.GetCreateTime().AsTime().Before(found.GetCreateTime().AsTime()) == active(u):
+		case underWay(u) == underWay(found) && u.GetCreateTime().AsTime().Before(found.GetCreateTime().AsTime()) == underWay(u):
 			found = u
 		}
 	}
@@ -225,31 +190,35 @@ func newestUpgrade(ctx context.Context, client *fleetclient.Client, clusterUID s
 	return found, nil
 }
 
-func (e *environment) upgradeStatus(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
-		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps and what it waits for", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			cluster, err := e.findCluster(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			u, err := newestUpgrade(ctx, client, cluster.GetUid())
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return e.showMessage(u)
-			}
-			fmt.Fprintf(e.out, "cluster %s, upgrade %s from %s to %s, by %s: %s since %s. %s\n", shortID(cluster.GetResourceId()), u.GetUid(), u.GetStatus().GetFromVersion(),
-				u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
-			if err := e.stepTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
-				return err
-			}
-			return e.gateTable(u.GetStatus().GetGates())
-		}),
-	}
+func (e *environment) upgradeStatus() *cobra.Command {
+	c := e.reading(&cobra.Command{
+		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps and what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		cluster, err := client.Cluster(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		list, err := client.ClusterUpgrades(ctx, cluster.UID)
+		if err != nil {
+			return err
+		}
+		u, err := newestUpgrade(list)
+		if err != nil {
+			return err
+		}
+		return e.message(u, func() error { return e.upgradeTables(cluster, u) })
+	})
 	e.addOutputFlag(c)
 	return c
+}
+
+func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) error {
+	fmt.Fprintf(e.out, "cluster %s, upgrade %s from %s to %s, by %s: %s since %s. %s\n", shortID(cluster.ResourceID), u.GetUid(), u.GetStatus().GetFromVersion(),
+		u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
+	if err := e.stepTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
+		return err
+	}
+	return e.gateTable(u.GetStatus().GetGates())
 }
 
 // by is who wanted an upgrade.
@@ -263,18 +232,16 @@ func by(u *csv1.Upgrade) string {
 	return u.GetSpec().GetActor().GetName()
 }
 
-func (e *environment) upgradeList(f *fleetFlags) *cobra.Command {
+func (e *environment) upgradeList() *cobra.Command {
 	var all bool
-	c := &cobra.Command{
-		Use: "list", Short: "List the upgrades of the region that are under way", Args: cobra.NoArgs,
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, _ []string) error {
-			states := activeUpgrades
-			if all {
-				states = nil
-			}
-			list, err := upgrades(ctx, client, "", states...)
+	c := e.reading(&cobra.Command{Use: "list", Short: "List the upgrades of the region that are under way", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			list, err := client.Upgrades(ctx, !all)
 			if err != nil {
 				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, adminv1.Messages(list))
 			}
 			var rows [][]string
 			for _, u := range list {
@@ -282,58 +249,52 @@ func (e *environment) upgradeList(f *fleetFlags) *cobra.Command {
 					time.Since(u.GetStatus().GetSince().AsTime()).Round(time.Second).String(), u.GetStatus().GetMessage()})
 			}
 			return display.Table(e.out, []string{"CLUSTER", "FROM", "TO", "BY", "STATE", "SINCE", ""}, rows)
-		}),
-	}
+		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "those that came to their end in the last 7 days, too")
+	e.addOutputFlag(c)
 	return c
 }
 
 // onUpgrade is a command about the upgrade of a cluster that is under way.
-func (e *environment) onUpgrade(f *fleetFlags, use, short string, more int, do func(ctx context.Context, client *fleetclient.Client, u *csv1.Upgrade, args []string) (*csv1.Upgrade, error)) *cobra.Command {
-	return f.intervening(&cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1 + more),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			cluster, err := e.findCluster(ctx, client, args[0])
-			if err != nil {
-				return err
-			}
-			u, err := newestUpgrade(ctx, client, cluster.GetUid(), activeUpgrades...)
-			if err != nil {
-				return err
-			}
-			if u, err = do(ctx, client, u, args[1:]); err != nil {
-				return err
-			}
-			e.noteUpgrade(u)
-			return nil
-		}),
+func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error)) *cobra.Command {
+	c.ValidArgsFunction = e.completeFleet
+	return changing(e, c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		list, err := client.ClusterUpgrades(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		u, err := newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !underWay(u) }))
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, client, u.GetUid(), args[1:])
+	}, e.oneUpgrade)
+}
+
+// actOnUpgrade is a command that does one of admin's actions on it.
+func (e *environment) actOnUpgrade(action, short string) *cobra.Command {
+	return e.onUpgrade(&cobra.Command{Use: action + " CLUSTER", Short: short, Args: cobra.ExactArgs(1)}, adminv1.Operator,
+		func(ctx context.Context, client *adminclient.Client, uid string, _ []string) (*adminv1.Operation, error) {
+			return client.ActOnUpgrade(ctx, uid, action)
+		})
+}
+
+func (e *environment) upgradePause() *cobra.Command {
+	return e.actOnUpgrade("pause", "Hold an upgrade: what has begun goes on, nothing new begins")
+}
+
+func (e *environment) upgradeResume() *cobra.Command {
+	return e.actOnUpgrade("resume", "Let a paused upgrade go on")
+}
+
+func (e *environment) upgradeAbort() *cobra.Command {
+	return e.actOnUpgrade("abort", "Give an upgrade up; refused while the control plane moves")
+}
+
+func (e *environment) upgradeAck() *cobra.Command {
+	return e.onUpgrade(&cobra.Command{
+		Use: "ack CLUSTER GATE", Short: "Pass a gate of an upgrade by taking the responsibility (role break-glass)", Args: cobra.ExactArgs(2),
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error) {
+		return client.AcknowledgeGate(ctx, uid, args[0])
 	})
-}
-
-func (e *environment) upgradePause(f *fleetFlags) *cobra.Command {
-	return e.onUpgrade(f, "pause CLUSTER", "Hold an upgrade: what has begun goes on, nothing new begins", 0,
-		func(ctx context.Context, client *fleetclient.Client, u *csv1.Upgrade, _ []string) (*csv1.Upgrade, error) {
-			return client.PauseUpgrade(ctx, &csv1.PauseUpgradeRequest{Uid: u.GetUid(), Actor: f.actor()})
-		})
-}
-
-func (e *environment) upgradeResume(f *fleetFlags) *cobra.Command {
-	return e.onUpgrade(f, "resume CLUSTER", "Let a paused upgrade go on", 0,
-		func(ctx context.Context, client *fleetclient.Client, u *csv1.Upgrade, _ []string) (*csv1.Upgrade, error) {
-			return client.ResumeUpgrade(ctx, &csv1.ResumeUpgradeRequest{Uid: u.GetUid(), Actor: f.actor()})
-		})
-}
-
-func (e *environment) upgradeAbort(f *fleetFlags) *cobra.Command {
-	return e.onUpgrade(f, "abort CLUSTER", "Give an upgrade up; refused while the control plane moves", 0,
-		func(ctx context.Context, client *fleetclient.Client, u *csv1.Upgrade, _ []string) (*csv1.Upgrade, error) {
-			return client.AbortUpgrade(ctx, &csv1.AbortUpgradeRequest{Uid: u.GetUid(), Actor: f.actor()})
-		})
-}
-
-func (e *environment) upgradeAck(f *fleetFlags) *cobra.Command {
-	return e.onUpgrade(f, "ack CLUSTER GATE", "Pass a gate of an upgrade by taking the responsibility", 1,
-		func(ctx context.Context, client *fleetclient.Client, u *csv1.Upgrade, args []string) (*csv1.Upgrade, error) {
-			return client.AcknowledgeUpgradeGate(ctx, &csv1.AcknowledgeUpgradeGateRequest{Uid: u.GetUid(), Gate: args[0], Actor: f.actor()})
-		})
 }

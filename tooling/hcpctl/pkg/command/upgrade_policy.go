@@ -7,32 +7,35 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
-	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/fleetclient"
 	"github.com/spf13/cobra"
 )
 
-func (e *environment) upgradePolicy(f *fleetFlags) *cobra.Command {
-	return group("policy", "Have clusters upgraded to new patch releases by themselves",
-		e.policyList(f), e.policyShow(f), e.policyApply(f), e.policyDelete(f))
+func (e *environment) upgradePolicy() *cobra.Command {
+	return group("policy", "Have clusters upgraded to new patch releases by themselves", e.policyList(), e.policyShow(), e.policyApply(), e.policyDelete())
 }
 
-func (e *environment) policyList(f *fleetFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs,
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, _ []string) error {
-			list, err := client.ListUpgradePolicies(ctx, &csv1.ListUpgradePoliciesRequest{})
+func (e *environment) policyList() *cobra.Command {
+	c := e.reading(&cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			list, err := client.UpgradePolicies(ctx)
 			if err != nil {
 				return err
 			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, adminv1.Messages(list))
+			}
 			var rows [][]string
-			for _, p := range list.GetPolicies() {
+			for _, p := range list {
 				rows = append(rows, []string{p.GetName(), concerned(p.GetSpec()), when(p.GetSpec()), atOnce(p.GetSpec()), p.GetActor().GetName(), p.GetActor().GetReason()})
 			}
 			return display.Table(e.out, []string{"NAME", "CLUSTERS", "WHEN", "AT ONCE", "BY", "WHY"}, rows)
-		}),
-	}
+		})
+	e.addOutputFlag(c)
+	return c
 }
 
 // concerned is which clusters a policy is about.
@@ -82,59 +85,52 @@ func atOnce(s *csv1.UpgradePolicySpec) string {
 	return strconv.Itoa(int(s.GetMaxConcurrent()))
 }
 
-func (e *environment) policyShow(f *fleetFlags) *cobra.Command {
-	c := &cobra.Command{
+func (e *environment) policyShow() *cobra.Command {
+	c := e.reading(&cobra.Command{
 		Use: "show NAME", Short: "Show how a policy stands: what runs, what remains, what it leaves alone and why", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			p, err := client.GetUpgradePolicy(ctx, &csv1.GetUpgradePolicyRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return e.showMessage(p)
-			}
-			s := p.GetStatus()
-			state := "begins nothing now"
-			if s.GetOpen() {
-				state = "open"
-			}
-			if until := s.GetUntil(); until != nil {
-				state += ", until " + until.AsTime().Format(time.RFC3339)
-			}
-			fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d under way, %d remain, %d are up to date.\n", p.GetName(), concerned(p.GetSpec()), when(p.GetSpec()), state,
-				s.GetRunning(), s.GetRemaining(), s.GetUpToDate())
-			if len(s.GetLeftOut()) == 0 {
-				return nil
-			}
-			var rows [][]string
-			for _, left := range s.GetLeftOut() {
-				rows = append(rows, []string{shortID(left.GetResourceId()), left.GetReason()})
-			}
-			return display.Table(e.out, []string{"LEFT ALONE", "WHY"}, rows)
-		}),
-	}
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		p, err := client.UpgradePolicy(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.message(p, func() error { return e.policyTables(p) })
+	})
 	e.addOutputFlag(c)
 	return c
 }
 
-func (e *environment) policyApply(f *fleetFlags) *cobra.Command {
+func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
+	s := p.GetStatus()
+	state := "begins nothing now"
+	if s.GetOpen() {
+		state = "open"
+	}
+	if until := s.GetUntil(); until != nil {
+		state += ", until " + until.AsTime().Format(time.RFC3339)
+	}
+	fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d under way, %d remain, %d are up to date.\n", p.GetName(), concerned(p.GetSpec()), when(p.GetSpec()), state,
+		s.GetRunning(), s.GetRemaining(), s.GetUpToDate())
+	if len(s.GetLeftOut()) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, left := range s.GetLeftOut() {
+		rows = append(rows, []string{shortID(left.GetResourceId()), left.GetReason()})
+	}
+	return display.Table(e.out, []string{"LEFT ALONE", "WHY"}, rows)
+}
+
+func (e *environment) policyApply() *cobra.Command {
 	var follow followFlag
 	var cluster, cron string
 	var minutes int32
 	var windows []string
 	spec := &csv1.UpgradePolicySpec{}
-	c := f.intervening(&cobra.Command{
+	c := &cobra.Command{
 		Use: "apply NAME", Short: "Store a policy, in the place of the one of that name", Args: cobra.ExactArgs(1),
-		Example: "  hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches'",
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
+		Example: "  hcpctl upgrade policy apply patches --max-concurrent 50 --window 'SAT,SUN 01:00 240' --reason 'monthly patches' --ticket CHG-8",
+		PreRunE: func(*cobra.Command, []string) error {
 			spec.NodePools = followNames[follow]
-			if cluster != "" {
-				found, err := e.findCluster(ctx, client, cluster)
-				if err != nil {
-					return err
-				}
-				spec.ClusterUid = found.GetUid()
-			}
 			if cron != "" || len(windows) > 0 {
 				spec.Schedule = &csv1.UpgradeSchedule{Cron: cron}
 				if cron != "" {
@@ -148,12 +144,21 @@ func (e *environment) policyApply(f *fleetFlags) *cobra.Command {
 				}
 				spec.Schedule.Weekly = append(spec.Schedule.Weekly, w)
 			}
-			if _, err := client.ApplyUpgradePolicy(ctx, &csv1.ApplyUpgradePolicyRequest{Name: args[0], Spec: spec, Actor: f.actor()}); err != nil {
-				return err
-			}
-			fmt.Fprintf(e.err, "policy %s is stored\n", args[0])
 			return nil
-		}),
+		},
+	}
+	e.interveneAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		if cluster != "" {
+			found, err := client.Cluster(ctx, cluster)
+			if err != nil {
+				return nil, err
+			}
+			spec.ClusterUid = found.UID
+		}
+		return client.ApplyUpgradePolicy(ctx, args[0], spec)
+	}, func(operation *adminv1.Operation) error {
+		_, err := fmt.Fprintf(e.out, "policy %s is stored\n", operation.Target.ID)
+		return err
 	})
 	flags := c.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only this `cluster`; such a policy comes before those for the region")
@@ -180,15 +185,12 @@ func parseWindow(text string) (*csv1.WeeklyWindow, error) {
 	return &csv1.WeeklyWindow{Days: strings.Split(strings.ToUpper(fields[0]), ","), Start: fields[1], Minutes: int32(minutes)}, nil
 }
 
-func (e *environment) policyDelete(f *fleetFlags) *cobra.Command {
-	return f.intervening(&cobra.Command{
-		Use: "delete NAME", Short: "End a policy; its upgrades that are under way go on", Args: cobra.ExactArgs(1),
-		RunE: e.withFleet(f, func(ctx context.Context, client *fleetclient.Client, args []string) error {
-			if _, err := client.DeleteUpgradePolicy(ctx, &csv1.DeleteUpgradePolicyRequest{Name: args[0], Actor: f.actor()}); err != nil {
-				return err
-			}
-			fmt.Fprintf(e.err, "policy %s is gone\n", args[0])
-			return nil
-		}),
-	})
+func (e *environment) policyDelete() *cobra.Command {
+	return e.interveneAndShow(&cobra.Command{Use: "delete NAME", Short: "End a policy; its upgrades that are under way go on", Args: cobra.ExactArgs(1)}, adminv1.Operator,
+		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+			return client.DeleteUpgradePolicy(ctx, args[0])
+		}, func(operation *adminv1.Operation) error {
+			_, err := fmt.Fprintf(e.out, "policy %s is gone\n", operation.Target.ID)
+			return err
+		})
 }

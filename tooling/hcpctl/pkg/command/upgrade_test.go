@@ -1,14 +1,13 @@
 package command
 
 import (
-	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -23,105 +22,92 @@ var upgradeGates = []*csv1.UpgradeGate{
 	{Name: "minor-version", State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING, CanBeAcknowledged: true, Message: "Somebody has to agree to that."},
 }
 
-func (f *fleetService) PlanUpgrade(_ context.Context, r *csv1.PlanUpgradeRequest) (*csv1.UpgradePlan, error) {
-	plan := &csv1.UpgradePlan{ClusterUid: r.GetClusterUid(), FromVersion: "4.20.8", ToVersion: r.GetVersion(), Targets: []*csv1.UpgradeTarget{
-		{Version: "4.21.4", Minor: true, Path: []string{"4.20.16", "4.21.4"}}, {Version: "4.21.1", Minor: true, Path: []string{"4.21.1"}, Risks: []string{"KubeletLeaksMounts"}}}}
-	if r.GetVersion() == "4.19.20" {
-		plan.Refusals = []*csv1.UpgradeRefusal{{Rule: "VERSION_NOT_NEWER", Message: "The control plane runs 4.20.8, and nothing lowers a version. Allowed are 4.21.4, 4.21.1."}}
-		return plan, nil
+// withUpgrades has admin know a cluster with an upgrade that waits, and one that has ended.
+func withUpgrades(t *testing.T) *sres {
+	a := newSREs(t)
+	plan := func(to string) *csv1.UpgradePlan {
+		return &csv1.UpgradePlan{ClusterUid: deletingUID, FromVersion: "4.20.8", ToVersion: to, Targets: []*csv1.UpgradeTarget{
+			{Version: "4.21.4", Minor: true, Path: []string{"4.20.16", "4.21.4"}}, {Version: "4.21.1", Minor: true, Path: []string{"4.21.1"}, Risks: []string{"KubeletLeaksMounts"}}}}
 	}
-	plan.Steps, plan.Gates = upgradeSteps, upgradeGates
-	return plan, nil
-}
-
-func (f *fleetService) upgrade() *csv1.Upgrade {
-	return &csv1.Upgrade{Uid: "5c1e", ClusterUid: deletingUID, CreateTime: timestamppb.New(time.Now().Add(-time.Hour)),
-		Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR, Actor: &csv1.Actor{Name: "ada"}},
-		Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_WAITING, Message: "Somebody has to agree to that.", FromVersion: "4.20.8",
-			Since: timestamppb.New(time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)), Steps: upgradeSteps, Gates: upgradeGates}}
-}
-
-func (f *fleetService) StartUpgrade(_ context.Context, r *csv1.StartUpgradeRequest) (*csv1.Upgrade, error) {
-	f.actors, f.args = append(f.actors, r.GetActor()), append(f.args, r.GetVersion(), r.GetNodePools().String(), strings.Join(r.GetAcknowledge(), " "))
-	return f.upgrade(), nil
-}
-
-func (f *fleetService) ListUpgrades(context.Context, *csv1.ListUpgradesRequest) (*csv1.ListUpgradesResponse, error) {
-	ended := f.upgrade()
-	ended.Uid, ended.Status.CompletionTime = "0000", timestamppb.Now()
-	return &csv1.ListUpgradesResponse{Upgrades: []*csv1.Upgrade{ended, f.upgrade()}}, nil
-}
-
-func (f *fleetService) AbortUpgrade(_ context.Context, r *csv1.AbortUpgradeRequest) (*csv1.Upgrade, error) {
-	if r.GetUid() != "5c1e" {
-		return nil, status.Error(codes.NotFound, r.GetUid())
+	possible, refused := plan("4.21.4"), plan("4.19.20")
+	possible.Steps, possible.Gates = upgradeSteps, upgradeGates
+	refused.Refusals = []*csv1.UpgradeRefusal{{Rule: "VERSION_NOT_NEWER", Message: "The control plane runs 4.20.8, and nothing lowers a version. Allowed are 4.21.4, 4.21.1."}}
+	upgrade := func(uid string, ended *timestamppb.Timestamp) *csv1.Upgrade {
+		return &csv1.Upgrade{Uid: uid, ClusterUid: deletingUID, CreateTime: timestamppb.New(time.Now().Add(-time.Hour)),
+			Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR, Actor: &csv1.Actor{Name: "ada"}},
+			Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_WAITING, Message: "Somebody has to agree to that.", FromVersion: "4.20.8", CompletionTime: ended,
+				Since: timestamppb.New(time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)), Steps: upgradeSteps, Gates: upgradeGates}}
 	}
-	return nil, status.Error(codes.FailedPrecondition, "The control plane goes to 4.21.4, and nothing lowers a version.")
-}
-
-func (f *fleetService) AcknowledgeUpgradeGate(_ context.Context, r *csv1.AcknowledgeUpgradeGateRequest) (*csv1.Upgrade, error) {
-	f.actors, f.args = append(f.actors, r.GetActor()), append(f.args, r.GetUid(), r.GetGate())
-	return f.upgrade(), nil
-}
-
-func (f *fleetService) ApplyUpgradePolicy(_ context.Context, r *csv1.ApplyUpgradePolicyRequest) (*csv1.UpgradePolicy, error) {
-	f.actors, f.args = append(f.actors, r.GetActor()), append(f.args, r.GetName(), concerned(r.GetSpec()), when(r.GetSpec()), atOnce(r.GetSpec()))
-	return &csv1.UpgradePolicy{}, nil
-}
-
-func (f *fleetService) GetUpgradePolicy(_ context.Context, r *csv1.GetUpgradePolicyRequest) (*csv1.UpgradePolicy, error) {
-	return &csv1.UpgradePolicy{Name: r.GetName(), Spec: &csv1.UpgradePolicySpec{MaxConcurrent: 50}, Status: &csv1.UpgradePolicyStatus{Open: true, Running: 50, Remaining: 400, UpToDate: 49,
-		LeftOut: []*csv1.LeftOutCluster{{ResourceId: f.cluster.GetResourceId(), Reason: "It is not ready."}}}}, nil
+	cluster := adminv1.Cluster{UID: deletingUID, ResourceID: deletingID}
+	list := adminv1.UpgradeList{Items: adminv1.Messages([]*csv1.Upgrade{upgrade("0000", timestamppb.Now()), upgrade("5c1e", nil)})}
+	a.shown = map[string]any{
+		"/clusters/mine":                         cluster,
+		"/clusters/other":                        adminv1.Cluster{UID: "other"},
+		"/clusters/" + deletingUID + "/upgrades": list,
+		"/clusters/mine/upgrades":                list,
+		"/clusters/other/upgrades":               adminv1.UpgradeList{Items: list.Items[:1]},
+		"/clusters/" + deletingUID + "/upgrade-plan?nodePools=all&version=4.21.4":   wire(possible),
+		"/clusters/" + deletingUID + "/upgrade-plan?nodePools=none&version=4.19.20": wire(refused),
+		"/upgrade-policies/patches": wire(&csv1.UpgradePolicy{Name: "patches", Spec: &csv1.UpgradePolicySpec{MaxConcurrent: 50},
+			Status: &csv1.UpgradePolicyStatus{Open: true, Running: 50, Remaining: 400, UpToDate: 49,
+				LeftOut: []*csv1.LeftOutCluster{{ResourceId: deletingID, Reason: "It is not ready."}}}}),
+	}
+	a.results = map[string]any{"POST /clusters/mine/upgrades": wire(upgrade("5c1e", nil)), "POST /upgrades/5c1e/acknowledge": wire(upgrade("5c1e", nil))}
+	a.refused["POST /upgrades/5c1e/abort"] = "The control plane goes to 4.21.4, and nothing lowers a version."
+	return a
 }
 
 func TestUpgradeCommands(t *testing.T) {
-	f, flags := startFleet(t)
-	run := func(args ...string) (out, progress string, err error) {
-		t.Helper()
-		var stdout, stderr strings.Builder
-		c := New(&stdout, &stderr)
-		c.SetArgs(append(args, flags...))
-		err = c.ExecuteContext(t.Context())
-		return stdout.String(), stderr.String(), err
-	}
+	a := withUpgrades(t)
 	for name, args := range map[string][]string{
-		"upgrade-plan.txt":    {"upgrade", "plan", deletingUID, "4.21.4", "--node-pools", "all"},
-		"upgrade-refused.txt": {"upgrade", "plan", deletingUID, "4.19.20"},
-		"upgrade-status.txt":  {"upgrade", "status", deletingUID},
+		"upgrade-plan.txt":    {"upgrade", "plan", "mine", "4.21.4", "--node-pools", "all"},
+		"upgrade-refused.txt": {"upgrade", "plan", "mine", "4.19.20"},
+		"upgrade-status.txt":  {"upgrade", "status", "mine"},
 		"upgrade-policy.txt":  {"upgrade", "policy", "show", "patches"},
 	} {
-		out, _, err := run(args...)
+		out, err := a.hcpctl(t, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out)
 	}
-	for _, args := range [][]string{
-		{"upgrade", "start", deletingUID, "4.21.4", "--node-pools", "unpinned", "--acknowledge", "minor-version", "--reason", "a fix"},
-		{"upgrade", "ack", deletingUID, "minor-version", "--reason", "a fix"},
-		{"upgrade", "policy", "apply", "patches", "--window", "sat,sun 01:00 240", "--max-concurrent", "50", "--minor", "4.21", "--reason", "a fix"},
+	because := []string{"--reason", "a fix for all", "--ticket", "CHG-8"}
+	for _, tc := range []struct {
+		args []string
+		role adminv1.Role
+		want string
+		says string
+	}{
+		{[]string{"start", "mine", "4.21.4", "--node-pools", "unpinned"}, adminv1.Operator,
+			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_UNPINNED"}`, "upgrade 5c1e to 4.21.4: waiting."},
+		{[]string{"start", "mine", "4.21.4", "--acknowledge", "minor-version", "--not-before", "2026-11-21T22:00:00Z"}, adminv1.BreakGlass,
+			`POST /clusters/mine/upgrades {"version":"4.21.4","nodePools":"NODE_POOL_FOLLOW_NONE","notBefore":"2026-11-21T22:00:00Z","acknowledge":["minor-version"]}`, "5c1e"},
+		{[]string{"ack", "mine", "minor-version"}, adminv1.BreakGlass, `POST /upgrades/5c1e/acknowledge {"gate":"minor-version"}`, "upgrade 5c1e"},
+		{[]string{"pause", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/pause`, "done"},
+		{[]string{"resume", "mine"}, adminv1.Operator, `POST /upgrades/5c1e/resume`, "done"},
+		{[]string{"policy", "apply", "patches", "--window", "sat,sun 01:00 240", "--max-concurrent", "50", "--minor", "4.21", "--cluster", "mine"}, adminv1.Operator,
+			`PUT /upgrade-policies/patches {"spec":{"clusterUid":"` + deletingUID + `","minorVersions":["4.21"],"schedule":{"weekly":[{"days":["SAT","SUN"],"start":"01:00","minutes":240}]},` +
+				`"maxConcurrent":50,"nodePools":"NODE_POOL_FOLLOW_NONE"}}`, "policy patches is stored"},
+		{[]string{"policy", "delete", "patches"}, adminv1.Operator, `DELETE /upgrade-policies/patches`, "policy patches is gone"},
 	} {
-		if _, _, err := run(args...); err != nil {
-			t.Errorf("%v: %v", args, err)
+		a.asked = nil
+		out, err := a.hcpctl(t, append(append([]string{"upgrade"}, tc.args...), because...)...)
+		if err != nil || !strings.Contains(out, tc.says) {
+			t.Errorf("%v: %v, it says %q, want %q", tc.args, err, out, tc.says)
 		}
-	}
-	want := "4.21.4 NODE_POOL_FOLLOW_UNPINNED minor-version 5c1e minor-version patches minor 4.21 SAT,SUN 01:00 for 240 min 50"
-	if got := strings.Join(f.args, " "); got != want {
-		t.Errorf("asked for %q, want %q", got, want)
-	}
-	for _, a := range f.actors {
-		if a.GetReason() != "a fix" || a.GetName() == "" {
-			t.Errorf("recorded as %v", a)
+		want := []string{"POST /elevations " + string(tc.role) + ": a fix for all (CHG-8)", tc.want, "DELETE /elevations/e"}
+		if !slices.Equal(a.asked, want) {
+			t.Errorf("%v: admin was asked\n%q, want\n%q", tc.args, a.asked, want)
 		}
 	}
 	for says, args := range map[string][]string{
-		"nothing lowers a version": {"upgrade", "abort", deletingUID, "--reason", "a fix"},
-		"reason":                   {"upgrade", "pause", deletingUID},
-		"none, unpinned or all":    {"upgrade", "plan", deletingUID, "--node-pools", "some"},
-		"--not-before":             {"upgrade", "start", deletingUID, "4.21.4", "--not-before", "tomorrow", "--reason", "a fix"},
-		"--window":                 {"upgrade", "policy", "apply", "x", "--window", "SAT", "--reason", "a fix"},
+		"nothing lowers a version": {"abort", "mine"},
+		"no upgrade":               {"pause", "other"},
+		"none, unpinned or all":    {"start", "mine", "4.21.4", "--node-pools", "some"},
+		"--not-before":             {"start", "mine", "4.21.4", "--not-before", "tomorrow"},
+		"--window":                 {"policy", "apply", "x", "--window", "SAT"},
 	} {
-		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := a.hcpctl(t, append(append([]string{"upgrade"}, args...), because...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v, want it to say %q", args, err, says)
 		}
 	}

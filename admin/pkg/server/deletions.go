@@ -1,0 +1,177 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
+)
+
+// deletionsAtOnce is how many clusters are looked at at once for the list of all deletions.
+const deletionsAtOnce = 16
+
+// going is a cluster that is being deleted, or in which something is.
+type going struct {
+	cluster adminv1.Cluster
+	// row is Cluster Service's of a cluster that it is deleting; nil for another.
+	row *clusterservicev1.Cluster
+}
+
+// listDeletions shows every deletion of the region with the steps of all layers: what ARM has operations for, and what Cluster
+// Service removes.
+func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
+	stuck, err := rq.flag("stuck")
+	if err != nil {
+		return nil, err
+	}
+	list := adminv1.DeletionList{Items: []adminv1.Deletion{}, Unavailable: map[string]string{}}
+	all := map[string]*going{}
+	armErr, fleetErr := s.goingInARM(ctx, all), s.goingInFleet(ctx, all)
+	if armErr != nil && fleetErr != nil {
+		return nil, fleetErr
+	}
+	for layer, err := range map[string]error{adminv1.LayerARM: armErr, adminv1.LayerClusterService: fleetErr} {
+		if err != nil {
+			list.Unavailable[layer] = apierror.As(err).Message
+		}
+	}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(deletionsAtOnce)
+	for _, g := range all {
+		group.Go(func() error {
+			taken := s.takeGoing(ctx, g)
+			mu.Lock()
+			defer mu.Unlock()
+			for layer, why := range taken.Unavailable {
+				list.Unavailable[layer] = why
+			}
+			for _, graph := range deletion.Of(taken) {
+				if !graph.Over {
+					list.Items = append(list.Items, shownDeletion(graph))
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // a layer that cannot be asked is named in the list
+	if stuck {
+		list.Items = slices.DeleteFunc(list.Items, func(d adminv1.Deletion) bool {
+			return !slices.ContainsFunc(d.Deletion.Of.GetSteps(), (*clusterservicev1.DeletionStep).GetStuck)
+		})
+	}
+	slices.SortFunc(list.Items, func(a, b adminv1.Deletion) int {
+		return cmp.Or(a.DeleteTime.Compare(b.DeleteTime), strings.Compare(a.ResourceID, b.ResourceID))
+	})
+	return list, nil
+}
+
+// takeGoing takes what the deletions of a cluster follow from.
+func (s *Server) takeGoing(ctx context.Context, g *going) *adminv1.Dump {
+	if g.row == nil {
+		return s.taker.WithoutBundles(ctx, g.cluster)
+	}
+	taken := s.taker.OfRow(ctx, g.cluster, g.row)
+	if taken.ARM != nil && taken.ARM.Cluster == nil {
+		// The row was read first: by now it may be that of a cluster that is gone.
+		return s.taker.WithoutBundles(ctx, g.cluster)
+	}
+	return taken
+}
+
+// goingInARM adds the clusters with an operation that deletes them, or something in them.
+func (s *Server) goingInARM(ctx context.Context, all map[string]*going) error {
+	return s.Database.ActiveOperations(ctx, func(item *database.Item[database.OperationDocument]) error {
+		o := &item.Value
+		id := clusterOf(o.ResourceID)
+		if o.Request != database.DeleteRequest || id == "" || all[hub.Key(id)] != nil {
+			return nil
+		}
+		cluster := adminv1.Cluster{ResourceID: id, UID: o.UID}
+		if id != o.ResourceID {
+			key, err := database.ResourceKey(id)
+			if err != nil {
+				return err
+			}
+			found, err := s.Database.Clusters().Find(ctx, key)
+			if err != nil || found == nil || found.Removed != nil {
+				return err
+			}
+			cluster.UID = found.Value.UID
+		}
+		all[hub.Key(id)] = &going{cluster: cluster}
+		return nil
+	})
+}
+
+// clusterOf is the resource id of the cluster that a resource is or belongs to; empty for another resource.
+func clusterOf(id string) string {
+	parts := strings.Split(id, "/")
+	if len(parts) < 9 {
+		return ""
+	}
+	return strings.Join(parts[:9], "/")
+}
+
+// goingInFleet adds the clusters that Cluster Service is deleting, or parts of. What is on its way in a cluster that goes is the
+// cluster's.
+func (s *Server) goingInFleet(ctx context.Context, all map[string]*going) error {
+	at := func(id, uid string) *going {
+		key := hub.Key(id)
+		// Another life of the resource id is another cluster.
+		if all[key] != nil && all[key].cluster.UID != uid {
+			key += "#" + uid
+		}
+		if all[key] == nil {
+			all[key] = &going{cluster: adminv1.Cluster{ResourceID: id, UID: uid}}
+		}
+		return all[key]
+	}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{
+			Phases: []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING}, PageSize: 500, PageToken: token,
+		})
+		if err != nil {
+			return apierror.FromGRPC(err)
+		}
+		for _, c := range response.GetClusters() {
+			at(c.GetResourceId(), c.GetUid()).row = c
+		}
+		token = response.GetNextPageToken()
+	}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{
+			Phases: []clusterservicev1.NodePoolPhase{clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING}, PageSize: 500, PageToken: token,
+		})
+		if err != nil {
+			return apierror.FromGRPC(err)
+		}
+		for _, p := range response.GetNodePools() {
+			at(clusterOf(p.GetResourceId()), p.GetClusterUid())
+		}
+		token = response.GetNextPageToken()
+	}
+	for token, first := "", true; first || token != ""; first = false {
+		response, err := s.Fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{
+			Phases: []clusterservicev1.ExternalAuthPhase{clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING}, PageSize: 500, PageToken: token,
+		})
+		if err != nil {
+			return apierror.FromGRPC(err)
+		}
+		for _, a := range response.GetExternalAuths() {
+			at(clusterOf(a.GetResourceId()), a.GetClusterUid())
+		}
+		token = response.GetNextPageToken()
+	}
+	return nil
+}

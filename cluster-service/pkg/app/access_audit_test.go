@@ -1,0 +1,201 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+)
+
+// auditLog keeps the lines that are written to it.
+type auditLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *auditLog) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *auditLog) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(l, nil)) }
+
+// String is all of it.
+func (l *auditLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// of are the records of an action about something, which is a value of any of their fields.
+func (l *auditLog) of(t *testing.T, action, about string) []map[string]any {
+	t.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(l.String()) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range record {
+			if value == about && record["action"] == action {
+				if record["record"] != "audit" || record["msg"] != "audit" {
+					t.Errorf("the line does not say that it is the audit's: %s", line)
+				}
+				found = append(found, record)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// awaitOne waits for the first record of an action about something, and expects that it stays the only one: what is
+// written is written before what the test waits for next.
+func (l *auditLog) awaitOne(t *testing.T, action, about string) map[string]any {
+	t.Helper()
+	untilDone(t, func(context.Context) error {
+		if n := len(l.of(t, action, about)); n != 1 {
+			return fmt.Errorf("%d records of %s about %s:\n%s", n, action, about, l)
+		}
+		return nil
+	})
+	return l.of(t, action, about)[0]
+}
+
+// report has HyperShift report uses from now on.
+func (r *region) report(uses ...credentialuse.Use) {
+	r.t.Helper()
+	report := credentialuse.Report{}
+	for _, u := range uses {
+		if !report.Note(u) {
+			r.t.Fatalf("%+v is no use", u)
+		}
+	}
+	if err := r.hypershift.ReportUses(report); err != nil {
+		r.t.Fatal(err)
+	}
+	r.maestro.Touch()
+}
+
+// TestUseIsAudited has a management cluster report that certificates are used, and reads the audit: who, why, until when.
+func TestUseIsAudited(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, _ := service.createReady(t, "c")
+	request := credentialRequest(t, cluster, sre)
+	if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	issued := service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED).GetStatus()
+	fingerprint := issued.GetCertificateFingerprint()
+	if len(fingerprint) != 64 {
+		t.Fatalf("the certificate's fingerprint is %q", fingerprint)
+	}
+	if issued.GetUse() != nil {
+		t.Errorf("it was not used and shows %v", issued.GetUse())
+	}
+	who := func(record map[string]any) {
+		t.Helper()
+		for field, want := range map[string]any{"actor": request.Spec.Requester, "reason": request.Spec.Reason, "class": "sre-break-glass",
+			"cluster_uid": cluster.Uid, "resource_id": cluster.ResourceId, "credential_uid": request.Uid} {
+			if record[field] != want {
+				t.Errorf("%s: %s is %v, want %v", record["action"], field, record[field], want)
+			}
+		}
+		if action := record["action"]; action != "credentials.requested" && (record["fingerprint"] != fingerprint ||
+			record["until"] != issued.GetExpirationTime().AsTime().Format(time.RFC3339)) {
+			t.Errorf("%s of %v until %v", action, record["fingerprint"], record["until"])
+		}
+	}
+	who(r.audit.awaitOne(t, "credentials.requested", request.Uid))
+	who(r.audit.awaitOne(t, "credentials.issued", request.Uid))
+
+	const user = "system:sre-break-glass:ada"
+	first := time.Now().UTC().Truncate(time.Second)
+	use := credentialuse.Use{Fingerprint: fingerprint, User: user, First: first, Last: first, Addresses: []string{"10.0.0.1"}, Request: "list pods"}
+	r.report(use)
+	used := r.audit.awaitOne(t, "credentials.used", request.Uid)
+	who(used)
+	if used["outcome"] != "known" || used["user"] != user || used["first_request"] != "list pods" || fmt.Sprint(used["addresses"]) != "[10.0.0.1]" || used["level"] != "INFO" {
+		t.Errorf("the use is recorded as %v", used)
+	}
+	shown, err := service.GetBreakGlassCredential(ctx, &csv1.GetBreakGlassCredentialRequest{Uid: request.Uid})
+	if err != nil || !shown.GetStatus().GetUse().GetFirstTime().AsTime().Equal(first) || shown.GetStatus().GetUse().GetFirstRequest() != "list pods" {
+		t.Errorf("the credential shows the use %v, %v", shown.GetStatus().GetUse(), err)
+	}
+
+	// Another Cluster Service is told the same again, which is no other use.
+	service.stop()
+	service = r.start(nil)
+	use.Last, use.Addresses = first.Add(time.Hour), []string{"10.0.0.1", "10.0.0.2"}
+	r.report(use)
+	again := r.audit.awaitOne(t, "credentials.usedAgain", request.Uid)
+	who(again)
+	if fmt.Sprint(again["addresses"]) != "[10.0.0.1 10.0.0.2]" {
+		t.Errorf("the use is recorded as %v", again)
+	}
+	r.audit.awaitOne(t, "credentials.used", request.Uid)
+
+	// A certificate that nobody asked for here is nobody's.
+	stranger := use
+	stranger.Fingerprint, stranger.User = strings.Repeat("0f", 32), "system:customer-break-glass:system-admin"
+	r.report(use, stranger)
+	unknown := r.audit.awaitOne(t, "credentials.used", stranger.Fingerprint)
+	if unknown["outcome"] != "unknown" || unknown["level"] != "ERROR" || unknown["class"] != "customer-break-glass" || unknown["cluster_uid"] != cluster.Uid {
+		t.Errorf("the use is recorded as %v", unknown)
+	}
+	if unknown["actor"] != nil || unknown["credential_uid"] != nil {
+		t.Errorf("nobody's certificate is said to be somebody's: %v", unknown)
+	}
+	if err := service.usesCounted("customer-break-glass", "unknown", 1); err != nil {
+		t.Error(err)
+	}
+
+	// One that is revoked and still taken is as bad.
+	revoke := revokeRequest(cluster, sre)
+	if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	who(r.audit.awaitOne(t, "credentials.revoked", request.Uid))
+	if record := r.audit.awaitOne(t, "revocations.succeeded", revoke.Uid); record["actor"] != revoke.Requester || record["reason"] != revoke.Reason {
+		t.Errorf("the revocation is recorded as %v", record)
+	}
+	use.Last, use.Addresses = time.Now().Add(2*time.Hour), []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+	r.report(use, stranger)
+	untilDone(t, func(context.Context) error { return service.usesCounted("sre-break-glass", "ended", 1) })
+
+	for _, never := range []string{"BEGIN", "PRIVATE", "Bearer", "kubeconfig", "MII"} {
+		if strings.Contains(r.audit.String(), never) {
+			t.Errorf("the audit shows %q:\n%s", never, &r.audit)
+		}
+	}
+}
+
+// usesCounted checks the counter of uses.
+func (i *instance) usesCounted(class, outcome string, want float64) error {
+	families, err := i.metrics.Gather()
+	if err != nil {
+		return err
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "cluster_service_break_glass_uses_total" && metric.GetLabel()[0].GetValue() == class &&
+				metric.GetLabel()[1].GetValue() == outcome && metric.GetCounter().GetValue() == want {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("uses of %s that are %s are not %v", class, outcome, want)
+}

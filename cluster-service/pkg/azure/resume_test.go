@@ -1,0 +1,256 @@
+package azure_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
+)
+
+const (
+	customer = "11111111-1111-1111-1111-111111111111"
+	zone     = "0ulz.westus3.aroapp-hcp.io"
+	// patience bounds what a test waits for Azure.
+	patience = 30 * time.Second
+)
+
+// world is an Azure, and the steps of a Cluster Service without one: what is stored is in the tenancy.
+type world struct {
+	*testing.T
+	azure *emulatortest.Azure
+	steps *azure.Steps
+	// now is the time as the steps see it: waits are skipped.
+	now time.Time
+}
+
+func newWorld(t *testing.T, options emulator.Options) *world {
+	t.Helper()
+	options.DataDir, options.AssumeCustomers, options.Seed = t.TempDir(), true, emulatortest.Seed(zone)
+	started, err := emulatortest.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := started.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signing := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	settings := config.AzureResources{ResourceManager: started.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
+		ResourceGroup: "region", Vault: started.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
+		Documents: config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"}}
+	region := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
+	return &world{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: region, Config: settings,
+		Open: func(string, []byte) ([]byte, error) { return signing, nil }}}
+}
+
+// cluster is one whose HostedCluster is there, with an endpoint.
+func (w *world) cluster(endpoint string) *fleet.Tenancy {
+	in := "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/"
+	t := &fleet.Tenancy{
+		Cluster: &fleet.Cluster{UID: "6d5f0a3e-0000-4000-8000-000000000001", ResourceID: "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c",
+			Shard: "mgmt-1", SigningKey: []byte("sealed"), Status: &csv1.ClusterStatus{ClusterId: "cid", BaseDomainPrefix: "p"},
+			Spec: &csv1.ClusterSpec{Location: "westus3", Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
+				SubnetId: in + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: in + "Microsoft.Network/networkSecurityGroups/nsg",
+				ControlPlaneOperators: map[string]string{"ingress": in + "Microsoft.ManagedIdentity/userAssignedIdentities/cp-ingress"},
+				DataPlaneOperators:    map[string]string{"image-registry": in + "Microsoft.ManagedIdentity/userAssignedIdentities/dp-registry"}}}},
+		Works: []*fleet.Work{{ID: "1", Kind: fleet.HostedCluster}, {ID: "2", Kind: fleet.Namespaces}},
+	}
+	t.Works[0].Observed.Applied.Status, t.Works[0].Observed.EndpointHost = "True", endpoint
+	return t
+}
+
+// settle tries what is due until nothing is, as a worker does, but for the waits.
+func (w *world) settle(t *fleet.Tenancy) {
+	w.Helper()
+	for end := time.Now().Add(patience); ; {
+		if err := w.steps.Region.Settle(w.now, t, nil); err != nil {
+			w.Fatal(err)
+		}
+		at, due := time.Time{}, false
+		if t.Azure != nil {
+			at, due = t.Azure.DueTime()
+		}
+		// What is done is due again when it ends, which is not now.
+		if !due || at.Sub(w.now) > time.Hour {
+			return
+		}
+		if at.After(w.now) {
+			w.now = at
+		}
+		step := t.Azure.Next(w.now, nil)
+		o := w.steps.Try(w.Context(), t, step)
+		t.Azure.Record(w.now, o)
+		if time.Now().After(end) {
+			w.Fatalf("step %s does not end: %+v", step.Kind, o)
+		}
+	}
+}
+
+func (w *world) remove(t *fleet.Tenancy) {
+	w.Helper()
+	t.Cluster.DeleteTime = w.now
+	t.Works = slices.DeleteFunc(t.Works, func(work *fleet.Work) bool { return work.Kind == fleet.HostedCluster })
+	w.settle(t)
+}
+
+func (w *world) inAzure() []string {
+	w.Helper()
+	left, err := w.azure.Leftovers()
+	if err != nil {
+		w.Fatal(err)
+	}
+	slices.Sort(left)
+	return left
+}
+
+// operations are the requests that the steps make, each by what tells it from the others.
+var operations = map[string]struct {
+	method, service, path string
+	// skip are the requests before it that look the same: a client of Key Vault first asks without a token.
+	skip int
+}{
+	"GetGroup":          {"GET", "arm", "/resourceGroups/managed", 0},
+	"PutGroup":          {"PUT", "arm", "/resourceGroups/managed", 0},
+	"DeleteGroup":       {"DELETE", "arm", "/resourceGroups/managed", 1}, // the first is the zone in it
+	"GetZone":           {"GET", "arm", "/dnsZones/aro.p.", 0},
+	"PutZone":           {"PUT", "arm", "/dnsZones/aro.p.", 0},
+	"DeleteZone":        {"DELETE", "arm", "/dnsZones/aro.p.", 0},
+	"GetDelegation":     {"GET", "arm", "/NS/aro.p", 0},
+	"PutDelegation":     {"PUT", "arm", "/NS/aro.p", 0},
+	"DeleteDelegation":  {"DELETE", "arm", "/NS/aro.p", 0},
+	"GetAPIRecord":      {"GET", "arm", "/A/api.p", 0},
+	"PutAPIRecord":      {"PUT", "arm", "/A/api.p", 0},
+	"DeleteAPIRecord":   {"DELETE", "arm", "/A/api.p", 0},
+	"PutOAuthRecord":    {"PUT", "arm", "/A/oauth.p", 0},
+	"DeleteOAuthRecord": {"DELETE", "arm", "/A/oauth.p", 0},
+	"GetSubnet":         {"GET", "arm", "/subnets/sub", 0},
+	"Associate":         {"PUT", "arm", "/subnets/sub", 0},
+	"Dissociate":        {"PUT", "arm", "/subnets/sub", 1},
+	"GetIdentity":       {"GET", "arm", "/userAssignedIdentities/cp-ingress", 0},
+	"ListRoles":         {"GET", "arm", "/roleAssignments", 0},
+	"GetRole":           {"GET", "arm", "/roleDefinitions/", 0},
+	"PutCredential":     {"PUT", "arm", "/federatedIdentityCredentials/", 0},
+	"DeleteCredential":  {"DELETE", "arm", "/federatedIdentityCredentials/", 0},
+	"GetCertificate":    {"GET", "vault", "/pending", 1},
+	"CreateCertificate": {"POST", "vault", "/create", 0},
+	"DeleteCertificate": {"DELETE", "vault", "/certificates/kas-cid", 1},
+	"PurgeCertificate":  {"DELETE", "vault", "/deletedcertificates/kas-cid", 0},
+	"PutKeys":           {"PUT", "blob", "/openid/v1/jwks", 0},
+	"PutDiscovery":      {"PUT", "blob", "/openid-configuration", 0},
+	"DeleteKeys":        {"DELETE", "blob", "/openid/v1/jwks", 0},
+	"DeleteDiscovery":   {"DELETE", "blob", "/openid-configuration", 0},
+}
+
+// TestEveryOperationResumes has each operation of Azure that is used be lost after it was done, lost before, throttled and
+// failed, over a cluster's life: the steps go on where they are, to what an undisturbed cluster has, and to nothing.
+func TestEveryOperationResumes(t *testing.T) {
+	misfortunes := map[string]faults.Rule{
+		"LostAnswer":  {DropResponse: true},
+		"LostRequest": {DropRequest: true},
+		"Throttled":   {Status: 429, RetryAfterMS: 60_000},
+		"Failed":      {Status: 500},
+	}
+	delays := map[string]time.Duration{"AtOnce": 0, "Long": time.Millisecond}
+	if testing.Short() {
+		misfortunes, delays = map[string]faults.Rule{"LostAnswer": misfortunes["LostAnswer"]}, map[string]time.Duration{"Long": time.Millisecond}
+	}
+	for name, delay := range delays {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, emulator.Options{OperationDelay: delay})
+			undisturbed := w.cluster("192.0.2.1")
+			w.settle(undisturbed)
+			want := w.inAzure()
+			w.remove(undisturbed)
+			for operation, o := range operations {
+				for misfortune, rule := range misfortunes {
+					t.Run(operation+misfortune, func(t *testing.T) {
+						w := &world{T: t, azure: w.azure, steps: w.steps, now: time.Now()}
+						rule.Methods, rule.Services, rule.Path, rule.Skip, rule.Count = []string{o.method}, []string{o.service}, o.path, o.skip, 1
+						id, err := w.azure.Faults().Add(rule)
+						if err != nil {
+							t.Fatal(err)
+						}
+						cluster := w.cluster("192.0.2.1")
+						w.settle(cluster)
+						if diff := cmp.Diff(want, w.inAzure()); diff != "" {
+							t.Errorf("in Azure (-want +got):\n%s", diff)
+						}
+						w.remove(cluster)
+						if left := w.inAzure(); len(left) > 0 {
+							t.Errorf("left in Azure: %v", left)
+						}
+						for _, r := range w.azure.Faults().List() {
+							if r.ID == id && r.Fired != 1 {
+								t.Errorf("%s %s was met %d times and disturbed %d times", o.method, o.path, r.Matched, r.Fired)
+							}
+						}
+						w.azure.Faults().Clear()
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestRecordsFollowTheEndpoint has the endpoint be an address, a name, and one of the names that have records.
+func TestRecordsFollowTheEndpoint(t *testing.T) {
+	w := newWorld(t, emulator.Options{})
+	cluster := w.cluster("")
+	records := func() (found []string) {
+		for _, id := range w.inAzure() {
+			if kind, name := lastTwo(id); kind == "A" || kind == "CNAME" {
+				found = append(found, kind+" "+name)
+			}
+		}
+		return found
+	}
+	for _, step := range []struct {
+		endpoint string
+		want     []string
+	}{
+		{"", nil},
+		{"192.0.2.1", []string{"A api-int.p", "A api.p", "A ignition-server.p", "A konnectivity-server.p", "A oauth.p"}},
+		{"ingress.example.com", []string{"CNAME api-int.p", "CNAME api.p", "CNAME ignition-server.p", "CNAME konnectivity-server.p", "CNAME oauth.p"}},
+		// A name leads nowhere by itself: whoever publishes the API server under it made its record.
+		{"api-int.p." + zone, []string{"CNAME api.p", "CNAME ignition-server.p", "CNAME konnectivity-server.p", "CNAME oauth.p"}},
+		{"192.0.2.2", []string{"A api-int.p", "A api.p", "A ignition-server.p", "A konnectivity-server.p", "A oauth.p"}},
+	} {
+		cluster.Works[0].Observed.EndpointHost = step.endpoint
+		w.settle(cluster)
+		if diff := cmp.Diff(step.want, records()); diff != "" {
+			t.Errorf("with the endpoint %q (-want +got):\n%s", step.endpoint, diff)
+		}
+	}
+	w.remove(cluster)
+	if left := w.inAzure(); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
+// lastTwo are the last two segments of an id.
+func lastTwo(id string) (kind, name string) {
+	segments := strings.Split(id, "/")
+	if len(segments) < 2 {
+		return "", id
+	}
+	return segments[len(segments)-2], segments[len(segments)-1]
+}

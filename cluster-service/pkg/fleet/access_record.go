@@ -1,0 +1,117 @@
+package fleet
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+)
+
+// The actions of access records about credentials and revocations.
+const (
+	CredentialRequested = "credentials.requested"
+	CredentialIssued    = "credentials.issued"
+	CredentialFailed    = "credentials.failed"
+	CredentialCanceled  = "credentials.canceled"
+	CredentialRevoking  = "credentials.revoking"
+	CredentialRevoked   = "credentials.revoked"
+	CredentialExpired   = "credentials.expired"
+	CredentialUsed      = "credentials.used"
+	CredentialUsedAgain = "credentials.usedAgain"
+	RevocationRequested = "revocations.requested"
+	RevocationBegun     = "revocations.begun"
+	RevocationSucceeded = "revocations.succeeded"
+	RevocationFailed    = "revocations.failed"
+	RevocationCanceled  = "revocations.canceled"
+)
+
+var credentialActions = map[csv1.BreakGlassCredentialState]string{
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING:             CredentialRequested,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:              CredentialIssued,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED:              CredentialFailed,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:            CredentialCanceled,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION: CredentialRevoking,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:             CredentialRevoked,
+	csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:             CredentialExpired,
+}
+
+var revocationActions = map[csv1.BreakGlassRevocationState]string{
+	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING:   RevocationRequested,
+	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:  RevocationBegun,
+	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED: RevocationSucceeded,
+	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED:    RevocationFailed,
+	csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED:  RevocationCanceled,
+}
+
+// AccessRecord is one thing that happened to the access to a cluster, for the audit.
+type AccessRecord struct {
+	Action     string
+	ClusterUID string
+	ResourceID string
+	// Credential is what it happened to, or Revocation. Both are nil where a certificate was used that is no credential's of
+	// the tenancy: one that has long ended, or nobody's.
+	Credential *Credential
+	Revocation *Revocation
+	// Use is set where a certificate was used.
+	Use *credentialuse.Use
+}
+
+// AccessRecords are what happened to the access to a cluster between two of its states.
+func AccessRecords(before, after *Tenancy) []AccessRecord {
+	var records []AccessRecord
+	add := func(r AccessRecord) {
+		if after.Cluster != nil {
+			r.ClusterUID, r.ResourceID = after.Cluster.UID, after.Cluster.ResourceID
+		}
+		records = append(records, r)
+	}
+	for _, v := range after.Revocations {
+		if known := before.Revocation(v.UID); known == nil || known.Status.GetState() != v.Status.GetState() {
+			add(AccessRecord{Action: revocationActions[v.Status.GetState()], Revocation: v})
+		}
+	}
+	for _, c := range after.Credentials {
+		known := before.Credential(c.UID)
+		if known == nil || known.State() != c.State() {
+			add(AccessRecord{Action: credentialActions[c.State()], Credential: c})
+		}
+		if use := c.Status.GetUse(); use != nil && (known == nil || !proto.Equal(known.Status.GetUse(), use)) {
+			action := CredentialUsed
+			if known != nil && known.Status.GetUse() != nil {
+				action = CredentialUsedAgain
+			}
+			add(AccessRecord{Action: action, Credential: c, Use: &credentialuse.Use{Fingerprint: c.Fingerprint(), User: userOf(after, c),
+				First: use.GetFirstTime().AsTime(), Last: use.GetLastTime().AsTime(), Addresses: use.GetAddresses(), Request: use.GetFirstRequest()}})
+		}
+	}
+	known := credentialuse.Report{}
+	for _, u := range before.Uses() {
+		known.Note(u)
+	}
+	for _, u := range after.Uses() {
+		if after.CredentialWith(u.Fingerprint) != nil {
+			continue
+		}
+		_, again := known[u.Fingerprint]
+		if !known.Note(u) {
+			continue
+		}
+		action := CredentialUsed
+		if again {
+			action = CredentialUsedAgain
+		}
+		add(AccessRecord{Action: action, Use: &u})
+	}
+	return records
+}
+
+// userOf is whom the API server took the holder of a credential for.
+func userOf(t *Tenancy, c *Credential) string {
+	fingerprint := c.Fingerprint()
+	for _, u := range t.Uses() {
+		if u.Fingerprint == fingerprint {
+			return u.User
+		}
+	}
+	return ""
+}

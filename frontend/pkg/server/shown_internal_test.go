@@ -1,0 +1,31 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestShownIsBounded: however much is shown, only so much is remembered, and the last is.
+func TestShownIsBounded(t *testing.T) {
+	s := newShownResources()
+	for i := range 200 {
+		key := shownKey{"type", fmt.Sprint(i % 150), "version"}
+		s.put(key, shown{fmt.Sprint(i), make([]byte, shownBytes/100)})
+		if got := s.get(key); got.etag != fmt.Sprint(i) {
+			t.Fatalf("%q is remembered as the last one, not %d", got.etag, i)
+		}
+		size := 0
+		for key, of := range s.known {
+			size += weight(key, of)
+		}
+		if size != s.size || size > shownBytes {
+			t.Fatalf("after %d the size is %d, said to be %d, at most %d", i, size, s.size, shownBytes)
+		}
+	}
+	for key := range s.known {
+		s.forget(key)
+	}
+	if s.size != 0 {
+		t.Errorf("empty, it has the size %d", s.size)
+	}
+}

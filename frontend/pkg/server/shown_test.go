@@ -1,0 +1,57 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestReadsAgain: who reads what has not changed is answered the same, and the store is asked but sends no document; every
+// change shows at once, in every api-version, and so does the end.
+func TestReadsAgain(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	older := "?api-version=2025-12-23-preview"
+	get := func(query string) (etag, body string, sent int64) {
+		t.Helper()
+		before := y.read.Load()
+		status, header, body := y.do(http.MethodGet, y.cluster("Cluster")+query, "")
+		if status != http.StatusOK {
+			t.Fatalf("GET answered %d %s", status, body)
+		}
+		return header.Get("ETag"), body, y.read.Load() - before
+	}
+	etag, body, sent := get("")
+	if sent < int64(len(body)) {
+		t.Errorf("the first read brought %d bytes from the store, less than the %d that were answered", sent, len(body))
+	}
+	_, olderBody, _ := get(older)
+	for range 2 {
+		if again, same, sent := get(""); again != etag || same != body || sent >= int64(len(body)) {
+			t.Errorf("reading again brought %d bytes from the store; the ETag is %s after %s; answered\n%s\nafter\n%s", sent, again, etag, same, body)
+		}
+		if _, same, _ := get(older); same != olderBody {
+			t.Errorf("reading again in another api-version answered\n%s\nafter\n%s", same, olderBody)
+		}
+	}
+
+	y.mustDo(http.StatusAccepted, http.MethodPatch, y.cluster("cluster"), `{"tags":{"colour":"green"}}`)
+	changed, body, _ := get("")
+	if changed == etag || !strings.Contains(body, `"colour":"green"`) {
+		t.Errorf("the change does not show: the ETag is %s after %s; answered\n%s", changed, etag, body)
+	}
+	if _, body, _ := get(older); !strings.Contains(body, `"colour":"green"`) {
+		t.Errorf("the change does not show in another api-version; answered\n%s", body)
+	}
+
+	if err := y.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodDelete, y.cluster("cluster"), "")
+	if err := y.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		y.mustDo(http.StatusNotFound, http.MethodGet, y.cluster("cluster"), "")
+	}
+}

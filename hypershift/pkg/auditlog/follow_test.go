@@ -1,0 +1,151 @@
+package auditlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+)
+
+// numbered is a line about a certificate of its own.
+func numbered(n int) []byte {
+	return append(line(func(e map[string]any) {
+		e["user"].(map[string]any)["extra"] = map[string]any{credentialID: []string{"X509SHA256=" + number(n)}}
+	}), '\n')
+}
+
+func number(n int) string { return fmt.Sprintf("%064x", n) }
+
+// logged is a folder with an audit log, and who follows it.
+type logged struct {
+	t      *testing.T
+	folder string
+	seen   []string
+	follower
+}
+
+func newLogged(t *testing.T) *logged {
+	l := &logged{t: t, folder: t.TempDir()}
+	l.again()
+	t.Cleanup(l.close)
+	return l
+}
+
+// again follows it anew.
+func (l *logged) again() {
+	l.close()
+	l.seen = nil
+	l.follower = follower{folder: l.folder, used: func(u credentialuse.Use) {
+		if !slices.Contains(l.seen, u.Fingerprint) {
+			l.seen = append(l.seen, u.Fingerprint)
+		}
+	}}
+}
+
+func (l *logged) write(name string, text []byte) {
+	l.t.Helper()
+	file, err := os.OpenFile(filepath.Join(l.folder, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := file.Write(text); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// rotate begins another file, as an API server does.
+func (l *logged) rotate(n int) {
+	l.t.Helper()
+	if err := os.Rename(filepath.Join(l.folder, LogName), filepath.Join(l.folder, fmt.Sprintf("audit-2026-03-01T08-00-0%d.000.log", n))); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// sees looks once and expects what has been seen since the log is followed.
+func (l *logged) sees(want ...int) {
+	l.t.Helper()
+	if err := l.look(); err != nil {
+		l.t.Fatal(err)
+	}
+	var numbers []string
+	for _, n := range want {
+		numbers = append(numbers, number(n))
+	}
+	if !slices.Equal(l.seen, numbers) {
+		l.t.Fatalf("saw %v, want %v", l.seen, numbers)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	l := newLogged(t)
+	l.sees() // there is no log yet
+	l.write(LogName, numbered(1))
+	l.sees(1)
+
+	second := numbered(2)
+	l.write(LogName, second[:200])
+	l.sees(1)
+	l.write(LogName, second[200:])
+	l.sees(1, 2)
+
+	// What was written before the change of files, and what after it.
+	l.write(LogName, numbered(3))
+	l.rotate(1)
+	l.write(LogName, numbered(4))
+	l.sees(1, 2, 3, 4)
+	l.rotate(2)
+	l.sees(1, 2, 3, 4) // the next file comes with the next event
+	l.write(LogName, numbered(5))
+	l.sees(1, 2, 3, 4, 5)
+	l.rotate(3)
+	l.write(LogName, numbered(6))
+	l.rotate(4)
+	l.write(LogName, numbered(7))
+	l.sees(1, 2, 3, 4, 5, 6, 7)
+
+	// A line that is too long is left out, and nothing after it.
+	l.write(LogName, bytes.Repeat([]byte("x"), maxLine+10))
+	l.sees(1, 2, 3, 4, 5, 6, 7)
+	l.write(LogName, append([]byte("y\n"), numbered(8)...))
+	l.sees(1, 2, 3, 4, 5, 6, 7, 8)
+
+	// Whoever follows anew sees all of it.
+	l.again()
+	l.sees(1, 2, 3, 4, 5, 6, 7, 8)
+}
+
+// TestFollowReadsToTheEnd: what was logged before an API server ended is seen, however soon that is.
+func TestFollowReadsToTheEnd(t *testing.T) {
+	l := newLogged(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan string, 10)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			Follow(ctx, l.folder, func(u credentialuse.Use) { seen <- u.Fingerprint }, slog.New(slog.DiscardHandler))
+		}()
+		synctest.Wait()
+		l.write(LogName, numbered(1))
+		if first := <-seen; first != number(1) {
+			t.Errorf("saw %s", first)
+		}
+		synctest.Wait()
+		l.write(LogName, numbered(2))
+		cancel()
+		<-done
+		if len(seen) != 1 || <-seen != number(2) {
+			t.Error("the last event was not seen")
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package credentialuse_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+)
+
+var began = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+
+// use is one of a certificate, some time after began.
+func use(n int, after time.Duration, address string) credentialuse.Use {
+	return credentialuse.Use{Fingerprint: fmt.Sprintf("%064x", n), User: "system:sre-break-glass:ada", First: began.Add(after), Last: began.Add(after),
+		Addresses: []string{address}, Request: "list pods"}
+}
+
+func TestNews(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		next   credentialuse.Use
+		want   bool
+	}{
+		"another credential": {"every credential's first use is told", use(2, time.Minute, "10.0.0.1"), true},
+		"the same again":     {"a use is not a request", use(1, time.Minute, "10.0.0.1"), false},
+		"another address":    {"somebody else may have it", use(1, time.Minute, "10.0.0.2"), true},
+		"after an hour":      {"that it is still in use", use(1, time.Hour, "10.0.0.1"), true},
+		"an earlier one":     {"a log was read late", use(1, -time.Minute, "10.0.0.1"), true},
+		"nobody's": {"other users are not reported", credentialuse.Use{Fingerprint: strings.Repeat("a", 64), User: "system:admin", First: began, Last: began},
+			false},
+		"no fingerprint": {"nothing could be joined with it", credentialuse.Use{User: "system:sre-break-glass:ada", First: began, Last: began}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			report := credentialuse.Report{}
+			if !report.Note(use(1, 0, "10.0.0.1")) {
+				t.Fatal("the first use is no news")
+			}
+			if got := report.Note(tc.next); got != tc.want {
+				t.Errorf("news is %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestReportIsBounded(t *testing.T) {
+	report := credentialuse.Report{}
+	for n := range 200 {
+		report.Note(use(n, time.Duration(n)*time.Minute, "10.0.0.1"))
+		report.Note(use(150, 0, fmt.Sprintf("10.0.1.%d", n)))
+	}
+	report.Forget(began.Add(200 * time.Minute))
+	uses := report.Uses()
+	if len(uses) != 64 || uses[0].Fingerprint != fmt.Sprintf("%064x", 199) {
+		t.Errorf("%d uses are kept, the first of %s", len(uses), uses[0].Fingerprint)
+	}
+	if addresses := report[fmt.Sprintf("%064x", 150)].Addresses; len(addresses) != 8 {
+		t.Errorf("%d addresses are kept", len(addresses))
+	}
+	text, err := report.Encode()
+	if err != nil || len(text) > 64<<10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if diff := cmp.Diff(report, credentialuse.Decode(text)); diff != "" {
+		t.Errorf("what was read back differs:\n%s", diff)
+	}
+	report.Forget(began.Add(credentialuse.Kept + 200*time.Minute))
+	if len(report) != 0 {
+		t.Errorf("%d uses of certificates that have ended are kept", len(report))
+	}
+}
+
+// TestMerge: events need not come in their order.
+func TestMerge(t *testing.T) {
+	report := credentialuse.Report{}
+	report.Note(use(1, time.Hour, "10.0.0.1"))
+	report.Note(use(1, 0, "10.0.0.2"))
+	want := credentialuse.Use{Fingerprint: fmt.Sprintf("%064x", 1), User: "system:sre-break-glass:ada", First: began, Last: began.Add(time.Hour),
+		Addresses: []string{"10.0.0.1", "10.0.0.2"}, Request: "list pods"}
+	if diff := cmp.Diff([]credentialuse.Use{want}, report.Uses()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzDecode: an annotation is anybody's on the management cluster who may write it.
+func FuzzDecode(f *testing.F) {
+	report := credentialuse.Report{}
+	report.Note(use(1, 0, "10.0.0.1"))
+	text, err := report.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(`[{"fingerprint":"x"}]`)
+	f.Add(`{}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		decoded := credentialuse.Decode(text)
+		encoded, err := decoded.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decoded, credentialuse.Decode(encoded)); diff != "" {
+			t.Error(diff)
+		}
+		for _, u := range decoded.Uses() {
+			if credentialuse.Class(u.User) == "" || len(u.Fingerprint) != 64 || strings.ContainsAny(u.Request+u.User, "\n\x00") {
+				t.Errorf("took in %+v", u)
+			}
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package deletion
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/intervention"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+)
+
+// oncall is the engineer who runs the commands; the name is the token as well.
+const oncall = "oncall@example.com"
+
+// engineers stand in for the issuer of tokens.
+type engineers struct{}
+
+func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
+	if r.Header.Get("Authorization") != "Bearer "+oncall {
+		return authn.Caller{}, apierror.New(apierror.Unauthenticated, "The request carries no token.")
+	}
+	return authn.Caller{TenantID: "tenant", ObjectID: "object", Name: oncall, Groups: []string{"engineers"}}, nil
+}
+
+func (engineers) Ready(context.Context) error { return nil }
+
+// startAdmin runs admin, and the part of the backend that does what it writes down, on Cosmos DB's emulator. ARM knows nothing
+// of the clusters here.
+func (r *region) startAdmin() {
+	r.t.Helper()
+	cosmos := must(emulator.Open(emulator.Options{DataDir: r.t.TempDir(), Key: emulator.WellKnownKey}))(r.t)
+	account := httptest.NewServer(cosmos)
+	r.t.Cleanup(func() { account.Close(); _ = cosmos.Close() })
+	db := must(database.Open(r.t.Context(), database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}))(r.t)
+	r.t.Cleanup(db.Close)
+	if err := db.EnsureSchema(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	bundles := maestro.New("https://"+r.maestroREST, r.identity(string(mesh.Admin)))
+	r.t.Cleanup(bundles.Close)
+	api := server.New(server.Config{
+		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Environment: "local", Authenticator: engineers{},
+		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),
+	})
+	served := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if strings.HasSuffix(request.URL.Path, "/token") {
+			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": oncall, "expires_in": 3600})
+			return
+		}
+		api.ServeHTTP(w, request)
+	}))
+	r.t.Cleanup(served.Close)
+	r.admin = adminclient.Options{Endpoint: served.URL, Authority: served.URL, CAFile: filepath.Join(r.dir, "admin.crt"),
+		CredentialsFile: filepath.Join(r.dir, "engineers.json"), Audience: "api://admin"}
+	for path, content := range map[string][]byte{
+		r.admin.CAFile:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}),
+		r.admin.CredentialsFile: []byte(`[{"name": "` + oncall + `", "tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	all := func(partition.Group) bool { return true }
+	executor := intervention.New(db, r.clusterService(mesh.Backend), all, intervention.Options{}, prometheus.NewRegistry(), logger())
+	r.run("backend", func(ctx context.Context) error {
+		var group sync.WaitGroup
+		defer group.Wait()
+		group.Go(func() { executor.Run(ctx) })
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Busy: 10 * time.Millisecond, Idle: 50 * time.Millisecond},
+			func(ctx context.Context, changes []database.Change) error {
+				for _, change := range changes {
+					executor.Changed(ctx, change)
+				}
+				return nil
+			})
+	})
+}
+
+// clusterService connects a workload to Cluster Service, wherever that is now.
+func (r *region) clusterService(peer mesh.Peer) csv1.ClusterServiceClient {
+	r.t.Helper()
+	conn := must(clusterservice.Dial(r.t.Context(), "cluster-service", r.identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", *r.fleet.Load())
+	})))(r.t)
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return csv1.NewClusterServiceClient(conn)
+}
+
+// hcpctl runs a command of `hcpctl deletion`, as an engineer does.
+func (r *region) hcpctl(args ...string) string {
+	r.t.Helper()
+	var out bytes.Buffer
+	root := command.NewFor(&out, io.MultiWriter(&out, r.t.Output()), func(adminclient.Options) (*adminclient.Client, error) { return adminclient.New(r.admin) })
+	root.SetArgs(append([]string{"deletion"}, args...))
+	if err := root.ExecuteContext(r.t.Context()); err != nil {
+		r.t.Fatalf("hcpctl deletion %s: %v", strings.Join(args, " "), err)
+	}
+	return out.String()
+}

@@ -1,0 +1,99 @@
+package adminclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// PlanUpgrade is what an upgrade of a cluster would do. An empty version is the newest patch; nodePools is none, unpinned or all.
+func (c *Client) PlanUpgrade(ctx context.Context, cluster, version, nodePools string) (*csv1.UpgradePlan, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"version": version, "nodePools": nodePools} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	plan, err := get[adminv1.Message[*csv1.UpgradePlan]](ctx, c, clusterPath(cluster)+"/upgrade-plan", query)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Of, nil
+}
+
+// ClusterUpgrades are the upgrades of a cluster.
+func (c *Client) ClusterUpgrades(ctx context.Context, cluster string) ([]*csv1.Upgrade, error) {
+	list, err := get[adminv1.UpgradeList](ctx, c, clusterPath(cluster)+"/upgrades", nil)
+	if err != nil {
+		return nil, err
+	}
+	return adminv1.Contents(list.Items), nil
+}
+
+// Upgrades are those of the region; active chooses those that are under way.
+func (c *Client) Upgrades(ctx context.Context, active bool) ([]*csv1.Upgrade, error) {
+	query := url.Values{"pageSize": {"500"}}
+	if active {
+		query.Set("active", "true")
+	}
+	var all []*csv1.Upgrade
+	for {
+		list, err := get[adminv1.UpgradeList](ctx, c, "/upgrades", query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, adminv1.Contents(list.Items)...)
+		if list.NextPageToken == "" {
+			return all, nil
+		}
+		query.Set("pageToken", list.NextPageToken)
+	}
+}
+
+// StartUpgrade begins an upgrade of a cluster, whose uid is the operation's id.
+func (c *Client) StartUpgrade(ctx context.Context, cluster string, request *csv1.StartUpgradeRequest) (*adminv1.Operation, error) {
+	return c.Act(ctx, cluster, "upgrades", asked(request))
+}
+
+// ActOnUpgrade does an action on an upgrade: pause, resume or abort.
+func (c *Client) ActOnUpgrade(ctx context.Context, uid, action string) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/"+action, nil)
+}
+
+// AcknowledgeGate passes a gate of an upgrade.
+func (c *Client) AcknowledgeGate(ctx context.Context, uid, gate string) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/acknowledge", asked(&csv1.AcknowledgeUpgradeGateRequest{Gate: gate}))
+}
+
+func policyPath(name string) string { return "/upgrade-policies/" + url.PathEscape(name) }
+
+// UpgradePolicies are all of the region.
+func (c *Client) UpgradePolicies(ctx context.Context) ([]*csv1.UpgradePolicy, error) {
+	list, err := get[adminv1.UpgradePolicyList](ctx, c, "/upgrade-policies", nil)
+	if err != nil {
+		return nil, err
+	}
+	return adminv1.Contents(list.Items), nil
+}
+
+// UpgradePolicy is one with how it stands.
+func (c *Client) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradePolicy, error) {
+	policy, err := get[adminv1.Message[*csv1.UpgradePolicy]](ctx, c, policyPath(name), nil)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Of, nil
+}
+
+// ApplyUpgradePolicy stores a policy under its name.
+func (c *Client) ApplyUpgradePolicy(ctx context.Context, name string, spec *csv1.UpgradePolicySpec) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodPut, policyPath(name), asked(&csv1.ApplyUpgradePolicyRequest{Spec: spec}))
+}
+
+// DeleteUpgradePolicy ends a policy.
+func (c *Client) DeleteUpgradePolicy(ctx context.Context, name string) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodDelete, policyPath(name), nil)
+}

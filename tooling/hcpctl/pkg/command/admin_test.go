@@ -1,0 +1,116 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+)
+
+// sres is an admin, and the issuer of its tokens: it answers what the test says and remembers what it was asked. An operation
+// has ended when it is accepted. The real admin is what hcpctl is tried with in test/deletion and test/e2e.
+type sres struct {
+	*httptest.Server
+	dir string
+
+	mu sync.Mutex
+	// asked are the requests that were to change something, with what they carried.
+	asked []string
+	// shown are the answers to what reads, by path and query; results are what operations ended with, by method and path.
+	shown, results map[string]any
+	// refused are the answers to what is not done, by method and path.
+	refused map[string]string
+}
+
+func newSREs(t *testing.T) *sres {
+	t.Helper()
+	a := &sres{dir: t.TempDir(), shown: map[string]any{}, results: map[string]any{}, refused: map[string]string{}}
+	a.Server = httptest.NewTLSServer(a)
+	t.Cleanup(a.Close)
+	for name, data := range map[string][]byte{
+		"ca.crt":         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}),
+		"engineers.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
+	} {
+		if err := os.WriteFile(filepath.Join(a.dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
+}
+
+// connect makes the client of it.
+func (a *sres) connect(options adminclient.Options) (*adminclient.Client, error) {
+	options.Endpoint, options.Authority, options.CAFile = a.URL, a.URL, filepath.Join(a.dir, "ca.crt")
+	options.CredentialsFile, options.Audience = filepath.Join(a.dir, "engineers.json"), "api://admin"
+	return adminclient.New(options)
+}
+
+// ServeHTTP implements http.Handler.
+func (a *sres) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if strings.HasSuffix(r.URL.Path, "/token") {
+		reply(w, http.StatusOK, map[string]any{"access_token": "token", "expires_in": 3600})
+		return
+	}
+	path := strings.TrimPrefix(r.URL.Path, adminv1.Root)
+	if r.Method == http.MethodGet {
+		if r.URL.RawQuery != "" {
+			path += "?" + r.URL.RawQuery
+		}
+		answer, ok := a.shown[path]
+		if !ok {
+			problem(w, http.StatusNotFound, "NotFound", "There is no "+path+".")
+			return
+		}
+		reply(w, http.StatusOK, answer)
+		return
+	}
+	line := r.Method + " " + path
+	body, _ := io.ReadAll(r.Body)
+	if path == "/elevations" {
+		var request adminv1.ElevationRequest
+		_ = json.Unmarshal(body, &request)
+		a.asked = append(a.asked, line+" "+string(request.Role)+": "+request.Reason+" ("+request.Ticket+")")
+		reply(w, http.StatusCreated, adminv1.Elevation{ID: "e"})
+		return
+	}
+	asked, target := line, adminv1.Target{ID: path[strings.LastIndexByte(path, '/')+1:]}
+	if len(body) > 0 {
+		var compact bytes.Buffer // protobuf's encoder varies its spaces
+		_ = json.Compact(&compact, body)
+		asked += " " + compact.String()
+	}
+	a.asked = append(a.asked, asked)
+	switch result, known := a.results[line]; {
+	case strings.HasPrefix(path, "/elevations/"):
+		reply(w, http.StatusOK, adminv1.Elevation{ID: "e"})
+	case a.refused[line] != "":
+		problem(w, http.StatusConflict, "Conflict", a.refused[line])
+	case known:
+		content, _ := json.Marshal(result)
+		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Succeeded, Result: content})
+	default:
+		reply(w, http.StatusAccepted, adminv1.Operation{ID: "o", Action: "test", Target: target, State: adminv1.Succeeded})
+	}
+}
+
+// hcpctl runs a command against it.
+func (a *sres) hcpctl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	root := NewFor(&out, t.Output(), a.connect)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}

@@ -1,0 +1,108 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+	"github.com/spf13/cobra"
+)
+
+func (e *environment) breakGlassList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list CLUSTER", Short: "List a cluster's credentials: who asked for them and why, until when, and when and from where they were used", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeFleet,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			list, err := client.Credentials(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, list)
+			}
+			return display.Table(e.out, []string{"UID", "CLASS", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+func (e *environment) breakGlassShow() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show UID", Short: "Show one credential, with the fingerprint by which the API server's audit log names its certificate", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := e.adminClient()
+			if err != nil {
+				return err
+			}
+			credential, err := client.Credential(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if e.output != "table" {
+				return display.Object(e.out, e.output, credential)
+			}
+			return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential))
+		},
+	}
+	e.addOutputFlag(c)
+	return e.addAdminFlags(c)
+}
+
+// credentialRows are the credentials of a cluster, the latest first.
+func credentialRows(items []adminv1.FleetCredential) [][]string {
+	items = slices.Clone(items)
+	slices.SortStableFunc(items, func(a, b adminv1.FleetCredential) int {
+		return b.Of.GetCreateTime().AsTime().Compare(a.Of.GetCreateTime().AsTime())
+	})
+	var rows [][]string
+	for _, item := range items {
+		spec, status := item.Of.GetSpec(), item.Of.GetStatus()
+		use := status.GetUse()
+		rows = append(rows, []string{item.Of.GetUid(), classOf(spec.GetClass()), stateOf(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
+			moment(status.GetExpirationTime()), moment(use.GetFirstTime()), moment(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
+	}
+	return rows
+}
+
+// credentialFields are what is known of one credential, but for its certificate.
+func credentialFields(item *adminv1.FleetCredential) [][]string {
+	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
+	use := status.GetUse()
+	fields := [][]string{
+		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", classOf(spec.GetClass())}, {"state", stateOf(status.GetState())},
+		{"requester", spec.GetRequester()}, {"reason", cmp.Or(spec.GetReason(), "-")}, {"requested", moment(item.Of.GetCreateTime())},
+		{"expires", moment(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
+	}
+	if use == nil {
+		return append(fields, []string{"used", "no use was reported"})
+	}
+	return append(fields, []string{"first use", fmt.Sprintf("%s, %s", moment(use.GetFirstTime()), use.GetFirstRequest())},
+		[]string{"last use", moment(use.GetLastTime()) + " (to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
+}
+
+func classOf(class csv1.BreakGlassClass) string {
+	return strings.ToLower(strings.TrimPrefix(class.String(), "BREAK_GLASS_CLASS_"))
+}
+
+func stateOf(state csv1.BreakGlassCredentialState) string {
+	return strings.TrimPrefix(state.String(), "BREAK_GLASS_CREDENTIAL_STATE_")
+}
+
+func moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().UTC().Format(time.RFC3339)
+}
