@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 // whole is the region that the tests share: it is started by the first that needs it, and stopped after the last.
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 // start returns the region, and starts it where it is not.
 func start(t *testing.T) *local.Region {
 	t.Helper()
+	sources.DependOnAll()
 	whole.once.Do(func() {
 		if whole.dir, whole.err = os.MkdirTemp("", "hcpmesh-contract-"); whole.err != nil {
 			return
