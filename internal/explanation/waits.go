@@ -23,8 +23,8 @@ const (
 	layerClusterService = "cluster-service"
 )
 
-// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun} and
-// {subject}.
+// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun},
+// {component} and {subject}.
 type wait struct {
 	// awaits completes `has been waiting for`.
 	awaits string
@@ -84,6 +84,12 @@ var waits = map[[2]string]wait{
 		what: "grant the roles that are named, on what is named",
 		next: "Cluster Service looks every 30 seconds, and goes on by itself when they are there",
 	},
+	{layerAzure, "RenewalFailing"}: {
+		headline: "Cluster {name} is ready, but the certificate of its API server could not be renewed {since}.", speaker: "Cluster Service",
+		who: Service, usual: 48 * time.Hour, stuck: "see what the vault or its issuer refuses, and remove the cause",
+		next:         "The certificate that is there serves on until it ends, and Cluster Service goes on trying, at least every hour",
+		stuckCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
+	},
 	{layerManagementCluster, "Waiting"}: {
 		awaits: "the agent of {shard}", evidence: agentAway, who: Service, usual: time.Minute, stuckCommand: "hcpctl shard show {shard}",
 		suspicion: "The agent is down, then, or has lost MQTT, or cannot reach its API server.", stuck: "bring the agent of {shard} back",
@@ -111,7 +117,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerControlPlane, "RollingOut"}: {
 		awaits: "its control plane to roll out its release", evidence: versions, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
+		stuck: "see why {component} on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 	},
 	{layerControlPlane, "AwaitingSecret"}: {
 		awaits: "a secret that only the customer has", evidence: awaitedSecrets, who: Customer,
@@ -197,7 +203,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerUpgrade, "ControlPlane"}: {
 		awaits: "its control plane to roll out the release of its upgrade", evidence: rollingOut, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
+		stuck: "see why {component} on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 		next: "It stays ready for its customer meanwhile; a release that a control plane was given cannot be taken back",
 	},
 	{layerUpgrade, "NodePools"}: {
@@ -293,15 +299,7 @@ func (f *Facts) gate() string {
 }
 
 // rollingOut says what upgrade is under way and how far the control plane is with it.
-func rollingOut(s *subject) []string {
-	list := gates(s)
-	for _, step := range s.moving().GetStatus().GetSteps() {
-		if step.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING && step.GetMessage() != "" {
-			list = append(list, step.GetMessage())
-		}
-	}
-	return list
-}
+func rollingOut(s *subject) []string { return append(gates(s), s.rollout()...) }
 
 // gates says which gates of the upgrade under way are not passed.
 func gates(s *subject) []string {
@@ -369,10 +367,11 @@ func agentAway(s *subject) []string {
 }
 
 func versions(s *subject) []string {
+	var list []string
 	if running := s.Cluster.GetStatus().GetActiveVersions(); len(running) > 1 {
-		return []string{fmt.Sprintf("It is on the way from %s to %s.", running[len(running)-1], running[0])}
+		list = append(list, fmt.Sprintf("It is on the way from %s to %s.", running[len(running)-1], running[0]))
 	}
-	return nil
+	return append(list, s.rollout()...)
 }
 
 func awaitedSecrets(s *subject) []string {

@@ -58,7 +58,7 @@ func (r *region) azureSteps(renderer *render.Renderer) *azure.Steps {
 	settings := config.AzureResources{ResourceManager: r.azure.URL, Audience: "https://management.azure.com", SubscriptionID: emulatortest.Subscription,
 		ResourceGroup: "region", Vault: r.azure.URL, CertificateIssuer: "OneCertV2-PublicCA", CAFile: "the emulator's",
 		Documents: config.DocumentStore{Account: r.azure.URL + "/oidc", Container: "issuers"}}
-	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open}
+	return &azure.Steps{Clients: azure.NewSDK(settings, r.azure.Tokens, r.azureWire), Region: renderer.Region, Config: settings, Open: renderer.Open, Now: time.Now}
 }
 
 // azureRequest is a cluster with all that an operator may have.

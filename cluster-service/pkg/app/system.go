@@ -95,7 +95,7 @@ func NewSystem(o SystemOptions) *System {
 	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
 		Metrics: metrics, Interval: o.Oversee})
 	if o.Azure != nil {
-		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Publish: s.publisher.Publish, Metrics: o.Metrics})
+		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: o.Metrics})
 		o.Store.NotifyAzure(s.azure.Due)
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,

@@ -83,7 +83,9 @@ type RoleDefinitions interface {
 // Certificates is what is used of azcertificates.Client.
 type Certificates interface {
 	CreateCertificate(ctx context.Context, name string, wanted azcertificates.CreateCertificateParameters, o *azcertificates.CreateCertificateOptions) (azcertificates.CreateCertificateResponse, error)
+	GetCertificate(ctx context.Context, name, version string, o *azcertificates.GetCertificateOptions) (azcertificates.GetCertificateResponse, error)
 	GetCertificateOperation(ctx context.Context, name string, o *azcertificates.GetCertificateOperationOptions) (azcertificates.GetCertificateOperationResponse, error)
+	DeleteCertificateOperation(ctx context.Context, name string, o *azcertificates.DeleteCertificateOperationOptions) (azcertificates.DeleteCertificateOperationResponse, error)
 	DeleteCertificate(ctx context.Context, name string, o *azcertificates.DeleteCertificateOptions) (azcertificates.DeleteCertificateResponse, error)
 	PurgeDeletedCertificate(ctx context.Context, name string, o *azcertificates.PurgeDeletedCertificateOptions) (azcertificates.PurgeDeletedCertificateResponse, error)
 }

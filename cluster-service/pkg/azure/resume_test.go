@@ -59,7 +59,7 @@ func newWorld(t *testing.T, options emulator.Options) *world {
 		Documents: config.DocumentStore{Account: started.URL + "/oidc", Container: "issuers"}}
 	region := fleet.Region{BaseDomain: zone, IssuerBase: started.URL + "/oidc/issuers", AzureKinds: fleet.AzureKinds()}
 	return &world{T: t, azure: started, now: time.Now(), steps: &azure.Steps{Clients: azure.NewSDK(settings, started.Tokens, started.HTTP()), Region: region, Config: settings,
-		Open: func(string, []byte) ([]byte, error) { return signing, nil }}}
+		Open: func(string, []byte) ([]byte, error) { return signing, nil }, Now: time.Now}}
 }
 
 // cluster is one whose HostedCluster is there, with an endpoint.

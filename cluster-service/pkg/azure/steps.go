@@ -26,6 +26,8 @@ type Steps struct {
 	Config  config.AzureResources
 	// Open opens the sealed signing key of a cluster.
 	Open func(owner string, sealed []byte) ([]byte, error)
+	// Now is the time by which certificates end.
+	Now func() time.Time
 }
 
 // maxError bounds an error that is stored and shown.

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,8 @@ const (
 	stepTimeout = 25 * time.Second
 	// visitTime is how long a visit goes on with further steps before it stores what came of those that were tried.
 	visitTime = 2 * time.Second
+	// countInterval is how old the counts of what ends are at most.
+	countInterval = 15 * time.Second
 )
 
 // WorkerOptions are what a worker works with.
@@ -25,6 +28,8 @@ type WorkerOptions struct {
 	Steps *Steps
 	// Workers is how many clusters are visited at once.
 	Workers int
+	// Renderer renders what a cluster's works are to carry when something that they name was renewed.
+	Renderer fleet.Renderer
 	// Publish is told of clusters whose works became due.
 	Publish func(clusterUIDs []string)
 	Metrics prometheus.Registerer
@@ -35,16 +40,22 @@ type Worker struct {
 	WorkerOptions
 	due   *due.Queue
 	tries *prometheus.CounterVec
+	// firstEnd is when the first certificate ends, in Unix seconds, 0 when none does; overdue counts those not renewed in time.
+	firstEnd, overdue prometheus.Gauge
 }
 
 // NewWorker makes a worker; Run runs it.
 func NewWorker(o WorkerOptions) *Worker {
 	w := &Worker{WorkerOptions: o,
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_azure_steps_total",
-			Help: "Tries of steps of clusters' Azure resources, by step and outcome: done, undone, waiting, failed."}, []string{"step", "outcome"})}
+			Help: "Tries of steps of clusters' Azure resources, by step and outcome: done, undone, waiting, failed."}, []string{"step", "outcome"}),
+		firstEnd: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_first_end_seconds",
+			Help: "When the first serving certificate of a cluster's API server ends, in Unix time; 0 when there is none."}),
+		overdue: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_certificates_overdue",
+			Help: "Serving certificates whose renewal has failed for half of the time that there is for it."})}
 	w.due = due.NewQueue(due.Options{Of: "Azure resources", Workers: o.Workers, Take: o.Store.TakeAzureDue, Visit: w.visit})
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(w.tries)
+		o.Metrics.MustRegister(w.tries, w.firstEnd, w.overdue)
 	}
 	return w
 }
@@ -53,7 +64,36 @@ func NewWorker(o WorkerOptions) *Worker {
 func (w *Worker) Due(clusterUIDs []string) { w.due.Add(clusterUIDs) }
 
 // Run works until ctx is over.
-func (w *Worker) Run(ctx context.Context) { w.due.Run(ctx) }
+func (w *Worker) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	group.Go(func() { w.due.Run(ctx) })
+	group.Go(func() { w.count(ctx) })
+	group.Wait()
+}
+
+// count keeps the counts of what ends until ctx is over.
+func (w *Worker) count(ctx context.Context) {
+	ticker := time.NewTicker(countInterval)
+	defer ticker.Stop()
+	for {
+		first, overdue, err := w.Store.AzureEndings(ctx)
+		switch {
+		case err == nil:
+			w.overdue.Set(float64(overdue))
+			w.firstEnd.Set(0)
+			if !first.IsZero() {
+				w.firstEnd.Set(float64(first.Unix()))
+			}
+		case ctx.Err() == nil:
+			slog.Warn("counting the certificates that end failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
 
 // visit tries the steps of a cluster that are due, one after the other, and stores what came of them.
 func (w *Worker) visit(ctx context.Context, uid string) error {
@@ -64,6 +104,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 	var outcomes []fleet.AzureOutcome
 	tried := map[fleet.AzureKind]bool{}
 	begun := time.Now()
+	w.Steps.Region.RefreshAzure(w.Store.Now(), t)
 	for ctx.Err() == nil && time.Since(begun) < visitTime {
 		step := t.Azure.Next(w.Store.Now(), tried)
 		if step == nil {
@@ -83,10 +124,15 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		if t.Azure == nil {
 			return nil
 		}
+		certificate := t.RenewedCertificate()
 		for _, o := range outcomes {
 			t.Azure.Record(now, o)
 		}
-		if err := w.Steps.Region.Settle(now, t, nil); err != nil {
+		var renderer fleet.Renderer
+		if t.RenewedCertificate() != certificate && !t.Cluster.Deleting() {
+			renderer = w.Renderer
+		}
+		if err := w.Steps.Region.Settle(now, t, renderer); err != nil {
 			return err
 		}
 		if t.Azure != nil {

@@ -52,10 +52,15 @@ var azureNeeds = map[AzureKind]AzureKind{AzureDNSZone: AzureResourceGroup, Azure
 const (
 	azureFirstRetry = 500 * time.Millisecond
 	azureLastRetry  = 30 * time.Second
-	// azurePatience is how long a step waits that Azure gave no time to.
-	azurePatience = 200 * time.Millisecond
+	// azurePatience is how long a step waits at first that Azure gave no time to, and azureLongPatience in the end: it doubles
+	// with every azureLooks looks.
+	azurePatience     = 200 * time.Millisecond
+	azureLongPatience = 15 * time.Second
+	azureLooks        = 4
 	// azureLongest bounds what Azure may ask to wait.
 	azureLongest = 10 * time.Minute
+	// azureLastRenewal is the longest time between two tries to make anew what has not ended: there are weeks for it.
+	azureLastRenewal = time.Hour
 )
 
 // Azure is what a cluster has in Azure and the job that makes or removes it: it is due while a step is.
@@ -79,9 +84,24 @@ type AzureStep struct {
 	Awaited  string `json:"awaited,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Attempts int32  `json:"attempts,omitempty"`
+	// Looks counts the times that it was looked at since it waits for Azure.
+	Looks int32 `json:"looks,omitempty"`
 	// RetryTime is when it is next due; zero is at once. Since is when it was begun, done, or begun to be undone.
 	RetryTime time.Time `json:"retryTime,omitzero"`
 	Since     time.Time `json:"since"`
+	// Ends is when what was made ends, and Renew when it is to be made anew before; zero for what does not end. A step that
+	// makes something anew is done meanwhile: what there was serves on.
+	Ends  time.Time `json:"ends,omitzero"`
+	Renew time.Time `json:"renew,omitzero"`
+}
+
+// Overdue is when a renewal has failed for half of the time that there is for it, which is somebody's concern; zero when
+// there is nothing to renew.
+func (s *AzureStep) Overdue() time.Time {
+	if !s.Done || s.Renew.IsZero() {
+		return time.Time{}
+	}
+	return s.Renew.Add(s.Ends.Sub(s.Renew) / 2)
 }
 
 // AzureOutcome is what came of trying a step.
@@ -98,6 +118,8 @@ type AzureOutcome struct {
 	Awaited    string
 	RetryAfter time.Duration
 	Error      string
+	// Ends and Renew are those of the step, when it is done.
+	Ends, Renew time.Time
 }
 
 // Step finds a step; nil when there is none.
@@ -137,6 +159,23 @@ func (a *Azure) DueTime() (time.Time, bool) {
 	return at, found
 }
 
+// Endings are when the first thing that was made ends, and from when on the renewal of one is overdue; zero when nothing
+// ends.
+func (a *Azure) Endings() (ends, overdue time.Time) {
+	first := func(at *time.Time, other time.Time) {
+		if !other.IsZero() && (at.IsZero() || other.Before(*at)) {
+			*at = other
+		}
+	}
+	for _, s := range a.Steps {
+		if s.Done {
+			first(&ends, s.Ends)
+			first(&overdue, s.Overdue())
+		}
+	}
+	return ends, overdue
+}
+
 // Clone is a deep copy.
 func (a *Azure) Clone() *Azure {
 	if a == nil {
@@ -166,21 +205,30 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 	if o.Undo != a.Deleting {
 		return
 	}
-	s.Awaited, s.Error = o.Awaited, o.Error
+	looks := s.Looks
+	s.Awaited, s.Error, s.Looks = o.Awaited, o.Error, 0
 	wait := min(o.RetryAfter, azureLongest)
 	switch {
 	case o.Done && o.Undo:
 		a.Steps = slices.DeleteFunc(a.Steps, func(other *AzureStep) bool { return other == s })
 		return
 	case o.Done:
-		s.Done, s.Input, s.Attempts, s.RetryTime, s.Since = true, o.Input, 0, time.Time{}, now
+		if !s.Done {
+			s.Since = now
+		}
+		s.Done, s.Input, s.Attempts, s.RetryTime, s.Ends, s.Renew = true, o.Input, 0, o.Renew, o.Ends, o.Renew
 		return
 	case o.Error != "":
 		s.Attempts++
-		wait = max(wait, min(azureFirstRetry<<min(s.Attempts-1, 10), azureLastRetry))
+		last := azureLastRetry
+		if s.Done {
+			// What serves on until it ends is tried more often as that comes near.
+			last = max(azureLastRetry, min(azureLastRenewal, s.Ends.Sub(now)/100))
+		}
+		wait = max(wait, min(azureFirstRetry<<min(s.Attempts-1, 16), last))
 	case o.Awaited != "":
-		s.Attempts = 0
-		wait = max(wait, azurePatience)
+		s.Attempts, s.Looks = 0, looks+1
+		wait = max(wait, min(azurePatience<<min(looks/azureLooks, 16), azureLongPatience))
 	}
 	s.RetryTime = time.Time{}
 	if wait > 0 {
@@ -213,6 +261,7 @@ func (r Region) planAzure(now time.Time, t *Tenancy) {
 		slices.Reverse(t.Azure.Steps)
 		for _, s := range t.Azure.Steps {
 			s.Done, s.Attempts, s.RetryTime, s.Awaited, s.Error, s.Since = false, 0, time.Time{}, "", "", now
+			s.Looks, s.Ends, s.Renew = 0, time.Time{}, time.Time{}
 		}
 	}
 	r.dueAzure(now, t)
@@ -234,12 +283,15 @@ func (r Region) dueAzure(now time.Time, t *Tenancy) {
 			s.Done, s.Since = false, now
 		}
 		needed := a.Step(azureNeeds[s.Kind])
-		s.Due = !s.Done && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
+		s.Due = (!s.Done || s.ends()) && awaited == "" && (needed == nil || needed.Done) && !t.Cluster.Deleting()
 		if awaited != "" && !s.Done {
 			s.Awaited = awaited
 		}
 	}
 }
+
+// ends says that what a step makes ends some day: when, it learns by being tried.
+func (s *AzureStep) ends() bool { return s.Kind == AzureCertificate }
 
 // RefreshAzure is planAzure's last part, for who tries one step after the other.
 func (r Region) RefreshAzure(now time.Time, t *Tenancy) { r.dueAzure(now, t) }
@@ -292,6 +344,10 @@ func (t *Tenancy) azureLayers() []layer {
 	var layers []layer
 	for _, s := range t.Azure.Steps {
 		if s.Done {
+			if s.Error != "" {
+				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to make %s anew, which ends at %s, failed: %s",
+					s.Attempts, describeAzure[s.Kind], s.Ends.UTC().Format(time.RFC3339), s.Error)})
+			}
 			continue
 		}
 		open = append(open, s)
@@ -302,7 +358,7 @@ func (t *Tenancy) azureLayers() []layer {
 	switch {
 	case len(open) == 0 && t.Azure.Deleting:
 		return []layer{{LayerAzure, "Deleted", "Nothing is left in Azure."}}
-	case len(open) == 0:
+	case len(open) == 0 && len(layers) == 0:
 		return []layer{{LayerAzure, "Ready", fmt.Sprintf("All %d Azure resources of the cluster are there.", len(t.Azure.Steps))}}
 	case len(layers) == 0:
 		first := open[0]
@@ -316,6 +372,25 @@ func (t *Tenancy) azureLayers() []layer {
 		layers = append(layers, layer{LayerAzure, verb + camelCase(string(first.Kind)), message})
 	}
 	return layers
+}
+
+// AzureRenewalFailing is the state of the progress in Azure when everything is there and something is not made anew.
+const AzureRenewalFailing = "RenewalFailing"
+
+// Facts of the certificate's step: the version that the vault has, and the one that it was renewed to, which those who have
+// the version before are to fetch.
+const (
+	AzureCertificateVersion = "version"
+	AzureCertificateRenewed = "renewedVersion"
+)
+
+// RenewedCertificate is the version of the API server's certificate that was made in place of another; empty while the
+// first one serves.
+func (t *Tenancy) RenewedCertificate() string {
+	if s := t.Azure.Step(AzureCertificate); s != nil {
+		return s.Facts[AzureCertificateRenewed]
+	}
+	return ""
 }
 
 // describeAzure names the steps for sentences.

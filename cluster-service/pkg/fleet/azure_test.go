@@ -26,6 +26,15 @@ func inAzure(t *testing.T) (Region, *Tenancy) {
 	return r, tenancy
 }
 
+// outcomeOf is a step that was made, which ends if it is of a kind that does.
+func outcomeOf(kind AzureKind, input string) AzureOutcome {
+	o := AzureOutcome{Kind: kind, Done: true, Input: input}
+	if kind == AzureCertificate {
+		o.Ends, o.Renew = azureDay.AddDate(0, 0, 90), azureDay.AddDate(0, 0, 60)
+	}
+	return o
+}
+
 func dueKinds(a *Azure) (kinds []AzureKind) {
 	for _, s := range a.Steps {
 		if s.Due {
@@ -56,7 +65,7 @@ func TestAzureOrder(t *testing.T) {
 		}
 		input, _ := r.AzureInput(tenancy, step.Kind)
 		made = append(made, step.Kind)
-		tenancy.Azure.Record(azureDay, AzureOutcome{Kind: step.Kind, Done: true, Input: input})
+		tenancy.Azure.Record(azureDay, outcomeOf(step.Kind, input))
 	}
 	if !slices.Equal(made, AzureKinds()) || !r.azureDone(tenancy) {
 		t.Errorf("made %v, want %v", made, AzureKinds())
@@ -64,7 +73,7 @@ func TestAzureOrder(t *testing.T) {
 
 	tenancy.Works[0].Observed.EndpointHost = "192.0.2.2"
 	r.planAzure(azureDay, tenancy)
-	if got := dueKinds(tenancy.Azure); !slices.Equal(got, []AzureKind{AzureAPIRecord, AzureServiceRecords}) {
+	if got := dueKinds(tenancy.Azure); !slices.Equal(got, []AzureKind{AzureCertificate, AzureAPIRecord, AzureServiceRecords}) {
 		t.Errorf("due with another endpoint are %v, want the records", got)
 	}
 
@@ -137,6 +146,7 @@ func TestAzureRetries(t *testing.T) {
 		"Asked":     {"Azure is obeyed", []AzureOutcome{{Error: "x", RetryAfter: 90 * time.Second}}, 90 * time.Second},
 		"TooLong":   {"within reason", []AzureOutcome{{Error: "x", RetryAfter: 24 * time.Hour}}, azureLongest},
 		"UnderWay":  {"what is under way is looked at soon", []AzureOutcome{{Awaited: "Azure"}}, azurePatience},
+		"LongUnder": {"and less often when it takes long", slices.Repeat([]AzureOutcome{{Awaited: "Azure"}}, 100), azureLongPatience},
 		"Decided":   {"a decision is acted upon at once", []AzureOutcome{{Facts: map[string]string{"a": "b"}}}, 0},
 		"Recovered": {"a success forgets the failures before", []AzureOutcome{{Error: "x"}, {Error: "x"}, {Awaited: "Azure"}, {Error: "x"}}, azureFirstRetry},
 	}
@@ -155,6 +165,74 @@ func TestAzureRetries(t *testing.T) {
 				t.Errorf("%s: waits %v, want %v", tc.reason, wait, tc.want)
 			}
 		})
+	}
+}
+
+// TestAzureRenewal follows a certificate to its end: it is made anew in time, what fails is tried again more and more often,
+// and neither the cluster nor what serves is touched by it.
+func TestAzureRenewal(t *testing.T) {
+	r, tenancy := inAzure(t)
+	tenancy.Cluster.SigningKey, tenancy.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
+	r.planAzure(azureDay, tenancy)
+	for step := tenancy.Azure.Next(azureDay, nil); step != nil; step = tenancy.Azure.Next(azureDay, nil) {
+		input, _ := r.AzureInput(tenancy, step.Kind)
+		tenancy.Azure.Record(azureDay, outcomeOf(step.Kind, input))
+		r.planAzure(azureDay, tenancy)
+	}
+	certificate := tenancy.Azure.Step(AzureCertificate)
+	renew, ends := certificate.Renew, certificate.Ends
+	if at, due := tenancy.Azure.DueTime(); !due || !at.Equal(renew) {
+		t.Fatalf("the next thing to do is at %v, want the renewal at %v", at, renew)
+	}
+	if firstEnd, overdue := tenancy.Azure.Endings(); !firstEnd.Equal(ends) || !overdue.Equal(azureDay.AddDate(0, 0, 75)) {
+		t.Errorf("the first ends at %v and is overdue from %v", firstEnd, overdue)
+	}
+	if tenancy.Azure.Next(renew.Add(-time.Second), nil) != nil {
+		t.Error("something is done before it is time")
+	}
+	now, tries, longest := renew, 0, time.Duration(0)
+	for now.Before(ends.Add(-time.Hour)) {
+		step := tenancy.Azure.Next(now, nil)
+		if step != certificate {
+			t.Fatalf("next at %v is %v", now, step)
+		}
+		tenancy.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Error: "Azure answered 403"})
+		r.planAzure(now, tenancy)
+		if !r.azureDone(tenancy) || !certificate.Done {
+			t.Fatal("a renewal that fails takes something away")
+		}
+		at, _ := tenancy.Azure.DueTime()
+		wait := at.Sub(now)
+		longest = max(longest, wait)
+		if left := ends.Sub(now); wait > max(azureLastRetry, left/100) {
+			t.Fatalf("with %v left it waits %v", left, wait)
+		}
+		now = at
+		tries++
+	}
+	if longest != azureLastRenewal || tries > 3000 {
+		t.Errorf("%d tries, at most %v apart", tries, longest)
+	}
+	layers := tenancy.azureLayers()
+	if len(layers) != 1 || layers[0].state != AzureRenewalFailing || !strings.Contains(layers[0].message, "the API server's certificate anew, which ends at 2026-05-30T12:00:00Z, failed: Azure answered 403") {
+		t.Errorf("progress is %v", layers)
+	}
+	tenancy.Azure.Record(now, AzureOutcome{Kind: AzureCertificate, Done: true, Ends: now.AddDate(0, 0, 90), Renew: now.AddDate(0, 0, 60),
+		Facts: map[string]string{AzureCertificateVersion: "2", AzureCertificateRenewed: "2"}})
+	r.planAzure(now, tenancy)
+	if layers := tenancy.azureLayers(); len(layers) != 1 || layers[0].state != "Ready" || tenancy.RenewedCertificate() != "2" {
+		t.Errorf("renewed, the progress is %v and the version %q", layers, tenancy.RenewedCertificate())
+	}
+	// An earlier release did not say when a certificate ends: it is looked at.
+	certificate.Ends, certificate.Renew, certificate.RetryTime = time.Time{}, time.Time{}, time.Time{}
+	r.planAzure(now, tenancy)
+	if tenancy.Azure.Next(now, nil) != certificate || !r.azureDone(tenancy) {
+		t.Error("a certificate of which nobody knows when it ends is not looked at")
+	}
+	tenancy.Cluster.DeleteTime = now
+	r.planAzure(now, tenancy)
+	if len(dueKinds(tenancy.Azure)) > 0 {
+		t.Error("a cluster that is being deleted has its certificate renewed")
 	}
 }
 

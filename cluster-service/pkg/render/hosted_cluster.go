@@ -216,24 +216,29 @@ func (r *Renderer) secrets(c *fleet.Cluster) ([]object, error) {
 }
 
 // servingCertificate brings the API server's certificate from Key Vault into the secret that the HostedCluster names.
-func (r *Renderer) servingCertificate(c *fleet.Cluster) []object {
-	certificates := r.Config.ServingCertificates
+// Which version it is the vault decides: its newest. A renewed one is fetched at once, for the name of the version changes
+// what asks for it.
+func (r *Renderer) servingCertificate(t *fleet.Tenancy) []object {
+	c, certificates := t.Cluster, r.Config.ServingCertificates
 	if certificates == nil {
 		return nil
 	}
 	namespace := r.namespaceOf(c)
+	sync := object{"serviceAccountName": "default", "secretProviderClassName": servingCertName,
+		"secretObject": object{"type": "kubernetes.io/tls", "data": []any{
+			object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.crt"},
+			object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.key"},
+		}}}
+	if version := t.RenewedCertificate(); version != "" {
+		sync["forceSynchronization"] = version
+	}
 	return []object{
 		{"apiVersion": "secrets-store.csi.x-k8s.io/v1", "kind": "SecretProviderClass", "metadata": r.metadata(c, servingCertName, namespace),
 			"spec": object{"provider": "azure", "parameters": object{
 				"clientID": certificates.ClientID, "keyvaultName": certificates.Vault, "tenantID": certificates.TenantID,
 				"objects": fmt.Sprintf("array:\n- |\n  objectName: %s\n  objectType: secret\n", "kas-"+c.ID()),
 			}}},
-		{"apiVersion": "secret-sync.x-k8s.io/v1alpha1", "kind": "SecretSync", "metadata": r.metadata(c, servingCertName, namespace),
-			"spec": object{"serviceAccountName": "default", "secretProviderClassName": servingCertName,
-				"secretObject": object{"type": "kubernetes.io/tls", "data": []any{
-					object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.crt"},
-					object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.key"},
-				}}}},
+		{"apiVersion": "secret-sync.x-k8s.io/v1alpha1", "kind": "SecretSync", "metadata": r.metadata(c, servingCertName, namespace), "spec": sync},
 	}
 }
 

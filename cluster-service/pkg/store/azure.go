@@ -49,9 +49,28 @@ func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenanc
 	case !due:
 		at = time.Time{}
 	}
-	batch.Queue(`INSERT INTO azure_resources (cluster_uid, state, due_time) VALUES ($1, $2, $3)
-		ON CONFLICT (cluster_uid) DO UPDATE SET state = $2, due_time = $3`, uid, after, nullTime(at))
+	ends, overdue := tenancy.Azure.Endings()
+	batch.Queue(`INSERT INTO azure_resources (cluster_uid, state, due_time, ends_time, overdue_time) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (cluster_uid) DO UPDATE SET state = $2, due_time = $3, ends_time = $4, overdue_time = $5`,
+		uid, after, nullTime(at), nullTime(ends), nullTime(overdue))
 	return isNow
+}
+
+// AzureEndings says when the first thing in Azure ends, zero when none does, and of how many clusters a renewal is overdue.
+func (s *Store) AzureEndings(ctx context.Context) (first time.Time, overdue int, err error) {
+	err = s.snapshot(ctx, func(batch *pgx.Batch) {
+		batch.Queue("SELECT min(ends_time) FROM azure_resources").QueryRow(func(row pgx.Row) error {
+			var at *time.Time
+			err := row.Scan(&at)
+			first = notNull(at)
+			return err
+		})
+		batch.Queue("SELECT count(*) FROM azure_resources WHERE overdue_time <= $1", s.Now()).QueryRow(func(row pgx.Row) error { return row.Scan(&overdue) })
+	})
+	if err != nil {
+		return time.Time{}, 0, fmt.Errorf("looking for what ends in Azure: %w", err)
+	}
+	return first, overdue, nil
 }
 
 // TakeAzureDue takes the clusters whose steps in Azure are due for a lease.

@@ -1,0 +1,118 @@
+package app_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/explanation"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
+)
+
+// TestRenewedCertificateIsServed has certificates live for seconds: each new version of the vault's reaches the management
+// cluster by itself, a refusal of the issuer is said and counted, and the cluster is ready for its customer all the time.
+func TestRenewedCertificateIsServed(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{CertificateLife: 4 * time.Second, OperationDelay: 20 * time.Millisecond})
+	r.servingCertificates = true
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	ready := service.awaitCluster(t, request.Uid, clusterReady(1))
+	id := ready.GetStatus().GetClusterId()
+	vault, err := azcertificates.NewClient(r.azure.URL, r.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: r.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := func() string {
+		t.Helper()
+		found, err := vault.GetCertificate(ctx, "kas-"+id, "", nil)
+		if err != nil || len(found.CER) == 0 {
+			t.Fatalf("the vault gives out no certificate: %v", err)
+		}
+		return found.ID.Version()
+	}
+	// fetched is the version that the management cluster is told to fetch.
+	fetched := func() string {
+		o, _ := r.rendered(t, id, "SecretSync")
+		spec, _ := o["spec"].(map[string]any)
+		version, _ := spec["forceSynchronization"].(string)
+		return version
+	}
+	eventually := func(what string, condition func() bool) {
+		t.Helper()
+		for end := time.After(deadline); !condition(); {
+			select {
+			case <-end:
+				t.Fatalf("waiting for %s", what)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	versions := map[string]bool{}
+	for range 3 {
+		eventually("the next version to be fetched", func() bool {
+			version := fetched()
+			return version != "" && !versions[version] && version == newest()
+		})
+		versions[fetched()] = true
+	}
+
+	rule, err := r.azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A version that was being made when the issuer began to refuse may still come.
+	failing := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "RenewalFailing: ")
+	})
+	if said := progressOf(failing, "azure"); !strings.Contains(said, "the API server's certificate anew, which ends at") || !strings.Contains(said, "QuotaExceeded") {
+		t.Errorf("the progress says %q", said)
+	}
+	want := wantedAnswer{"azure", "RenewalFailing", explanation.Service, []string{"is ready, but the certificate of its API server could not be renewed", "QuotaExceeded", "serves on until it ends"}}
+	if problems := want.differs(explanation.Of(service.facts(t, request, time.Hour))); len(problems) > 0 {
+		t.Errorf("the explanation: %s", strings.Join(problems, "; "))
+	}
+	eventually("the metric", func() bool { return gauge(t, service, "cluster_service_certificates_overdue") == 1 })
+	if gauge(t, service, "cluster_service_certificates_first_end_seconds") == 0 {
+		t.Error("nobody is told when the first certificate ends")
+	}
+	before := newest()
+	r.azure.Faults().Remove(rule)
+	eventually("the renewal to go on", func() bool { return newest() != before && fetched() == newest() })
+	healed := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool { return strings.HasPrefix(progressOf(c, "azure"), "Ready: ") })
+	if s := healed.GetStatus(); s.GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_READY || s.GetObservedGeneration() != 1 {
+		t.Errorf("the cluster is %v at generation %d", s.GetPhase(), s.GetObservedGeneration())
+	}
+	if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: request.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
+	if left := r.inAzure(deleted); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
+// gauge is the value of a metric without labels.
+func gauge(t *testing.T, service *instance, name string) float64 {
+	t.Helper()
+	families, err := service.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}

@@ -1,0 +1,226 @@
+package azure_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
+)
+
+// clock is a time that a test moves, for Azure and for the steps.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+// renewal is a cluster whose certificate the vault takes ten minutes for, and lives as long as it does in Azure.
+type renewal struct {
+	*world
+	clock   *clock
+	vault   *azcertificates.Client
+	cluster *fleet.Tenancy
+}
+
+func newRenewal(t *testing.T) *renewal {
+	t.Helper()
+	c := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	w := newWorld(t, emulator.Options{OperationDelay: 10 * time.Minute, Now: c.Now})
+	w.now, w.steps.Now, w.steps.Region.AzureKinds = c.Now(), c.Now, []fleet.AzureKind{fleet.AzureCertificate}
+	vault, err := azcertificates.NewClient(w.azure.URL, w.azure.Tokens, &azcertificates.ClientOptions{ClientOptions: w.azure.Options().ClientOptions, DisableChallengeResourceVerification: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &renewal{world: w, clock: c, vault: vault, cluster: w.cluster("192.0.2.1")}
+	r.until(func() bool { return r.step() != nil && r.step().Done })
+	return r
+}
+
+func (r *renewal) step() *fleet.AzureStep { return r.cluster.Azure.Step(fleet.AzureCertificate) }
+
+// newest is the version that the vault gives out, which must be one that has not ended.
+func (r *renewal) newest() (version string, ends time.Time) {
+	r.Helper()
+	found, err := r.vault.GetCertificate(r.Context(), "kas-cid", "", nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if len(found.CER) == 0 || !found.Attributes.Expires.After(r.clock.Now()) {
+		r.Fatalf("at %v the vault has a certificate until %v", r.clock.Now(), found.Attributes.Expires)
+	}
+	return found.ID.Version(), *found.Attributes.Expires
+}
+
+// until tries the step whenever it is due, with the time moved to then, until it is as wanted. What the vault gives out
+// is good at any of these times, once it had something.
+func (r *renewal) until(wanted func() bool) {
+	r.Helper()
+	for tries := 0; ; tries++ {
+		if err := r.steps.Region.Settle(r.clock.Now(), r.cluster, nil); err != nil {
+			r.Fatal(err)
+		}
+		if wanted() {
+			return
+		}
+		at, due := r.cluster.Azure.DueTime()
+		if !due || tries > 100_000 {
+			r.Fatalf("at %v, after %d tries, the step is %+v", r.clock.Now(), tries, r.step())
+		}
+		if at.After(r.clock.Now()) {
+			r.clock.set(at)
+		}
+		if r.step().Done {
+			r.newest()
+		}
+		r.cluster.Azure.Record(r.clock.Now(), r.steps.Try(r.Context(), r.cluster, r.step()))
+	}
+}
+
+// TestCertificateIsRenewed follows a certificate over three years.
+func TestCertificateIsRenewed(t *testing.T) {
+	r := newRenewal(t)
+	first, ends := r.newest()
+	if r.cluster.RenewedCertificate() != "" {
+		t.Error("the first certificate is said to be renewed")
+	}
+	if lead := ends.Sub(r.step().Renew); lead != 60*24*time.Hour {
+		t.Errorf("a certificate of a year is renewed %v before its end", lead)
+	}
+	versions := map[string]bool{first: true}
+	for range 3 {
+		before, ends := r.newest()
+		r.until(func() bool { return r.cluster.RenewedCertificate() != "" && !versions[r.cluster.RenewedCertificate()] })
+		renewed, next := r.newest()
+		if renewed == before || renewed != r.cluster.RenewedCertificate() || !r.clock.Now().Before(ends) || !next.After(ends) {
+			t.Fatalf("at %v version %s until %v is followed by %s until %v, and %s is rendered", r.clock.Now(), before, ends, renewed, next, r.cluster.RenewedCertificate())
+		}
+		versions[renewed] = true
+	}
+	r.cluster.Works = nil
+	r.cluster.Cluster.DeleteTime = r.clock.Now()
+	r.until(func() bool { return r.cluster.Azure == nil || len(r.cluster.Azure.Steps) == 0 })
+	if left := r.inAzure(); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
+// TestCertificateIsNotRenewedAtOnce has the renewal meet what it may, none of which takes away the certificate that serves.
+func TestCertificateIsNotRenewedAtOnce(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		rule   faults.Rule
+		failed bool
+	}{
+		"Refused":     {"the issuer refuses for a while", faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 4}, true},
+		"NoRight":     {"the service may not create certificates any more", faults.Rule{Methods: []string{"POST"}, Services: []string{emulator.ServiceVault}, Path: "/create", Status: http.StatusForbidden, Count: 20}, true},
+		"LostAnswer":  {"the request was taken and its answer lost: there is one operation", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropResponse: true, Count: 1}, true},
+		"LostRequest": {"the request never came", faults.Rule{Methods: []string{"POST"}, Path: "/create", DropRequest: true, Count: 1}, true},
+		"Forgetful":   {"a failed operation cannot be forgotten at once", faults.Rule{Methods: []string{"DELETE"}, Path: "/pending", DropResponse: true, Count: 1}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRenewal(t)
+			before, ends := r.newest()
+			rules := []faults.Rule{tc.rule}
+			if name == "Forgetful" {
+				rules = append(rules, faults.Rule{Services: []string{emulator.ServiceIssuer}, Status: http.StatusForbidden, Count: 1})
+			}
+			for _, rule := range rules {
+				if _, err := r.azure.Faults().Add(rule); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failed := false
+			r.until(func() bool {
+				failed = failed || r.step().Error != ""
+				if !r.step().Done {
+					t.Fatalf("the step is not done any more: %+v", r.step())
+				}
+				return r.cluster.RenewedCertificate() != ""
+			})
+			renewed, _ := r.newest()
+			if renewed == before || renewed != r.cluster.RenewedCertificate() || !r.clock.Now().Before(ends) {
+				t.Errorf("%s: at %v version %s is followed by %s", tc.reason, r.clock.Now(), before, renewed)
+			}
+			if tc.failed && !failed {
+				t.Errorf("%s: nothing was said of it", tc.reason)
+			}
+			for _, rule := range r.azure.Faults().List() {
+				if rule.Fired != rule.Count {
+					t.Errorf("%s: met %d times: %+v", tc.reason, rule.Fired, rule)
+				}
+			}
+		})
+	}
+}
+
+// TestCertificateRenewedBySomebodyElse finds, when it would renew, a version that is new already.
+func TestCertificateRenewedBySomebodyElse(t *testing.T) {
+	r := newRenewal(t)
+	first, _ := r.newest()
+	r.clock.set(r.step().Renew.Add(-24 * time.Hour))
+	policy, err := r.vault.GetCertificate(t.Context(), "kas-cid", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.vault.CreateCertificate(t.Context(), "kas-cid", azcertificates.CreateCertificateParameters{CertificatePolicy: policy.Policy, Tags: policy.Tags}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.until(func() bool { return r.cluster.RenewedCertificate() != "" })
+	second, ends := r.newest()
+	if second == first || r.cluster.RenewedCertificate() != second || !r.step().Ends.Equal(ends) {
+		t.Errorf("version %s until %v is taken as %s until %v", second, ends, r.cluster.RenewedCertificate(), r.step().Ends)
+	}
+	// A third was not made: what is there is the second, for its whole life.
+	r.clock.set(r.step().Renew.Add(-time.Second))
+	if version, _ := r.newest(); version != second {
+		t.Errorf("version %s was made, too", version)
+	}
+}
+
+// TestCertificateThatIsGone has somebody delete the certificate in the vault: when it would be renewed it is made anew.
+func TestCertificateThatIsGone(t *testing.T) {
+	r := newRenewal(t)
+	if _, err := r.vault.DeleteCertificate(t.Context(), "kas-cid", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.set(r.step().Renew)
+	for r.cluster.RenewedCertificate() == "" {
+		if err := r.steps.Region.Settle(r.clock.Now(), r.cluster, nil); err != nil {
+			t.Fatal(err)
+		}
+		at, _ := r.cluster.Azure.DueTime()
+		r.clock.set(later(r.clock.Now(), at))
+		r.cluster.Azure.Record(r.clock.Now(), r.steps.Try(t.Context(), r.cluster, r.step()))
+		if r.clock.Now().After(r.step().Ends) {
+			t.Fatalf("it was not made anew: %+v", r.step())
+		}
+	}
+	if version, _ := r.newest(); version != r.cluster.RenewedCertificate() {
+		t.Errorf("the vault has %s, and %s is rendered", version, r.cluster.RenewedCertificate())
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
