@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -76,13 +75,7 @@ func (l *lives) ask(method, target, body string) {
 		}
 		l.t.Fatalf("%s %s answered %d: %s", method, target, recorder.Code, recorder.Body)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for !l.deaths.Dead() && !l.sent(target) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("%s %s has not been sent to Cluster Service", method, target)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(l.t, func() bool { return l.deaths.Dead() || l.sent(target) })
 	l.revive()
 }
 
@@ -194,7 +187,7 @@ func (l *lives) world() (lines []string) {
 // one that nobody uses), and the reading of a key that the service made, which is handed out once.
 //
 // That the sweep finds what it is for was tried by hand: with a create that commits the reservations in a batch of their own
-// ahead of the resource's, a frontend that dies between the two leaves them to nobody, and its client is refused.
+// ahead of the resource's, a frontend that dies between the two leaves one that belongs to nobody.
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
 	crashsweep.Parallel(t, 8, func(t *testing.T, d *crashsweep.Deaths) any {
