@@ -294,7 +294,8 @@ func withoutUIDs(value any) any {
 }
 
 // TestSweepServer kills the server at each of its writes (what it commits, publishes to the agent and tells the source) while a
-// work is created, changed and deleted.
+// work is created, changed and deleted. It was tried with a fault: with deliveries noted as sent before they are, and due again
+// after an hour only (delivery's lane), -short finds a deletion that does not arrive.
 func TestSweepServer(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
