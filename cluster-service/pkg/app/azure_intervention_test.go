@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 )
 
 // audited keeps the process's log for the rest of a test, and gives the audit's lines of an action.
