@@ -21,6 +21,7 @@ var removals = map[string]removal{
 		"look at the machines of the pool on {shard}"},
 	"credential": {"the request of a credential to be gone", "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
 	"revocation": {"the request of a revocation to be gone", "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
+	"rollout":    {"the components of its control plane not to be read any more", "Nothing but the agent of {shard} is needed for that.", "see whether that agent works"},
 	"hosted-cluster": {"its control plane to be gone", "HyperShift keeps the HostedCluster until the cluster's cloud resources are destroyed: an operator that is gone, or a resource that Azure does not delete, keeps it for ever.",
 		"look at the conditions of the HostedCluster and HostedControlPlane on {shard}"},
 	"namespaces": {"its namespaces to be gone", "A namespace is Terminating as long as anything in it has a finalizer, or a kind of object in it cannot be listed.",

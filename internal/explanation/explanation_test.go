@@ -94,6 +94,21 @@ func pool(name string, change func(*csv1.NodePool)) *csv1.NodePool {
 	return p
 }
 
+// components are those of a control plane that is upgraded, of which one has been rolling out for some time.
+func components(rolling time.Duration) []*csv1.ComponentProgress {
+	const begun = csv1.ComponentState_COMPONENT_STATE_ROLLING_OUT
+	list := []*csv1.ComponentProgress{
+		{Name: "kube-controller-manager", State: begun, Version: "4.20.16", Since: stamp(rolling),
+			Message: "Waiting for deployment kube-controller-manager rollout to finish: 1 out of 3 new replicas have been updated"},
+		{Name: "kube-scheduler", State: begun, Version: "4.20.16", Since: stamp(rolling - time.Minute), Message: "Waiting for deployment kube-scheduler rollout to finish"},
+		{Name: "dns-operator", State: csv1.ComponentState_COMPONENT_STATE_WAITING, Version: "4.20.16", Since: stamp(rolling + time.Minute), Message: "Waiting for Dependencies: openshift-apiserver"},
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "router"} {
+		list = append(list, &csv1.ComponentProgress{Name: name, State: csv1.ComponentState_COMPONENT_STATE_UPDATED, Version: "4.21.4", Since: stamp(rolling)})
+	}
+	return list
+}
+
 func unchanged[T any](T) {}
 
 // creating are the facts of a cluster whose creation began some time ago.
@@ -244,7 +259,19 @@ func TestSituations(t *testing.T) {
 		}), func(f *explanation.Facts) {
 			f.Upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_OPERATOR,
 				Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "4.20 leaves support"}}, Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, FromVersion: "4.20.16",
-				Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Message: "The control plane rolls out 4.21.4."}}}}}
+				Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Components: components(3 * time.Minute),
+					Message: "The control plane rolls out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
+		}),
+		"upgrade-component-hangs": standing(cluster(func(c *csv1.Cluster) {
+			c.Generation, c.Status.Phase, c.Status.ActiveVersions = 2, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, []string{"4.21.4", "4.20.16"}
+			c.Status.Progress[3] = layer("control-plane", "RollingOut", "Waiting for the control plane to complete its release.", 75*time.Minute)
+		}), func(f *explanation.Facts) {
+			f.Records[0] = record(clusterID, 2, "Updating", updateID)
+			f.Operations = append(f.Operations, underway(updateID, "Update", clusterID, 75*time.Minute, 2*time.Hour))
+			f.Upgrades = []*csv1.Upgrade{{Uid: "0b7a4b1e-7a55-4f0e-9d1c-2f6f3c9a7c41", Spec: &csv1.UpgradeSpec{Version: "4.21.4", Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER, ClusterGeneration: 2},
+				Status: &csv1.UpgradeStatus{State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, FromVersion: "4.20.16",
+					Steps: []*csv1.UpgradeStep{{State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, Components: components(68 * time.Minute),
+						Message: "The control plane rolls out 4.21.4. 3 of 6 components are at 4.21.4; waiting for kube-controller-manager, kube-scheduler."}}}}}
 		}),
 		"upgrade-behind-a-gate": standing(cluster(func(c *csv1.Cluster) {
 			c.Status.Progress = append(c.Status.Progress, layer("upgrade", "AwaitingAcknowledgement", "Upgrade 0b7a to 4.21.4: Going to another minor version", 3*time.Hour))

@@ -263,6 +263,7 @@ func (s *subject) fill(text string) string {
 	shard := s.Cluster.GetStatus().GetProvisionShard()
 	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
 		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.uid(), "{gate}", s.gate(),
+		"{component}", first(s.component().GetName(), "a component"),
 		"{subject}", s.String(), "{noun}", s.noun, "{name}", nameOf(s.resourceID)).Replace(text)
 }
 

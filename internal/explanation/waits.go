@@ -23,8 +23,8 @@ const (
 	layerClusterService = "cluster-service"
 )
 
-// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun} and
-// {subject}.
+// wait is what a state of a layer means to people. Texts may hold {shard}, {cluster}, {asked}, {scope}, {uid}, {name}, {noun},
+// {component} and {subject}.
 type wait struct {
 	// awaits completes `has been waiting for`.
 	awaits string
@@ -117,7 +117,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerControlPlane, "RollingOut"}: {
 		awaits: "its control plane to roll out its release", evidence: versions, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
+		stuck: "see why {component} on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 	},
 	{layerControlPlane, "AwaitingSecret"}: {
 		awaits: "a secret that only the customer has", evidence: awaitedSecrets, who: Customer,
@@ -203,7 +203,7 @@ var waits = map[[2]string]wait{
 	},
 	{layerUpgrade, "ControlPlane"}: {
 		awaits: "its control plane to roll out the release of its upgrade", evidence: rollingOut, who: Service, usual: time.Hour,
-		stuck: "see which component on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
+		stuck: "see why {component} on {shard} does not complete its rollout", command: "hcpctl upgrade status {uid}", stuckCommand: "hcpctl upgrade status {uid}",
 		next: "It stays ready for its customer meanwhile; a release that a control plane was given cannot be taken back",
 	},
 	{layerUpgrade, "NodePools"}: {
@@ -299,15 +299,7 @@ func (f *Facts) gate() string {
 }
 
 // rollingOut says what upgrade is under way and how far the control plane is with it.
-func rollingOut(s *subject) []string {
-	list := gates(s)
-	for _, step := range s.moving().GetStatus().GetSteps() {
-		if step.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING && step.GetMessage() != "" {
-			list = append(list, step.GetMessage())
-		}
-	}
-	return list
-}
+func rollingOut(s *subject) []string { return append(gates(s), s.rollout()...) }
 
 // gates says which gates of the upgrade under way are not passed.
 func gates(s *subject) []string {
@@ -375,10 +367,11 @@ func agentAway(s *subject) []string {
 }
 
 func versions(s *subject) []string {
+	var list []string
 	if running := s.Cluster.GetStatus().GetActiveVersions(); len(running) > 1 {
-		return []string{fmt.Sprintf("It is on the way from %s to %s.", running[len(running)-1], running[0])}
+		list = append(list, fmt.Sprintf("It is on the way from %s to %s.", running[len(running)-1], running[0]))
 	}
-	return nil
+	return append(list, s.rollout()...)
 }
 
 func awaitedSecrets(s *subject) []string {

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 // every says how much of the suite runs: the cases in which something is accepted cost the region a cluster or more each.
@@ -37,6 +38,7 @@ func TestCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
+	sources.DependOnAll()
 	region := start(t)
 	endpoints := region.Endpoints()
 	identity, err := mesh.LoadIdentity(endpoints.Identities["arm-frontdoor"])

@@ -702,9 +702,14 @@ type UpgradeStep struct {
 	StartTime      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	CompletionTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completion_time,json=completionTime,proto3" json:"completion_time,omitempty"`
 	// Names of risks that are known of this step.
-	Risks         []string `protobuf:"bytes,11,rep,name=risks,proto3" json:"risks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Risks []string `protobuf:"bytes,11,rep,name=risks,proto3" json:"risks,omitempty"`
+	// How far the components of a control plane are while the step runs, in order of their names: those that exist. Empty
+	// until they are looked at, and where they do not report.
+	Components []*ComponentProgress `protobuf:"bytes,12,rep,name=components,proto3" json:"components,omitempty"`
+	// When the components of a control plane will be looked at; absent once they are.
+	ComponentsTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=components_time,json=componentsTime,proto3" json:"components_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpgradeStep) Reset() {
@@ -810,6 +815,20 @@ func (x *UpgradeStep) GetCompletionTime() *timestamppb.Timestamp {
 func (x *UpgradeStep) GetRisks() []string {
 	if x != nil {
 		return x.Risks
+	}
+	return nil
+}
+
+func (x *UpgradeStep) GetComponents() []*ComponentProgress {
+	if x != nil {
+		return x.Components
+	}
+	return nil
+}
+
+func (x *UpgradeStep) GetComponentsTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ComponentsTime
 	}
 	return nil
 }
@@ -2431,7 +2450,7 @@ var File_hcpmesh_clusterservice_v1_upgrade_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/upgrade.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\x93\x02\n" +
+	"'hcpmesh/clusterservice/v1/upgrade.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a)hcpmesh/clusterservice/v1/component.proto\"\x93\x02\n" +
 	"\aUpgrade\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
@@ -2465,7 +2484,7 @@ const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12?\n" +
 	"\n" +
-	"aborted_by\x18\v \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\tabortedBy\"\xde\x03\n" +
+	"aborted_by\x18\v \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\tabortedBy\"\xf1\x04\n" +
 	"\vUpgradeStep\x12>\n" +
 	"\x04kind\x18\x01 \x01(\x0e2*.hcpmesh.clusterservice.v1.UpgradeStepKindR\x04kind\x12\"\n" +
 	"\rnode_pool_uid\x18\x02 \x01(\tR\vnodePoolUid\x12\x1b\n" +
@@ -2480,7 +2499,11 @@ const file_hcpmesh_clusterservice_v1_upgrade_proto_rawDesc = "" +
 	"start_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12C\n" +
 	"\x0fcompletion_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x14\n" +
-	"\x05risks\x18\v \x03(\tR\x05risks\"\xc0\x02\n" +
+	"\x05risks\x18\v \x03(\tR\x05risks\x12L\n" +
+	"\n" +
+	"components\x18\f \x03(\v2,.hcpmesh.clusterservice.v1.ComponentProgressR\n" +
+	"components\x12C\n" +
+	"\x0fcomponents_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0ecomponentsTime\"\xc0\x02\n" +
 	"\vUpgradeGate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\x05state\x18\x02 \x01(\x0e2+.hcpmesh.clusterservice.v1.UpgradeGateStateR\x05state\x12\x18\n" +
@@ -2692,6 +2715,7 @@ var file_hcpmesh_clusterservice_v1_upgrade_proto_goTypes = []any{
 	(*DeleteUpgradePolicyResponse)(nil),   // 34: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
 	(*timestamppb.Timestamp)(nil),         // 35: google.protobuf.Timestamp
 	(*Actor)(nil),                         // 36: hcpmesh.clusterservice.v1.Actor
+	(*ComponentProgress)(nil),             // 37: hcpmesh.clusterservice.v1.ComponentProgress
 }
 var file_hcpmesh_clusterservice_v1_upgrade_proto_depIdxs = []int32{
 	7,  // 0: hcpmesh.clusterservice.v1.Upgrade.spec:type_name -> hcpmesh.clusterservice.v1.UpgradeSpec
@@ -2713,42 +2737,44 @@ var file_hcpmesh_clusterservice_v1_upgrade_proto_depIdxs = []int32{
 	4,  // 16: hcpmesh.clusterservice.v1.UpgradeStep.state:type_name -> hcpmesh.clusterservice.v1.UpgradeStepState
 	35, // 17: hcpmesh.clusterservice.v1.UpgradeStep.start_time:type_name -> google.protobuf.Timestamp
 	35, // 18: hcpmesh.clusterservice.v1.UpgradeStep.completion_time:type_name -> google.protobuf.Timestamp
-	5,  // 19: hcpmesh.clusterservice.v1.UpgradeGate.state:type_name -> hcpmesh.clusterservice.v1.UpgradeGateState
-	36, // 20: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
-	35, // 21: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
-	9,  // 22: hcpmesh.clusterservice.v1.UpgradePlan.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
-	10, // 23: hcpmesh.clusterservice.v1.UpgradePlan.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
-	11, // 24: hcpmesh.clusterservice.v1.UpgradePlan.refusals:type_name -> hcpmesh.clusterservice.v1.UpgradeRefusal
-	12, // 25: hcpmesh.clusterservice.v1.UpgradePlan.targets:type_name -> hcpmesh.clusterservice.v1.UpgradeTarget
-	15, // 26: hcpmesh.clusterservice.v1.UpgradePolicy.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
-	18, // 27: hcpmesh.clusterservice.v1.UpgradePolicy.status:type_name -> hcpmesh.clusterservice.v1.UpgradePolicyStatus
-	35, // 28: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
-	35, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
-	36, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	16, // 31: hcpmesh.clusterservice.v1.UpgradePolicySpec.schedule:type_name -> hcpmesh.clusterservice.v1.UpgradeSchedule
-	1,  // 32: hcpmesh.clusterservice.v1.UpgradePolicySpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	17, // 33: hcpmesh.clusterservice.v1.UpgradeSchedule.weekly:type_name -> hcpmesh.clusterservice.v1.WeeklyWindow
-	35, // 34: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
-	19, // 35: hcpmesh.clusterservice.v1.UpgradePolicyStatus.left_out:type_name -> hcpmesh.clusterservice.v1.LeftOutCluster
-	1,  // 36: hcpmesh.clusterservice.v1.PlanUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	1,  // 37: hcpmesh.clusterservice.v1.StartUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
-	35, // 38: hcpmesh.clusterservice.v1.StartUpgradeRequest.not_before:type_name -> google.protobuf.Timestamp
-	36, // 39: hcpmesh.clusterservice.v1.StartUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	2,  // 40: hcpmesh.clusterservice.v1.ListUpgradesRequest.states:type_name -> hcpmesh.clusterservice.v1.UpgradeState
-	6,  // 41: hcpmesh.clusterservice.v1.ListUpgradesResponse.upgrades:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	36, // 42: hcpmesh.clusterservice.v1.PauseUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	36, // 43: hcpmesh.clusterservice.v1.ResumeUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	36, // 44: hcpmesh.clusterservice.v1.AbortUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	36, // 45: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	15, // 46: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
-	36, // 47: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	14, // 48: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse.policies:type_name -> hcpmesh.clusterservice.v1.UpgradePolicy
-	36, // 49: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	37, // 19: hcpmesh.clusterservice.v1.UpgradeStep.components:type_name -> hcpmesh.clusterservice.v1.ComponentProgress
+	35, // 20: hcpmesh.clusterservice.v1.UpgradeStep.components_time:type_name -> google.protobuf.Timestamp
+	5,  // 21: hcpmesh.clusterservice.v1.UpgradeGate.state:type_name -> hcpmesh.clusterservice.v1.UpgradeGateState
+	36, // 22: hcpmesh.clusterservice.v1.UpgradeGate.acknowledged_by:type_name -> hcpmesh.clusterservice.v1.Actor
+	35, // 23: hcpmesh.clusterservice.v1.UpgradeGate.acknowledge_time:type_name -> google.protobuf.Timestamp
+	9,  // 24: hcpmesh.clusterservice.v1.UpgradePlan.steps:type_name -> hcpmesh.clusterservice.v1.UpgradeStep
+	10, // 25: hcpmesh.clusterservice.v1.UpgradePlan.gates:type_name -> hcpmesh.clusterservice.v1.UpgradeGate
+	11, // 26: hcpmesh.clusterservice.v1.UpgradePlan.refusals:type_name -> hcpmesh.clusterservice.v1.UpgradeRefusal
+	12, // 27: hcpmesh.clusterservice.v1.UpgradePlan.targets:type_name -> hcpmesh.clusterservice.v1.UpgradeTarget
+	15, // 28: hcpmesh.clusterservice.v1.UpgradePolicy.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
+	18, // 29: hcpmesh.clusterservice.v1.UpgradePolicy.status:type_name -> hcpmesh.clusterservice.v1.UpgradePolicyStatus
+	35, // 30: hcpmesh.clusterservice.v1.UpgradePolicy.create_time:type_name -> google.protobuf.Timestamp
+	35, // 31: hcpmesh.clusterservice.v1.UpgradePolicy.update_time:type_name -> google.protobuf.Timestamp
+	36, // 32: hcpmesh.clusterservice.v1.UpgradePolicy.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	16, // 33: hcpmesh.clusterservice.v1.UpgradePolicySpec.schedule:type_name -> hcpmesh.clusterservice.v1.UpgradeSchedule
+	1,  // 34: hcpmesh.clusterservice.v1.UpgradePolicySpec.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	17, // 35: hcpmesh.clusterservice.v1.UpgradeSchedule.weekly:type_name -> hcpmesh.clusterservice.v1.WeeklyWindow
+	35, // 36: hcpmesh.clusterservice.v1.UpgradePolicyStatus.until:type_name -> google.protobuf.Timestamp
+	19, // 37: hcpmesh.clusterservice.v1.UpgradePolicyStatus.left_out:type_name -> hcpmesh.clusterservice.v1.LeftOutCluster
+	1,  // 38: hcpmesh.clusterservice.v1.PlanUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	1,  // 39: hcpmesh.clusterservice.v1.StartUpgradeRequest.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePoolFollow
+	35, // 40: hcpmesh.clusterservice.v1.StartUpgradeRequest.not_before:type_name -> google.protobuf.Timestamp
+	36, // 41: hcpmesh.clusterservice.v1.StartUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	2,  // 42: hcpmesh.clusterservice.v1.ListUpgradesRequest.states:type_name -> hcpmesh.clusterservice.v1.UpgradeState
+	6,  // 43: hcpmesh.clusterservice.v1.ListUpgradesResponse.upgrades:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	36, // 44: hcpmesh.clusterservice.v1.PauseUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 45: hcpmesh.clusterservice.v1.ResumeUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 46: hcpmesh.clusterservice.v1.AbortUpgradeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	36, // 47: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	15, // 48: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.spec:type_name -> hcpmesh.clusterservice.v1.UpgradePolicySpec
+	36, // 49: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	14, // 50: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse.policies:type_name -> hcpmesh.clusterservice.v1.UpgradePolicy
+	36, // 51: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_upgrade_proto_init() }
@@ -2757,6 +2783,7 @@ func file_hcpmesh_clusterservice_v1_upgrade_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_actor_proto_init()
+	file_hcpmesh_clusterservice_v1_component_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -32,6 +32,8 @@ const (
 	WorkKind_WORK_KIND_NODE_POOL      WorkKind = 3
 	WorkKind_WORK_KIND_CREDENTIAL     WorkKind = 4
 	WorkKind_WORK_KIND_REVOCATION     WorkKind = 5
+	// The components of a control plane that is upgraded: they are read, and nothing is applied.
+	WorkKind_WORK_KIND_ROLLOUT WorkKind = 6
 )
 
 // Enum value maps for WorkKind.
@@ -43,6 +45,7 @@ var (
 		3: "WORK_KIND_NODE_POOL",
 		4: "WORK_KIND_CREDENTIAL",
 		5: "WORK_KIND_REVOCATION",
+		6: "WORK_KIND_ROLLOUT",
 	}
 	WorkKind_value = map[string]int32{
 		"WORK_KIND_UNSPECIFIED":    0,
@@ -51,6 +54,7 @@ var (
 		"WORK_KIND_NODE_POOL":      3,
 		"WORK_KIND_CREDENTIAL":     4,
 		"WORK_KIND_REVOCATION":     5,
+		"WORK_KIND_ROLLOUT":        6,
 	}
 )
 
@@ -88,7 +92,7 @@ type Work struct {
 	// Maestro's id of the resource bundle.
 	Id         string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The node pool, credential or revocation that it is for; empty when it is the cluster itself.
+	// The node pool, credential, revocation or upgrade that it is for; empty when it is the cluster itself.
 	OwnerUid string   `protobuf:"bytes,3,opt,name=owner_uid,json=ownerUid,proto3" json:"owner_uid,omitempty"`
 	Kind     WorkKind `protobuf:"varint,4,opt,name=kind,proto3,enum=hcpmesh.clusterservice.v1.WorkKind" json:"kind,omitempty"`
 	Name     string   `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
@@ -285,14 +289,15 @@ const file_hcpmesh_clusterservice_v1_work_proto_rawDesc = "" +
 	"\x05error\x18\x0e \x01(\tR\x05error\x129\n" +
 	"\n" +
 	"retry_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x18\n" +
-	"\arefused\x18\x10 \x01(\bR\arefused*\xaa\x01\n" +
+	"\arefused\x18\x10 \x01(\bR\arefused*\xc1\x01\n" +
 	"\bWorkKind\x12\x19\n" +
 	"\x15WORK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WORK_KIND_NAMESPACES\x10\x01\x12\x1c\n" +
 	"\x18WORK_KIND_HOSTED_CLUSTER\x10\x02\x12\x17\n" +
 	"\x13WORK_KIND_NODE_POOL\x10\x03\x12\x18\n" +
 	"\x14WORK_KIND_CREDENTIAL\x10\x04\x12\x18\n" +
-	"\x14WORK_KIND_REVOCATION\x10\x05BCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x14WORK_KIND_REVOCATION\x10\x05\x12\x15\n" +
+	"\x11WORK_KIND_ROLLOUT\x10\x06BCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_work_proto_rawDescOnce sync.Once

@@ -52,6 +52,7 @@ type Options struct {
 	SigningKeys    int
 	Publishers     int
 	UpgradeLimit   int
+	Components     time.Duration
 	Renewals       int
 }
 
@@ -78,6 +79,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.APIURLSource, "api-url-source", "dns", "dns: API URLs name the cluster's DNS name; endpoint: the endpoint that its HostedCluster reports")
 	flags.IntVar(&o.SigningKeys, "signing-keys-ahead", 16, "service account signing keys to make ahead of need")
 	flags.IntVar(&o.UpgradeLimit, "max-policy-upgrades", 50, "most upgrades by policies that are under way at once in the region; 0 is no limit")
+	flags.DurationVar(&o.Components, "components-after", 15*time.Second, "how long an upgrade rolls out a control plane before its components are looked at one by one; 0 is at once")
 	flags.IntVar(&o.Publishers, "publishers", 8, "clusters whose works are published to Maestro at once")
 	flags.IntVar(&o.Renewals, "renewals", 10, "clusters that a new rendering (of a new release, configuration or pull secret) is on its way to at once")
 }
@@ -114,6 +116,8 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 		return errors.New("--publishers: at least 1 is needed")
 	case o.UpgradeLimit < 0:
 		return errors.New("--max-policy-upgrades: must not be negative")
+	case o.Components < 0:
+		return errors.New("--components-after: must not be negative")
 	case o.Renewals < 1:
 		return errors.New("--renewals: at least 1 is needed")
 	case o.SigningKeys < 0:
@@ -184,7 +188,7 @@ func (o *Options) read() (*inputs, error) {
 	}
 	in.renderer = &render.Renderer{
 		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
-			StuckAfter: settings.Config.Deletion.Durations()},
+			StuckAfter: settings.Config.Deletion.Durations(), ComponentsAfter: o.Components},
 		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
 	}
 	if settings.Config.AzureResources != nil {

@@ -60,7 +60,9 @@ type region struct {
 	pullSecret string
 	// stuckAfter is how long any step of a deletion may run; 0 leaves it as built in.
 	stuckAfter time.Duration
-	registry   *prometheus.Registry
+	// componentsAfter is how long an upgrade rolls out a control plane before its components are looked at.
+	componentsAfter time.Duration
+	registry        *prometheus.Registry
 	// audit has what happened to the access to clusters.
 	audit auditLog
 	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
@@ -87,7 +89,7 @@ func newRegion(t *testing.T, shards ...config.Shard) *region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules()}
+	r := &region{t: t, url: databases.Database(t), maestro: server, releases: releases, shards: shards, rules: placement.DefaultRules(), componentsAfter: time.Hour}
 	t.Cleanup(server.Stop)
 	return r
 }
@@ -152,7 +154,8 @@ func (r *region) start(fault func(point string) error) *instance {
 	if r.pullSecret != "" {
 		pullSecret = []byte(r.pullSecret)
 	}
-	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true},
+	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true,
+		ComponentsAfter: r.componentsAfter},
 		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open}
 	if r.stuckAfter > 0 {
 		renderer.Region.StuckAfter = map[string]time.Duration{}

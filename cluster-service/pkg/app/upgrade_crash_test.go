@@ -25,10 +25,12 @@ var (
 )
 
 // TestEveryCrashOfAnUpgradeConverges ends the process at each point of an upgrade over two releases and two node pools, and of
-// the customer's to the next minor version after it, starts another, and expects the same end as without.
+// the customer's to the next minor version after it, starts another, and expects the same end as without. The components of the
+// control plane are looked at meanwhile, and nothing of that is left.
 func TestEveryCrashOfAnUpgradeConverges(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
+	r.componentsAfter = 0
 	r.play()
 	undisturbed, last := r.upgradeWithCrash(t, "undisturbed", 1<<30)
 	t.Logf("an upgrade passes %d points", last)
@@ -102,6 +104,9 @@ func (r *region) upgradeWithCrash(t *testing.T, name string, n int) (end []strin
 				return err
 			}
 			end = append(end, fmt.Sprintf("%s %s %s", pool, p.GetStatus().GetPhase(), p.GetStatus().GetVersion()))
+		}
+		if left := r.rollouts(cluster.Uid); len(left) > 0 {
+			return fmt.Errorf("point %d: left are %v", n, left)
 		}
 		return nil
 	})

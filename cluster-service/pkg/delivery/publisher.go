@@ -134,7 +134,8 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 				if record(w, o, p.Store.Now()) {
 					anew = append(anew, maestro.Held{ResourceID: w.ID})
 				}
-				if o.err != nil {
+				// What failed before its deletion was decided is not tried again: the deletion is due, at once.
+				if o.err != nil && o.deletion == w.Deleting() {
 					delay = max(delay, backoff(w.Attempts))
 				}
 			}
@@ -165,9 +166,9 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 func order(works []*fleet.Work) []*fleet.Work {
 	ordered := make([]*fleet.Work, 0, len(works))
 	for _, deleting := range []bool{true, false} {
-		kinds := []fleet.WorkKind{fleet.Namespaces, fleet.HostedCluster, fleet.NodePoolWork, fleet.CredentialWork, fleet.RevocationWork}
+		kinds := []fleet.WorkKind{fleet.Namespaces, fleet.HostedCluster, fleet.NodePoolWork, fleet.CredentialWork, fleet.RevocationWork, fleet.RolloutWork}
 		if deleting {
-			kinds = []fleet.WorkKind{fleet.NodePoolWork, fleet.CredentialWork, fleet.RevocationWork, fleet.HostedCluster, fleet.Namespaces}
+			kinds = []fleet.WorkKind{fleet.NodePoolWork, fleet.CredentialWork, fleet.RevocationWork, fleet.RolloutWork, fleet.HostedCluster, fleet.Namespaces}
 		}
 		for _, kind := range kinds {
 			for _, w := range works {

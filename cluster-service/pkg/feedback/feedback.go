@@ -83,6 +83,9 @@ type Observed struct {
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
 
+	// Components are those of a control plane that exist and report, by name.
+	Components map[string]Component `json:"components,omitempty"`
+
 	// Uses of break-glass credentials at the hosted API server, as a HostedCluster reports them; the latest first.
 	Uses []credentialuse.Use `json:"uses,omitempty"`
 
@@ -254,7 +257,8 @@ type Status struct {
 	ResourceStatus []workv1.ManifestCondition `json:"resourceStatus,omitempty"`
 }
 
-// Decode reads the body of a status event. The main object of a work is the one with feedback values.
+// Decode reads the body of a status event. The main object of a work is the one with feedback values; components of a control
+// plane are told apart by their names.
 func Decode(body []byte) (*Observed, error) {
 	var status Status
 	if err := json.Unmarshal(body, &status); err != nil {
@@ -287,6 +291,10 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 			m := manifest.ResourceMeta
 			o.Applied.Message = clip(fmt.Sprintf("%s %s: %s", m.Kind, m.Name, c.Message))
 		}
+	}
+	if manifest.ResourceMeta.Kind == componentKind {
+		o.readComponent(manifest)
+		return
 	}
 	for i := range manifest.StatusFeedbacks.Values {
 		o.readValue(&manifest.StatusFeedbacks.Values[i])

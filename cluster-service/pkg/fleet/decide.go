@@ -21,6 +21,9 @@ type Region struct {
 	AzureKinds []AzureKind
 	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
 	StuckAfter map[string]time.Duration
+	// ComponentsAfter is how long a control plane rolls out a release before its components are looked at one by one. What
+	// takes less time than that is not worth the messages.
+	ComponentsAfter time.Duration
 }
 
 // APIHost is the DNS name of a cluster's API.
@@ -106,7 +109,7 @@ func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed boo
 		}
 	}
 	advanceBreakGlass(now, t)
-	if moved := advanceUpgrades(now, t, renderer != nil); !moved && !changed {
+	if moved := r.advanceUpgrades(now, t, renderer != nil); !moved && !changed {
 		renderer = nil
 	}
 	if t.Cluster != nil && !t.Cluster.Gone() {
@@ -114,6 +117,7 @@ func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed boo
 			return err
 		}
 	}
+	planRollout(now, t)
 	r.planAzure(now, t)
 	for _, p := range t.Pools {
 		decidePool(now, t, p)
@@ -340,6 +344,7 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 	s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETING
 	pools := t.ofKind(NodePoolWork)
 	breakGlass := append(t.ofKind(CredentialWork), t.ofKind(RevocationWork)...)
+	rollouts := t.ofKind(RolloutWork)
 	clusters := t.ofKind(HostedCluster)
 	namespaces := t.ofKind(Namespaces)
 	var at layer
@@ -348,6 +353,8 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 		at = layer{LayerManagementCluster, "DeletingNodePools", "Waiting for the deletion of works " + names(pools) + deletionTrouble(pools) + "."}
 	case len(breakGlass) > 0:
 		at = layer{LayerManagementCluster, "DeletingCredentials", "Waiting for the deletion of works " + names(breakGlass) + deletionTrouble(breakGlass) + "."}
+	case len(rollouts) > 0:
+		at = layer{LayerManagementCluster, "DeletingRollout", "Waiting for the deletion of works " + names(rollouts) + deletionTrouble(rollouts) + "."}
 	case len(clusters) > 0:
 		at = layer{LayerManagementCluster, "DeletingHostedCluster", "Waiting for the deletion of work " + names(clusters) + deletionTrouble(clusters) + "."}
 	case len(namespaces) > 0:

@@ -18,6 +18,7 @@ const (
 	StepNodePool      = "node-pool"
 	StepCredential    = "credential"
 	StepRevocation    = "revocation"
+	StepRollout       = "rollout"
 	StepHostedCluster = "hosted-cluster"
 	StepNamespaces    = "namespaces"
 	StepExternalAuth  = "external-auth"
@@ -35,6 +36,7 @@ var stuckAfter = map[string]time.Duration{
 	StepNodePool:      20 * time.Minute,
 	StepCredential:    5 * time.Minute,
 	StepRevocation:    5 * time.Minute,
+	StepRollout:       5 * time.Minute,
 	StepHostedCluster: 25 * time.Minute,
 	StepNamespaces:    10 * time.Minute,
 	StepExternalAuth:  10 * time.Minute,
@@ -43,6 +45,7 @@ var stuckAfter = map[string]time.Duration{
 	StepNodePool + publishing:      2 * time.Minute,
 	StepCredential + publishing:    2 * time.Minute,
 	StepRevocation + publishing:    2 * time.Minute,
+	StepRollout + publishing:       2 * time.Minute,
 	StepHostedCluster + publishing: 2 * time.Minute,
 	StepNamespaces + publishing:    2 * time.Minute,
 	StepExternalAuth + publishing:  2 * time.Minute,
@@ -69,7 +72,7 @@ var stepKinds = []struct {
 	work WorkKind
 	step string
 }{
-	{NodePoolWork, StepNodePool}, {CredentialWork, StepCredential}, {RevocationWork, StepRevocation},
+	{NodePoolWork, StepNodePool}, {CredentialWork, StepCredential}, {RevocationWork, StepRevocation}, {RolloutWork, StepRollout},
 	{HostedCluster, StepHostedCluster}, {Namespaces, StepNamespaces},
 }
 
@@ -85,7 +88,7 @@ func (t *Tenancy) stepOf(w *Work) (kind, name string) {
 		// The pool's name in the work's, so that it is known when the pool is not.
 		_, pool, _ := strings.Cut(w.Name, "-")
 		return kind, kind + "/" + pool
-	case CredentialWork, RevocationWork:
+	case CredentialWork, RevocationWork, RolloutWork:
 		return kind, kind + "/" + w.OwnerUID
 	}
 	return kind, kind

@@ -103,6 +103,8 @@ const (
 	CredentialWork WorkKind = 4
 	// RevocationWork is the request to revoke a class of credentials.
 	RevocationWork WorkKind = 5
+	// RolloutWork has the components of a control plane read while an upgrade rolls them out; nothing is applied.
+	RolloutWork WorkKind = 6
 )
 
 // Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
@@ -112,7 +114,7 @@ type Work struct {
 	// ID is the Maestro resource id.
 	ID         string
 	ClusterUID string
-	// OwnerUID is the node pool, credential or revocation that the work is for; empty when it is the cluster itself.
+	// OwnerUID is the node pool, credential, revocation or upgrade that the work is for; empty when it is the cluster itself.
 	OwnerUID string
 	Kind     WorkKind
 	Name     string

@@ -149,6 +149,8 @@ func (r Region) leftBehind(t *Tenancy, step *csv1.DeletionStep, w *Work) string 
 		text += " May be left: the NodePool with its machines in the customer's subscription, which HyperShift removes with the HostedCluster."
 	case StepCredential, StepRevocation:
 		text += " May be left: a certificate request and its approval, which sign nothing any more once the control plane is gone."
+	case StepRollout:
+		text += " Nothing is left but what the agent goes on to read: it applied nothing."
 	case StepHostedCluster:
 		text += " May be left: the HostedCluster, its control plane, and what HyperShift keeps for it in the customer's subscription. The deletion of the namespaces goes on and takes the objects with it. The shard counts the place as free when the deletion ends."
 	case StepNamespaces:

@@ -46,8 +46,8 @@ func NodePoolName(c *Cluster, p *NodePool) string {
 	return HostedClusterName(c) + "-" + strings.ToLower(p.Spec.GetName())
 }
 
-// WorkName names a work as the fleet's operators know it; name is that of the node pool, or the uid of the credential or
-// revocation.
+// WorkName names a work as the fleet's operators know it; name is that of the node pool, or the uid of the credential,
+// revocation or upgrade.
 func WorkName(kind WorkKind, clusterID, name string) string {
 	switch kind {
 	case Namespaces:
@@ -58,6 +58,8 @@ func WorkName(kind WorkKind, clusterID, name string) string {
 		return clusterID + "-credential-" + name
 	case RevocationWork:
 		return clusterID + "-revocation-" + name
+	case RolloutWork:
+		return clusterID + "-rollout-" + name
 	default:
 		return clusterID
 	}

@@ -83,6 +83,8 @@ func unwanted(t *Tenancy, w *Work) bool {
 	case RevocationWork:
 		v := t.Revocation(w.OwnerUID)
 		return t.Cluster.Deleting() || v == nil || !v.Active()
+	case RolloutWork:
+		return t.Cluster.Deleting() || t.Upgrade(w.OwnerUID).rollingOut() == nil
 	case HostedCluster:
 		return t.Cluster.Deleting()
 	case Namespaces:

@@ -49,8 +49,12 @@ func (u *Upgrade) Gone() bool { return !u.GoneTime.IsZero() }
 // Policy names the policy by which it began, while it counts against the policy's limit.
 func (u *Upgrade) Policy() string { return u.Spec.GetPolicy() }
 
-// DueTime is when it may begin at last; zero when it waits for no time.
+// DueTime is when it may begin at last, or when the components of its control plane are to be looked at; zero when it waits
+// for no time.
 func (u *Upgrade) DueTime() time.Time {
+	if at := u.rollingOut().GetComponentsTime(); at != nil {
+		return at.AsTime()
+	}
 	// Once the gate is passed it waits for something else.
 	if u.State() != csv1.UpgradeState_UPGRADE_STATE_WAITING || u.Spec.GetNotBefore() == nil || u.Begun() ||
 		u.gate(GateNotBefore).GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED {
@@ -88,7 +92,7 @@ func (t *Tenancy) ActiveUpgrades() []*Upgrade {
 // ControlPlaneVersion is what the control plane runs in all its parts: while it moves, the release that it comes from.
 func (t *Tenancy) ControlPlaneVersion() string {
 	for _, u := range t.ActiveUpgrades() {
-		if s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING); s != nil && s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE {
+		if s := u.rollingOut(); s != nil {
 			return s.GetFromVersion()
 		}
 	}
@@ -99,9 +103,8 @@ func (t *Tenancy) ControlPlaneVersion() string {
 // minor version, because somebody took the responsibility; empty when there is none.
 func (t *Tenancy) ForceUpgradeTo() string {
 	for _, u := range t.ActiveUpgrades() {
-		s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
-		gate := u.gate(GateUpgradeable)
-		if s != nil && s.GetKind() == csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE && crossesMinor(s) && gate.GetAcknowledgeTime() != nil {
+		s, gate := u.rollingOut(), u.gate(GateUpgradeable)
+		if s != nil && crossesMinor(s) && gate.GetAcknowledgeTime() != nil {
 			return s.GetToImage()
 		}
 	}
@@ -116,6 +119,18 @@ func (u *Upgrade) step(state csv1.UpgradeStepState) *csv1.UpgradeStep {
 		}
 	}
 	return nil
+}
+
+// rollingOut is the step in which the control plane rolls out a release; nil when there is none.
+func (u *Upgrade) rollingOut() *csv1.UpgradeStep {
+	if u == nil || !u.Active() {
+		return nil
+	}
+	s := u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
+	if s.GetKind() != csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE {
+		return nil
+	}
+	return s
 }
 
 // nextControlPlaneStep is the first that has not begun; nil when the control plane has nothing more to do.
@@ -151,7 +166,7 @@ func newer(a, than string) bool {
 
 // advanceUpgrades moves upgrades to the state that follows from what is observed and wanted. It gives control planes and
 // node pools their next releases where mayMove allows it, and says whether it has.
-func advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
+func (r Region) advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
 	if t.Cluster == nil || t.Cluster.Deleting() {
 		for _, u := range t.ActiveUpgrades() {
 			u.end(now, csv1.UpgradeState_UPGRADE_STATE_CANCELED, "The cluster is deleted.")
@@ -164,7 +179,7 @@ func advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
 			return moved
 		}
 		first := active[0]
-		moved = advanceUpgrade(now, t, first, mayMove) || moved
+		moved = r.advanceUpgrade(now, t, first, mayMove) || moved
 		if !first.Active() {
 			continue // the next has its turn
 		}
@@ -175,14 +190,14 @@ func advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
 	}
 }
 
-func advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
+func (r Region) advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
 	for {
 		var again bool
 		switch u.State() {
 		case csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE:
 			again = followControlPlane(now, t, u)
 		case csv1.UpgradeState_UPGRADE_STATE_WAITING:
-			again, moved = beginControlPlane(now, t, u, mayMove)
+			again, moved = r.beginControlPlane(now, t, u, mayMove)
 		case csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
 			return followNodePools(now, t, u, mayMove)
 		}
@@ -194,7 +209,7 @@ func advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved 
 
 // beginControlPlane gives the control plane the next release when nothing is in the way. Again says that the state moved on
 // without that.
-func beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (again, moved bool) {
+func (r Region) beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (again, moved bool) {
 	s := u.nextControlPlaneStep()
 	if s == nil {
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The control plane has arrived.")
@@ -216,6 +231,7 @@ func beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (aga
 	default:
 		t.Cluster.Release = Release{Version: s.GetToVersion(), Image: s.GetToImage()}
 		begin(now, s, "The control plane is given "+s.GetToVersion()+".")
+		s.ComponentsTime = timestamp(now.Add(r.ComponentsAfter))
 		u.begun(now)
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, "The control plane goes from "+s.GetFromVersion()+" to "+s.GetToVersion()+".")
 		return false, true
@@ -244,6 +260,9 @@ func followControlPlane(now time.Time, t *Tenancy, u *Upgrade) (again bool) {
 		return true
 	}
 	s.Message = controlPlaneProgress(t.Cluster.Release, work)
+	if followComponents(now, s, t.Work(RolloutWork, u.UID)); len(s.Components) > 0 {
+		s.Message += " " + componentsMessage(s)
+	}
 	return false
 }
 
@@ -377,6 +396,7 @@ func begin(now time.Time, s *csv1.UpgradeStep, message string) {
 
 func finish(now time.Time, s *csv1.UpgradeStep, state csv1.UpgradeStepState, message string) {
 	s.State, s.Message, s.CompletionTime = state, message, timestamp(now)
+	s.Components, s.ComponentsTime = nil, nil
 }
 
 func (u *Upgrade) begun(now time.Time) {
@@ -397,6 +417,8 @@ func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
 	u.say(now, state, message)
 	u.Status.CompletionTime, u.GoneTime = timestamp(now), now
 	for _, s := range u.Status.GetSteps() {
+		// Nobody looks at them any more.
+		s.Components, s.ComponentsTime = nil, nil
 		if s.GetState() == csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED {
 			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before.")
 		}

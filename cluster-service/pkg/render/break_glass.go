@@ -58,7 +58,6 @@ func (r *Renderer) servingCA(cluster *fleet.Cluster) (object, workv1.ManifestCon
 	secret := object{"apiVersion": "v1", "kind": "Secret",
 		"metadata": object{"name": name, "namespace": fleet.ControlPlaneNamespace(r.Environment, cluster)}}
 	config := manifestConfig(secret)
-	config.UpdateStrategy = &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly}
 	config.FeedbackRules = feedback.ServingCARules(key)
 	return secret, config
 }

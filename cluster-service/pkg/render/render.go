@@ -82,6 +82,9 @@ func (r *Renderer) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
 // Bundle renders what a work should carry, secrets included.
 func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
 	r = r.now()
+	if w.Kind == fleet.RolloutWork {
+		return r.rollout(t.Cluster)
+	}
 	main, rest, err := r.objects(t, w)
 	if err != nil {
 		return nil, err
@@ -111,12 +114,9 @@ func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
 		bundle.Configs = append(bundle.Configs, manifestConfig(o))
 	}
 	if w.Kind == fleet.CredentialWork {
-		read, config := r.servingCA(t.Cluster)
-		text, err := json.Marshal(read)
-		if err != nil {
+		if err := bundle.read(r.servingCA(t.Cluster)); err != nil {
 			return nil, err
 		}
-		bundle.Manifests, bundle.Configs = append(bundle.Manifests, text), append(bundle.Configs, config)
 	}
 	return bundle, nil
 }
@@ -182,6 +182,8 @@ var resources = map[string]struct{ group, resource string }{
 	"HostedCluster": {"hypershift.openshift.io", "hostedclusters"},
 	"NodePool":      {"hypershift.openshift.io", "nodepools"},
 
+	"ControlPlaneComponent": {"hypershift.openshift.io", "controlplanecomponents"},
+
 	"CertificateSigningRequest":         {"certificates.k8s.io", "certificatesigningrequests"},
 	"CertificateSigningRequestApproval": {"certificates.hypershift.openshift.io", "certificatesigningrequestapprovals"},
 	"CertificateRevocationRequest":      {"certificates.hypershift.openshift.io", "certificaterevocationrequests"},
@@ -210,6 +212,8 @@ func manifestConfig(o object) workv1.ManifestConfigOption {
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.NodePoolRules(), workv1.FeedbackWatchType
 	case "CertificateSigningRequest":
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.CertificateRequestRules(), workv1.FeedbackWatchType
+	case "ControlPlaneComponent":
+		option.FeedbackRules, option.FeedbackScrapeType = feedback.ComponentRules(), workv1.FeedbackWatchType
 	case "CertificateRevocationRequest":
 		option.FeedbackRules, option.FeedbackScrapeType = feedback.RevocationRules(), workv1.FeedbackWatchType
 	}

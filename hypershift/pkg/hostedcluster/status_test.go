@@ -287,6 +287,9 @@ func TestComponentsAreConsistent(t *testing.T) {
 		if i > 0 && components[i-1].name > c.name {
 			t.Errorf("component %s is out of order", c.name)
 		}
+		if !slices.Contains(release.ControlPlaneComponents(), c.name) {
+			t.Errorf("component %s is none that an upgrade's progress is read of", c.name)
+		}
 	}
 	for wave := schedule.WaveFoundation; wave <= schedule.WaveOperators; wave++ {
 		complete := rollout{wave: wave, fidelity: FidelityProcess}.complete()

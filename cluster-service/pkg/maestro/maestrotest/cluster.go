@@ -90,27 +90,29 @@ func (s *Server) needed(r *Resource) bool {
 }
 
 func (s *Server) report(r *Resource, calls int, behaviour Behaviour) (again bool) {
-	var values []workv1.FeedbackValue
+	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete"}
+	var manifests []any
 	for i, text := range r.Manifests {
-		if len(r.Configs[i].FeedbackRules) == 0 {
-			continue
-		}
 		object := Object{}
 		if err := json.Unmarshal(text, &object); err != nil {
 			panic(err)
 		}
-		again = behaviour(object, calls) || again
-		for _, path := range r.Configs[i].FeedbackRules[0].JsonPaths {
-			if value := evaluate(object, path); value != nil {
-				values = append(values, *value)
+		id := r.Configs[i].ResourceIdentifier
+		manifest := map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": i, "group": id.Group, "resource": id.Resource,
+			"kind": object["kind"], "name": id.Name, "namespace": id.Namespace}}
+		if rules := r.Configs[i].FeedbackRules; len(rules) > 0 {
+			again = behaviour(object, calls) || again
+			var values []workv1.FeedbackValue
+			for _, path := range rules[0].JsonPaths {
+				if value := evaluate(object, path); value != nil {
+					values = append(values, *value)
+				}
 			}
+			manifest["statusFeedback"] = map[string]any{"values": values}
 		}
+		manifests = append(manifests, manifest)
 	}
-	condition := map[string]any{"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete"}
-	r.status, _ = json.Marshal(map[string]any{
-		"conditions":     []any{condition},
-		"resourceStatus": []any{map[string]any{"conditions": []any{condition}, "resourceMeta": map[string]any{"ordinal": 0}, "statusFeedback": map[string]any{"values": values}}},
-	})
+	r.status, _ = json.Marshal(map[string]any{"conditions": []any{condition}, "resourceStatus": manifests})
 	sum := sha256.Sum256(r.status)
 	r.hash = hex.EncodeToString(sum[:])
 	r.sequence++

@@ -91,6 +91,8 @@ func (h *HyperShift) Behave(object Object, calls int) bool {
 		return h.nodePool(object, calls)
 	case "HostedCluster":
 		return h.hostedCluster(object, calls)
+	case "ControlPlaneComponent":
+		return h.component(object)
 	case "CertificateSigningRequest":
 		h.sign(object)
 	case "CertificateRevocationRequest":

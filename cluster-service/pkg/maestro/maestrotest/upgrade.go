@@ -19,10 +19,52 @@ type upgrades struct {
 	moving   map[string]bool
 	most     int
 	complain []string
+	// goes is the image that a control plane was last told to run, and arrived are the components that run it before the rest.
+	goes    map[string]string
+	arrived map[string]bool
 }
 
 func newUpgrades() upgrades {
-	return upgrades{runs: map[string]string{}, met: map[string]int{}, slow: 1, moving: map[string]bool{}}
+	return upgrades{runs: map[string]string{}, met: map[string]int{}, slow: 1, moving: map[string]bool{}, goes: map[string]string{}, arrived: map[string]bool{}}
+}
+
+// components are those that control planes have here, and whether they wait for the API server.
+var components = map[string]bool{"etcd": false, "kube-apiserver": false, "kube-controller-manager": true, "kube-scheduler": true}
+
+// Arrive has components of control planes run what these were told to run, while upgrades are held; Server.Touch has it reported.
+func (h *HyperShift) Arrive(names ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		h.arrived[name] = true
+	}
+}
+
+// component plays one component of a control plane; those that there are none of stay without a status. It is looked at again
+// until the control plane has arrived.
+func (h *HyperShift) component(object Object) (again bool) {
+	metadata := object["metadata"].(Object)
+	name, controlPlane := metadata["name"].(string), metadata["namespace"].(string)
+	dependent, exists := components[name]
+	if !exists {
+		return false
+	}
+	for cluster, image := range h.goes {
+		if !strings.HasPrefix(controlPlane, cluster+"-") {
+			continue
+		}
+		runs := h.runs[cluster]
+		switch {
+		case runs == image || h.arrived[name]:
+			object["status"] = Object{"version": h.versions[image], "conditions": conditions("RolloutComplete", "True", "AsExpected")}
+		case dependent && !h.arrived["kube-apiserver"]:
+			object["status"] = Object{"version": h.versions[runs], "conditions": conditions("RolloutComplete", "False", "WaitingForDependencies")}
+		default:
+			object["status"] = Object{"version": h.versions[runs], "conditions": conditions("RolloutComplete", "False", "WaitingForRolloutComplete")}
+		}
+		return runs != image && !h.held
+	}
+	return false
 }
 
 // HoldUpgrades keeps upgrades that begin from being done, until it is called with false and Server.Touch after that.
@@ -85,6 +127,7 @@ func (h *HyperShift) upgradeCluster(object Object) (history []any, again bool) {
 		return Object{"state": state, "image": image, "version": h.versions[image]}
 	}
 	runs := h.runs[name]
+	h.goes[name] = image
 	from, to := number(h.versions[runs]), number(h.versions[image])
 	forced := object["metadata"].(Object)["annotations"].(Object)["hypershift.openshift.io/force-upgrade-to"] == image
 	switch {

@@ -192,7 +192,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 
 func (e *environment) upgradeStatus() *cobra.Command {
 	c := e.reading(&cobra.Command{
-		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps and what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps, the components that have not arrived, and what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := client.Cluster(ctx, args[0])
 		if err != nil {
@@ -215,7 +215,10 @@ func (e *environment) upgradeStatus() *cobra.Command {
 func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) error {
 	fmt.Fprintf(e.out, "cluster %s, upgrade %s from %s to %s, by %s: %s since %s. %s\n", shortID(cluster.ResourceID), u.GetUid(), u.GetStatus().GetFromVersion(),
 		u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
-	if err := e.stepTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
+	if err := e.stepTable(u.GetStatus().GetSteps()); err != nil {
+		return err
+	}
+	if err := e.componentTable(u.GetStatus().GetSteps()); err != nil || len(u.GetStatus().GetGates()) == 0 {
 		return err
 	}
 	return e.gateTable(u.GetStatus().GetGates())

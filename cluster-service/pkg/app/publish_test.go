@@ -1,0 +1,45 @@
+package app_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+)
+
+// TestPublishFailsWhileDeleted: what could not be published and is to be deleted by the time that this is known is deleted. It ended
+// the process once.
+func TestPublishFailsWhileDeleted(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster := service.installed(t, "c", "4.20.16")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.maestro.Fault(func(action string, resource *maestrotest.Resource) (before, after error) {
+		if action != "create" || !strings.HasPrefix(resource.Name, fleet.ClusterID(cluster.Uid)+"-a") {
+			return nil, nil
+		}
+		once.Do(func() { close(asked) })
+		<-answer
+		return status.Error(codes.Unavailable, "no"), nil
+	})
+	pool := poolRequest(cluster, "a", 2)
+	if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if _, err := service.DeleteNodePool(t.Context(), &csv1.DeleteNodePoolRequest{Uid: pool.Uid}); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	service.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED
+	})
+}

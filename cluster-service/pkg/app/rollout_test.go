@@ -1,0 +1,134 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+)
+
+// rollouts are the bundles of a cluster that Maestro holds to read the components of its control plane.
+func (r *region) rollouts(clusterUID string) (names []string) {
+	for _, resource := range r.maestro.Resources() {
+		if strings.HasPrefix(resource.Name, fleet.ClusterID(clusterUID)+"-rollout-") {
+			names = append(names, resource.Name)
+		}
+	}
+	return names
+}
+
+// rolled waits until the control plane's step of an upgrade ends with a message.
+func rolled(message string) func(*csv1.Upgrade) bool {
+	return func(u *csv1.Upgrade) bool {
+		return slices.ContainsFunc(u.GetStatus().GetSteps(), func(s *csv1.UpgradeStep) bool { return strings.HasSuffix(s.GetMessage(), message) })
+	}
+}
+
+// TestComponents: while a control plane rolls out a release its components are followed, one by one, and the cluster is not
+// written for it. At the end nothing is left of that.
+func TestComponents(t *testing.T) {
+	r := newRegion(t)
+	r.componentsAfter = 300 * time.Millisecond
+	r.play()
+	service := r.start(nil)
+	cluster := service.installed(t, "c", "4.20.15")
+	r.hypershift.HoldUpgrades(true)
+	request := startRequest(cluster, "4.20.16", followAll)
+	if _, err := service.StartUpgrade(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	u := service.awaitUpgrade(t, rolled("The control plane rolls out 4.20.16. 0 of 4 components are at 4.20.16; waiting for etcd, kube-apiserver."))
+	var names []string
+	for _, c := range u.GetStatus().GetSteps()[0].GetComponents() {
+		names = append(names, c.GetName()+" "+c.GetVersion()+" "+strings.TrimPrefix(c.GetState().String(), "COMPONENT_STATE_"))
+		if c.GetSince() == nil {
+			t.Errorf("since when: %v", c)
+		}
+	}
+	if want := []string{"etcd 4.20.15 ROLLING_OUT", "kube-apiserver 4.20.15 ROLLING_OUT", "kube-controller-manager 4.20.15 WAITING", "kube-scheduler 4.20.15 WAITING"}; !slices.Equal(names, want) {
+		t.Errorf("components: %q", names)
+	}
+	before, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range [][2]string{{"etcd", "1 of 4 components are at 4.20.16; waiting for kube-apiserver."},
+		{"kube-apiserver", "2 of 4 components are at 4.20.16; waiting for kube-controller-manager, kube-scheduler."},
+		{"kube-scheduler", "3 of 4 components are at 4.20.16; waiting for kube-controller-manager."}} {
+		r.hypershift.Arrive(step[0])
+		r.maestro.Touch()
+		service.awaitUpgrade(t, rolled(step[1]))
+	}
+	after, err := service.GetCluster(t.Context(), &csv1.GetClusterRequest{Uid: cluster.Uid})
+	if err != nil || after.GetRevision() != before.GetRevision() {
+		t.Errorf("the cluster went from revision %d to %d with its components, %v", before.GetRevision(), after.GetRevision(), err)
+	}
+	r.hypershift.HoldUpgrades(false)
+	r.maestro.Touch()
+	u = service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	if s := u.GetStatus().GetSteps()[0]; len(s.GetComponents()) > 0 || s.GetComponentsTime() != nil {
+		t.Errorf("at the end the step is %v", s)
+	}
+	untilDone(t, func(context.Context) error {
+		if left := r.rollouts(cluster.Uid); len(left) > 0 {
+			return fmt.Errorf("left are %v", left)
+		}
+		return nil
+	})
+	r.nothingWasWrong(t)
+}
+
+// TestShortUpgrades pay nothing for it.
+func TestShortUpgrades(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster := service.installed(t, "c", "4.20.15")
+	request := startRequest(cluster, "4.20.16", followAll)
+	if _, err := service.StartUpgrade(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+	for _, action := range r.maestro.History() {
+		if strings.Contains(action, "-rollout-") {
+			t.Error(action)
+		}
+	}
+}
+
+// TestComponentsUnknown: an upgrade does not need its components to be known. One whose reading Maestro refuses, or does not take,
+// goes on without.
+func TestComponentsUnknown(t *testing.T) {
+	for name, code := range map[string]codes.Code{"Refused": codes.InvalidArgument, "Away": codes.Unavailable} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(t)
+			r.componentsAfter = 0
+			r.play()
+			r.maestro.Fault(func(action string, resource *maestrotest.Resource) (before, after error) {
+				if strings.Contains(resource.Name, "-rollout-") && action != "delete" {
+					return status.Error(code, "no"), nil
+				}
+				return nil, nil
+			})
+			service := r.start(nil)
+			cluster := service.installed(t, "c", "4.20.8", "a")
+			request := startRequest(cluster, "4.21.4", followAll)
+			request.Acknowledge = []string{fleet.GateMinorVersion}
+			if _, err := service.StartUpgrade(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			service.awaitUpgrade(t, upgradeIs(request.Uid, completed))
+			service.awaitPool(t, poolRequest(cluster, "a", 2).Uid, poolAt("4.21.4"))
+			r.nothingWasWrong(t)
+		})
+	}
+}

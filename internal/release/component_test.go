@@ -1,0 +1,16 @@
+package release_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+// TestControlPlaneComponents: each is named once, in order.
+func TestControlPlaneComponents(t *testing.T) {
+	names := release.ControlPlaneComponents()
+	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); !slices.Equal(names, sorted) {
+		t.Errorf("%v, want %v", names, sorted)
+	}
+}
