@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,7 @@ func (d *day) breakGlass() {
 	d.t.Logf("a credential of %s after %s", sreName, time.Since(began))
 	d.isTakenFor(owner, customerName)
 	d.isTakenFor(sre, sreName)
+	d.areSeen(service, cluster, map[string]string{"e2e": "e2e", "oncall@hcpmesh.local": "INC-8: the console does not answer"})
 
 	if err := d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil); err != nil {
 		d.t.Fatal(err)
@@ -189,6 +191,29 @@ func (d *day) breakGlass() {
 	if !recorded[adminv1.ActionCredentialRequest] || !recorded[adminv1.ActionCredentialRevoke] {
 		d.t.Errorf("the audit has %v of the night", recorded)
 	}
+}
+
+// areSeen waits until the credentials of these requesters, with their reasons, are shown as used: the hosted API server's own audit log
+// has come up through the management cluster.
+func (d *day) areSeen(service clusterservicev1.ClusterServiceClient, cluster string, reasons map[string]string) {
+	d.t.Helper()
+	var missing string
+	eventually(d.t, d.ctx, func() bool {
+		list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster})
+		if err != nil {
+			missing = err.Error()
+			return false
+		}
+		seen := 0
+		for _, c := range list.GetCredentials() {
+			use := c.GetStatus().GetUse()
+			if want, is := reasons[c.GetSpec().GetRequester()]; is && c.GetSpec().GetReason() == want && use.GetFirstTime() != nil && slices.Contains(use.GetAddresses(), "127.0.0.1") {
+				seen++
+			}
+		}
+		missing = fmt.Sprintf("of %v: %v", reasons, list.GetCredentials())
+		return seen == len(reasons)
+	}, func() string { return "the use of credentials is not seen: " + missing })
 }
 
 // hcpctl runs a command as an engineer does, and gives what it printed.
