@@ -19,12 +19,14 @@ run: build postgresql ## run the whole region on this machine and create a clust
 
 # Tests wait more than they compute, so more packages and more tests at a time run than there are cores. Whole regions run
 # one after the other, and by themselves: their tests would time what the others do. -short takes slices of the crash sweeps,
-# and leaves out nothing else.
+# and leaves out nothing else. Go does not run again what has passed and has not changed since; what a whole region is made of
+# is every file here, which HCPMESH_SOURCES tells it.
 test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, contract and bad-day)
 	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
 	go test -p 1 -parallel 8 -timeout 60m ./test/... || status=1; \
 	exit $$status
 
@@ -51,7 +53,9 @@ peers: third-party postgresql ## build the published Maestro and test ours again
 
 sweeps: third-party postgresql ## kill processes at every point of an upgrade, a revocation, a deletion and the rest, not just at some
 	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/backend
+	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./hypershift/pkg/localruntime
+	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./maestro/conformance
+	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/backend ./frontend/pkg/server ./admin/pkg/server
 
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
 	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 const modulePrefix = "github.com/hcpmesh/hcpmesh/"
@@ -41,6 +43,7 @@ func (f goFile) line(node ast.Node) string {
 // root is the repository's root: the folder with go.work.
 func root(t *testing.T) string {
 	t.Helper()
+	sources.DependOnAll()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

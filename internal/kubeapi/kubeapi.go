@@ -92,6 +92,8 @@ func (s Server) ControllerManager() []string {
 		"--leader-elect=false",
 		"--controllers=namespace-controller,garbage-collector-controller",
 		"--kube-api-qps=200", "--kube-api-burst=400",
+		// Emptying a namespace is two requests for each kind of object, one after the other, and most of it is waiting.
+		"--concurrent-namespace-syncs=100",
 		"--profiling=false",
 	}
 }

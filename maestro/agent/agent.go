@@ -270,7 +270,7 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
 		start(r.run)
 	}
-	start(applied.nudgeOften)
+	start(func(ctx context.Context) { applied.nudgeOften(ctx, objects.watchesAll) })
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
 		return ctx.Err()

@@ -59,9 +59,11 @@ func (n nudgedInformer) nudge(names []string) {
 }
 
 // nudgeOften looks after the AppliedManifestWorks being deleted whose objects are of kinds that nobody watches: each is
-// looked at again after a quarter of the time its deletion has taken so far, and every ten seconds at the latest.
-func (n nudgedInformer) nudgeOften(ctx context.Context) {
-	const shortest, longest = 500 * time.Millisecond, 10 * time.Second
+// looked at again after a quarter of the time its deletion has taken so far, and every ten seconds at the latest. Those
+// whose objects are all watched need it only in case that something was missed: hundreds that wait for their namespaces
+// would have the API server answer little else.
+func (n nudgedInformer) nudgeOften(ctx context.Context, watched func([]workv1.AppliedManifestResourceMeta) bool) {
+	const shortest, longest, watchedPause = 500 * time.Millisecond, 10 * time.Second, time.Minute
 	ticker := time.NewTicker(shortest)
 	defer ticker.Stop()
 	due := map[string]time.Time{}
@@ -83,9 +85,14 @@ func (n nudgedInformer) nudgeOften(ctx context.Context) {
 				if known && now.After(at) {
 					n.nudge([]string{name})
 				}
-				if !known || now.After(at) {
-					due[name] = now.Add(min(max(age/4, shortest), longest))
+				if known && !now.After(at) {
+					continue
 				}
+				pause := min(max(age/4, shortest), longest)
+				if watched(applied.Status.AppliedResources) {
+					pause = watchedPause
+				}
+				due[name] = now.Add(pause)
 			}
 			for name := range due {
 				if !deleting[name] {

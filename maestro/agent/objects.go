@@ -206,6 +206,19 @@ func (o *objects) notify(k *kind, object any, deleted bool) {
 	}
 }
 
+// watchesAll reports whether objects are all of kinds that are watched, so that gone is called when one of them is.
+func (o *objects) watchesAll(resources []workv1.AppliedManifestResourceMeta) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range resources {
+		k := o.kinds[schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}]
+		if k == nil || !k.informer.HasSynced() {
+			return false
+		}
+	}
+	return len(resources) > 0
+}
+
 // wait returns once every watch has ended.
 func (o *objects) wait() { o.run.Wait() }
 

@@ -278,6 +278,12 @@ func (s *source) must(action string, b bundle) int64 {
 // resync asks for the statuses that differ from those listed.
 func (s *source) resync(hashes map[string]string) {
 	s.t.Helper()
+	if err := s.askAgain(hashes); err != nil {
+		s.t.Fatalf("resync: %v", err)
+	}
+}
+
+func (s *source) askAgain(hashes map[string]string) error {
 	evt := cloudevents.NewEvent()
 	evt.SetID(uuid.NewString())
 	evt.SetSource(s.name)
@@ -288,11 +294,10 @@ func (s *source) resync(hashes map[string]string) {
 		list = append(list, map[string]string{"resourceID": id, "statusHash": hash})
 	}
 	if err := evt.SetData(cloudevents.ApplicationJSON, map[string]any{"statusHashes": list}); err != nil {
-		s.t.Fatal(err)
+		return err
 	}
-	if _, err := s.send(&evt); err != nil {
-		s.t.Fatalf("resync: %v", err)
-	}
+	_, err := s.send(&evt)
+	return err
 }
 
 // configMap is a manifest; its feedback rule tells the value of its key.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -24,11 +27,12 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 		return err
 	}
 
-	began := time.Now()
+	began, before := time.Now(), cpuTimes(region)
 	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)) }); len(failed) > 0 {
 		return fmt.Errorf("%d of %d creates failed, the first with: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters created at once, all Succeeded", o.clusters), "after "+round(time.Since(began)), "")
+	reportSpent(report, before, cpuTimes(region), o.clusters)
 	for _, line := range memory(region) {
 		report.line("  memory of "+line.name, fmt.Sprintf("%d MiB", line.bytes>>20), "")
 	}
@@ -47,11 +51,12 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 	if err := measureUpgrades(ctx, region, o, report); err != nil {
 		return fmt.Errorf("upgrading the fleet: %w", err)
 	}
-	began = time.Now()
+	began, before = time.Now(), cpuTimes(region)
 	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
 		return fmt.Errorf("%d of %d deletes failed, the first with: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters deleted at once", o.clusters), "after "+round(time.Since(began)), "")
+	reportSpent(report, before, cpuTimes(region), o.clusters)
 	return nil
 }
 
@@ -96,6 +101,24 @@ func idleShare(ctx context.Context, region *local.Region) (ours, others float64,
 		}
 	}
 	return ours, others, nil
+}
+
+// spenders is of how many processes reportSpent tells.
+const spenders = 5
+
+// reportSpent prints what each cluster took of the processors between two moments, and which processes took the most of it.
+func reportSpent(report *report, before, after map[string]time.Duration, clusters int) {
+	var total time.Duration
+	spent := map[string]time.Duration{}
+	for name := range after {
+		spent[name] = (after[name] - before[name]) / time.Duration(clusters)
+		total += spent[name]
+	}
+	names := slices.SortedFunc(maps.Keys(spent), func(a, b string) int { return cmp.Compare(spent[b], spent[a]) })
+	report.line("  CPU of all processes, for each", total.Round(time.Millisecond).String(), "")
+	for _, name := range names[:min(spenders, len(names))] {
+		report.line("    of which "+name, spent[name].Round(time.Millisecond).String(), "")
+	}
 }
 
 // usage is what one process holds.

@@ -75,21 +75,63 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}); err != nil {
 		return err
 	}
-	// Each needs a cluster, and the clusters a while to come and go: as many as are measured one by one.
-	before := procfs.CPUTime(pid)
-	for i := range o.runs {
-		name := fmt.Sprintf("put-%04d", i)
-		if err := arm.do(ctx, http.MethodPut, c.ClusterID(name), c.ClusterBody(name), http.StatusCreated); err != nil {
-			return err
-		}
+	if err := measurePuts(ctx, c, arm, pid, endpoints.Ops["frontend"], o.runs, report); err != nil {
+		return err
 	}
-	used := procfs.CPUTime(pid) - before
-	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", o.runs), (used / time.Duration(o.runs)).Round(time.Microsecond).String(),
-		"goal: 1ms besides Cosmos DB's client and the head start to Cluster Service")
 	failed := everyCluster(o.runs, "put", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })
 	if len(failed) > 0 {
 		return fmt.Errorf("%d deletes failed, the first with: %w", len(failed), failed[0])
 	}
+	return nil
+}
+
+// The functions of what a PUT does besides its own work: the client of Cosmos DB, of which the loops of HTTP's connections
+// are, and what hands the change to Cluster Service.
+const (
+	storesClient = `internal/database\.|azcosmos|net/http\.\(\*(persistConn|Transport)\)`
+	headStart    = `frontend/pkg/dispatch\.|google\.golang\.org/grpc|internal/clusterservice\.`
+	// Go's runtime has stacks of its own where it lets one goroutine wait and looks for the next, and collects garbage.
+	goRuntime = `^runtime\.(mcall|mstart|mstart1|gcBgMarkWorker|bgsweep|bgscavenge)$`
+)
+
+// measurePuts creates clusters one after the other, as many as are measured one by one: each needs a while to come and go.
+func measurePuts(ctx context.Context, c *customer.Customer, arm *inARMsPlace, pid int, ops string, runs int, report *report) error {
+	var each time.Duration
+	path, err := profile(ctx, ops, func() error {
+		before := procfs.CPUTime(pid)
+		for i := range runs {
+			name := fmt.Sprintf("put-%04d", i)
+			if err := arm.do(ctx, http.MethodPut, c.ClusterID(name), c.ClusterBody(name), http.StatusCreated); err != nil {
+				return err
+			}
+		}
+		each = (procfs.CPUTime(pid) - before) / time.Duration(runs)
+		return nil
+	})
+	defer func() { _ = os.Remove(path) }()
+	if err != nil {
+		return err
+	}
+	store, err := share(ctx, path, storesClient, "")
+	if err != nil {
+		return err
+	}
+	head, err := share(ctx, path, headStart, storesClient)
+	if err != nil {
+		return err
+	}
+	beside, err := share(ctx, path, goRuntime, storesClient+"|"+headStart)
+	if err != nil {
+		return err
+	}
+	part := func(share float64) string {
+		return time.Duration(share * float64(each)).Round(10 * time.Microsecond).String()
+	}
+	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", runs), each.Round(time.Microsecond).String(), "of which, by samples:")
+	report.line("  Cosmos DB's client", part(store), "")
+	report.line("  the head start to Cluster Service", part(head), "")
+	report.line("  Go's scheduler and collector", part(beside), "")
+	report.line("  its own, HTTP and TLS among it", part(1-store-head-beside), "goal: 1ms")
 	return nil
 }
 

@@ -25,8 +25,11 @@ import (
 // secret inside the cluster. Asked for at Cluster Service, because through ARM the operation would wait with it.
 func TestExternalAuthAwaitsItsSecret(t *testing.T) {
 	needsRegion(t)
+	t.Parallel()
 	ctx := patience(t, 5*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000007", "access")
+	atOnce.enter()
+	defer func() { atOnce.leave(t, c) }()
 	id := c.ClusterID("guarded")
 	if _, err := c.Put(ctx, id, c.ClusterBody("guarded")); err != nil {
 		t.Fatal(err)
@@ -58,7 +61,6 @@ func TestExternalAuthAwaitsItsSecret(t *testing.T) {
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	nothingIsLeft(t, ctx, c)
 }
 
 // uidOf finds the uid of a cluster's present life.

@@ -10,7 +10,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
@@ -36,6 +38,40 @@ func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer.Cus
 		left = leftovers(t, ctx, customers...)
 		return len(left) == 0
 	}, func() string { return "left over:\n  " + strings.Join(left, "\n  ") })
+}
+
+// guests are the customers whose tests run in the region at the same time. A look into every layer finds what each of them
+// has: the last one to be done takes it, for all.
+type guests struct {
+	mu     sync.Mutex
+	inside int
+	// done are those that have left since the last look, failed says that one of them did not clean up behind itself.
+	done   []*customer.Customer
+	failed bool
+}
+
+// atOnce are the tests that run beside each other.
+var atOnce guests
+
+// enter is the beginning of such a test.
+func (g *guests) enter() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside++
+}
+
+// leave is its end, however it ends.
+func (g *guests) leave(t *testing.T, c *customer.Customer) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	g.done, g.failed = append(g.done, c), g.failed || t.Failed()
+	if g.inside > 0 || g.failed {
+		return
+	}
+	nothingIsLeft(t, patience(t, 5*time.Minute), g.done...)
+	g.done = nil
 }
 
 // leftovers looks into every layer. A layer that cannot be asked counts as having something left.

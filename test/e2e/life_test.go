@@ -21,8 +21,11 @@ import (
 // TestLifeOfACluster is the main job, done by the published client, unmodified.
 func TestLifeOfACluster(t *testing.T) {
 	needsRegion(t)
+	t.Parallel()
 	ctx := patience(t, 10*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000001", "life")
+	atOnce.enter()
+	defer func() { atOnce.leave(t, c) }()
 	id, pool := c.ClusterID("lively"), c.NodePoolID("lively", "workers")
 
 	created, err := c.Put(ctx, id, c.ClusterBody("lively"))
@@ -96,7 +99,6 @@ func TestLifeOfACluster(t *testing.T) {
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		t.Errorf("after the delete a GET gives %v", err)
 	}
-	nothingIsLeft(t, ctx, c)
 }
 
 // hostedCluster connects to a cluster's own API server, as its administrator.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 // region is shared by the tests: starting one takes longer than most of them.
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	sources.DependOnAll()
 	if testing.Short() {
 		fmt.Println("the whole region is not started with -short")
 		return m.Run()

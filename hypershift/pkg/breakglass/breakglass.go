@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 )
 
 const manager = client.FieldOwner(contract.PKIManager)
@@ -38,8 +39,8 @@ const conflictPause = 15 * time.Millisecond
 
 // Operator is the PKI operator of every control plane of a management cluster.
 type Operator struct {
-	// Management reads from the cache and writes.
-	Management client.Client
+	// Management reads from the cache, but nothing older than what was written through it, and writes.
+	Management *ownwrites.Client
 	Probe      Prober
 	Log        *slog.Logger
 }

@@ -46,9 +46,13 @@ type plane struct {
 	name       string
 	dir        string
 	port       atomic.Int32
-	stop       chan syscall.Signal // holds at most one: how the process shall end
+	stop       chan struct{} // closed when the process shall end, after ending was set
 	restart    chan struct{}
 	done       chan struct{}
+
+	// asked sets ending, which is how the process shall end: the first who ends it decides.
+	asked  sync.Once
+	ending syscall.Signal
 
 	mu    sync.Mutex
 	spec  Spec
@@ -58,7 +62,7 @@ type plane struct {
 func newPlane(s *Supervisor, dir string, spec Spec, port int32) *plane {
 	p := &plane{
 		supervisor: s, name: spec.Name, dir: dir, spec: spec,
-		stop: make(chan syscall.Signal, 1), restart: make(chan struct{}, 1), done: make(chan struct{}),
+		stop: make(chan struct{}), restart: make(chan struct{}, 1), done: make(chan struct{}),
 		state: State{Port: port, Message: "The API server has not been started yet"},
 	}
 	p.port.Store(port)
@@ -69,10 +73,10 @@ func (p *plane) begin() { go p.run() }
 
 // end stops the server and waits until it and its goroutine are gone.
 func (p *plane) end(signal syscall.Signal) {
-	select {
-	case p.stop <- signal:
-	default:
-	}
+	p.asked.Do(func() {
+		p.ending = signal
+		close(p.stop)
+	})
 	<-p.done
 }
 
@@ -149,8 +153,7 @@ func (p *plane) run() {
 		log.Warn("hosted API server ended and is started again", "error", err, "after", backOff.String())
 		p.set(func(s *State) { s.Ready, s.Settled, s.PID, s.Message = false, true, 0, err.Error(); s.Restarts++ })
 		select {
-		case signal := <-p.stop:
-			p.stop <- signal
+		case <-p.stop:
 		case <-time.After(backOff):
 		}
 		backOff = min(2*backOff, backOffLast)
@@ -163,8 +166,7 @@ var errRestart = errors.New("restart")
 // once runs the server until it ends: nil means that it was asked to.
 func (p *plane) once() error {
 	select {
-	case signal := <-p.stop:
-		p.stop <- signal
+	case <-p.stop:
 		return nil
 	case p.supervisor.starts <- struct{}{}:
 	}
@@ -172,8 +174,10 @@ func (p *plane) once() error {
 	release := func() { once.Do(func() { <-p.supervisor.starts }) }
 	defer release()
 
-	if len(p.stop) > 0 {
+	select {
+	case <-p.stop: // both were so, and the other was chosen
 		return nil
+	default:
 	}
 	command, logFile, err := p.command()
 	if err != nil {
@@ -218,10 +222,9 @@ func (p *plane) once() error {
 			cancel()
 			kill(syscall.SIGKILL)
 			return fmt.Errorf("the API server ended (%v): %s", server.Err(), p.lastWords(logFile.Name()))
-		case signal := <-p.stop:
-			p.stop <- signal
+		case <-p.stop:
 			cancel()
-			kill(signal)
+			kill(p.ending)
 			return nil
 		case <-p.restart:
 			cancel()

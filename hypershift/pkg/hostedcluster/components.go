@@ -194,6 +194,11 @@ func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedCo
 	wanted := rollout.wanted()
 	for _, c := range wanted {
 		object, found := existing[c.name]
+		if found {
+			if err := r.Management.Current(ctx, object); err != nil {
+				return fmt.Errorf("looking at component %s: %w", c.name, err)
+			}
+		}
 		if found && equality.Semantic.DeepEqual(rollout.status(c, now, object.Status), object.Status) {
 			continue
 		}

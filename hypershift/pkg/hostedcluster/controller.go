@@ -15,6 +15,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -57,8 +58,8 @@ type ControlPlanes interface {
 
 // Reconciler reconciles HostedClusters.
 type Reconciler struct {
-	// Management reads from the cache and writes; Live reads past the cache.
-	Management client.Client
+	// Management reads from the cache, but nothing older than what was written through it, and writes; Live reads past the cache.
+	Management *ownwrites.Client
 	Live       client.Reader
 	Releases   *release.Catalog
 	Scale      schedule.Scale
@@ -93,7 +94,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		Complete(r)
 }
 
-// specOrMetadataChanged passes everything but updates of the status alone, which are mostly our own.
+// specOrMetadataChanged passes everything but updates of the status alone, which are our own. No pass decides on an object
+// older than its own last write, which ownwrites sees to, so none has to be woken by it.
 func specOrMetadataChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

@@ -168,8 +168,9 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone boo
 // releaseSecrets deletes the secrets that were made beside the HostedCluster and takes the operator's mark off those
 // that it referred to.
 func (r *Reconciler) releaseSecrets(ctx context.Context, hc *hyperv1.HostedCluster) error {
+	// Past the cache, which may not have seen a mark that was made just before the deletion.
 	var secrets corev1.SecretList
-	if err := r.Management.List(ctx, &secrets, client.InNamespace(hc.Namespace)); err != nil {
+	if err := r.Live.List(ctx, &secrets, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing secrets: %w", err)
 	}
 	mark := contract.ReferencedResourcePrefix + hc.Name

@@ -40,15 +40,19 @@ func quietLog(mgr ctrl.Manager) func(*reconcile.Request) logr.Logger {
 	}
 }
 
-// Reconcile makes one pass. A conflict is no error: somebody else wrote, and the event of that write brings the next
-// pass; until then the pass is repeated.
+// Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes; the pass is
+// repeated until it is not.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var hc hyperv1.HostedCluster
-	if err := r.Management.Get(ctx, request.NamespacedName, &hc); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.Management.Get(ctx, request.NamespacedName, &hc)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
 	}
-	r.owners.Store(contract.ControlPlaneNamespace(hc.Namespace, hc.Name), request)
-	wait, err := r.pass(ctx, hc.DeepCopy())
+	var wait time.Duration
+	if err == nil {
+		r.owners.Store(contract.ControlPlaneNamespace(hc.Namespace, hc.Name), request)
+		wait, err = r.pass(ctx, hc.DeepCopy())
+	}
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	clusters.Close()
+	sweepClusters.Close()
 	os.Exit(code)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
@@ -165,9 +166,11 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer pods.Close()
 
+	// Each controller waits for its own writes only: those of another wake it where they matter to it.
+	management := func() *ownwrites.Client { return ownwrites.New(manager.GetClient(), manager.GetAPIReader()) }
 	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
-		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
 		Removed: func(controlPlane string) {
 			keeper.Forget(controlPlane)
@@ -201,7 +204,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		clusters.ControlPlanes = supervisor
 	}
 	pools := &nodepool.Reconciler{
-		Management: manager.GetClient(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
+		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
 		Nodes: keeper, Pods: pods, Log: r.log,
 	}
 	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
@@ -210,7 +213,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	if err := pools.SetupWithManager(manager, poolChanges); err != nil {
 		return fmt.Errorf("setting up the node pool controller: %w", err)
 	}
-	signers := &breakglass.Operator{Management: manager.GetClient(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
+	signers := &breakglass.Operator{Management: management(), Probe: breakglass.APIProber{Management: manager.GetClient()}, Log: r.log}
 	if err := signers.SetupWithManager(manager); err != nil {
 		return err
 	}

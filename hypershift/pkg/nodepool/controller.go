@@ -13,6 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -42,8 +43,8 @@ type Pods interface {
 
 // Reconciler reconciles NodePools.
 type Reconciler struct {
-	// Management reads from the cache and writes; Live reads past the cache.
-	Management client.Client
+	// Management reads from the cache, but nothing older than what was written through it, and writes; Live reads past the cache.
+	Management *ownwrites.Client
 	Live       client.Reader
 	Releases   *release.Catalog
 	Scale      schedule.Scale

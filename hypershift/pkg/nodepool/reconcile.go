@@ -53,10 +53,14 @@ func unreachable(err error) bool {
 // Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var pool hyperv1.NodePool
-	if err := r.Management.Get(ctx, request.NamespacedName, &pool); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.Management.Get(ctx, request.NamespacedName, &pool)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
 	}
-	wait, err := r.pass(ctx, pool.DeepCopy())
+	var wait time.Duration
+	if err == nil {
+		wait, err = r.pass(ctx, pool.DeepCopy())
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	}

@@ -147,6 +147,18 @@ func (b *Broker) Poison(text string) {
 	b.hook.poison.Store(&text)
 }
 
+// Message is one that a client publishes.
+type Message struct {
+	// Client is the publisher's name, Topic where the message goes.
+	Client, Topic string
+	// Properties are the message's user properties; of a CloudEvent in binary mode, its attributes.
+	Properties map[string]string
+}
+
+// Fault has the broker ask about each message that is published. With an error before, the broker does not get the message; with
+// one after, it passes the message on. Either way the publisher hears nothing, as one does that is killed there. nil ends that.
+func (b *Broker) Fault(ask func(Message) (before, after error)) { b.hook.fault.Store(&ask) }
+
 // Connected lists the names of the clients that have a connection.
 func (b *Broker) Connected() []string {
 	var names []string
@@ -184,6 +196,7 @@ type rules struct {
 	refused     atomic.Int64
 	overflowed  atomic.Int64
 	poison      atomic.Pointer[string]
+	fault       atomic.Pointer[func(Message) (before, after error)]
 }
 
 func (*rules) ID() string { return "event-grid-rules" }
@@ -238,6 +251,19 @@ func (r *rules) OnPublish(cl *mqtt.Client, pk packets.Packet) (packets.Packet, e
 	if pk.FixedHeader.Retain {
 		r.refused.Add(1)
 		return pk, packets.ErrRetainNotSupported
+	}
+	if ask := r.fault.Load(); ask != nil && *ask != nil {
+		m := Message{Client: nameOf(cl.ID), Topic: pk.TopicName, Properties: map[string]string{}}
+		for _, property := range pk.Properties.User {
+			m.Properties[property.Key] = property.Val
+		}
+		before, after := (*ask)(m)
+		if before != nil {
+			return pk, packets.ErrRejectPacket
+		}
+		if after != nil {
+			pk.FixedHeader.Qos = 0 // which is passed on as well, and is not acknowledged
+		}
 	}
 	return pk, nil
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -346,6 +347,48 @@ func TestDrop(t *testing.T) {
 	}
 	r.Drop("")
 	<-two.ended
+}
+
+// A publisher that is killed before, or right after, the broker has its message.
+func TestFault(t *testing.T) {
+	r := start(t, broker.Options{})
+	server, agent := r.mustConnect("maestro-server"), r.mustConnect("mgmt-1")
+	if err := agent.subscribe(t, down1, 1); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(payload string, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := server.Publish(ctx, &paho.Publish{Topic: down1, QoS: 1, Payload: []byte(payload),
+			Properties: &paho.PublishProperties{User: paho.UserProperties{{Key: "at", Value: payload}}}})
+		return err
+	}
+	killed := errors.New("killed")
+	r.Fault(func(m broker.Message) (before, after error) {
+		if m.Client != "maestro-server" || m.Topic != down1 {
+			t.Errorf("asked about %+v", m)
+		}
+		switch m.Properties["at"] {
+		case "before":
+			return killed, nil
+		case "after":
+			return nil, killed
+		}
+		return nil, nil
+	})
+	for _, at := range []string{"before", "after"} {
+		if publish(at, 100*time.Millisecond) == nil {
+			t.Errorf("%s: it was acknowledged", at)
+		}
+	}
+	if err := publish("alive", 5*time.Second); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"after", "alive"} {
+		if got := <-agent.received; got != want {
+			t.Errorf("%q arrived, want %q", got, want)
+		}
+	}
 }
 
 func TestStartWantsClientCertificates(t *testing.T) {

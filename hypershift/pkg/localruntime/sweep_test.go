@@ -1,0 +1,369 @@
+package localruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
+	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+)
+
+// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for five
+// seconds before it looks at it.
+var sweepClusters kubeapitest.Pool
+
+// mortal is a runtime that dies at its writes to the management cluster.
+type mortal struct {
+	*managementCluster
+	crashsweep.Process
+	t       *testing.T
+	runtime atomic.Pointer[Runtime] // the newest
+}
+
+func newMortal(t *testing.T) *mortal {
+	t.Helper()
+	m := &mortal{t: t, managementCluster: &managementCluster{Cluster: sweepClusters.Cluster(t, func(context.Context, *kubeapitest.Cluster) error { return nil })}}
+	config, err := clientcmd.BuildConfigFromFlags("", m.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = -1, 0
+	scheme, err := contract.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	options := m.options(t.TempDir(), nil)
+	if err := crd.Install(t.Context(), m.client, options.CRDDir); err != nil {
+		t.Fatal(err)
+	}
+	options.CRDDir = ""
+	config = rest.CopyConfig(config)
+	config.Wrap(m.Transport)
+	m.playNamespaces()
+	m.Start(func() func() { return m.begin(options, config) })
+	t.Cleanup(func() {
+		m.End()
+		m.expectNothing(t)
+	})
+	return m
+}
+
+// begin starts a runtime.
+func (m *mortal) begin(options Options, config *rest.Config) (end func()) {
+	level := slog.LevelError
+	if testing.Verbose() {
+		level = slog.LevelWarn
+	}
+	runtime := New(options, slog.New(slog.NewTextHandler(m.t.Output(), &slog.HandlerOptions{Level: level})))
+	m.runtime.Store(runtime)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// One that dies as it starts may well say so.
+		if err := runtime.RunWith(ctx, config); err != nil && !errors.Is(err, crashsweep.ErrDead) {
+			m.t.Errorf("the runtime ended with: %v", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+const (
+	// quiet is for how long nothing is written by a runtime that has nothing to do.
+	quiet = 300 * time.Millisecond
+	// sweepWithin bounds everything that is waited for.
+	sweepWithin = 45 * time.Second
+)
+
+// rests is nil if the runtime lives and has written nothing for a while.
+func (m *mortal) rests() error {
+	if err := m.Rests(quiet); err != nil {
+		return err
+	}
+	if err := m.runtime.Load().Ready(context.Background()); err != nil {
+		m.Stir() // what it will do it has not begun
+		return err
+	}
+	return nil
+}
+
+// sweep plays a life with a death at every point. prepare is what is there before it, made by a runtime that does not die; live
+// begins the life, and reached is nil when it has come to its end. What is compared is the world at rest.
+func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T, s *sample), reached func(s *sample) error) {
+	var undisturbed map[string]any
+	crashsweep.SweepFew(t, 3, func(t *testing.T, d *crashsweep.Deaths) any {
+		s := m.sample(t, fmt.Sprintf("%s%d", id, d.Seed()))
+		s.createPrerequisites(t)
+		if prepare != nil {
+			prepare(t, s)
+			eventually(t, sweepWithin, m.rests)
+		}
+		var world map[string]any
+		m.During(d, func() {
+			live(t, s)
+			awaitOr(sweepWithin, func() error {
+				if err := errors.Join(m.rests(), reached(s)); err != nil {
+					return err
+				}
+				world = s.world(t)
+				if undisturbed != nil && !cmp.Equal(undisturbed, world) {
+					return errors.New("the world is another")
+				}
+				return nil
+			}, func(err error) {
+				t.Errorf("still not so after %s: %v", sweepWithin, err)
+				world = s.world(t)
+			})
+		})
+		if undisturbed == nil {
+			undisturbed = world
+		}
+		s.clear(t)
+		return world
+	})
+}
+
+// awaitOr repeats check until it passes, or calls late with what it says in the end.
+func awaitOr(within time.Duration, check func() error, late func(error)) {
+	deadline := time.After(within)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			late(err)
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// clear deletes the cluster, if it is still there, and waits until nothing of it is.
+func (s *sample) clear(t *testing.T) {
+	t.Helper()
+	hc := &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
+	if err := s.client.Delete(t.Context(), hc); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	s.awaitGone(t)
+	requests := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	if err := s.client.Delete(t.Context(), requests); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+// playNamespaces empties namespaces that are being deleted and lets them go, until the test ends.
+func (m *mortal) playNamespaces() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			watcher, err := m.client.Watch(ctx, &corev1.NamespaceList{})
+			if err != nil {
+				continue
+			}
+			for event := range watcher.ResultChan() {
+				namespace, ok := event.Object.(*corev1.Namespace)
+				if !ok || event.Type == watch.Deleted || namespace.DeletionTimestamp.IsZero() {
+					continue
+				}
+				for ctx.Err() == nil {
+					if err := m.empty(ctx, namespace); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+						break
+					}
+				}
+			}
+		}
+	})
+	m.t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+// empty deletes all that is in a namespace, and takes the finalizer off it when nothing is.
+func (m *mortal) empty(ctx context.Context, namespace *corev1.Namespace) error {
+	for _, kind := range []struct {
+		object client.Object
+		list   client.ObjectList
+	}{
+		{&hyperv1.HostedControlPlane{}, &hyperv1.HostedControlPlaneList{}}, {&hyperv1.ControlPlaneComponent{}, &hyperv1.ControlPlaneComponentList{}},
+		{&corev1.Secret{}, &corev1.SecretList{}}, {&corev1.ConfigMap{}, &corev1.ConfigMapList{}},
+		{&certificatesv1alpha1.CertificateSigningRequestApproval{}, &certificatesv1alpha1.CertificateSigningRequestApprovalList{}},
+		{&certificatesv1alpha1.CertificateRevocationRequest{}, &certificatesv1alpha1.CertificateRevocationRequestList{}},
+	} {
+		if err := m.client.DeleteAllOf(ctx, kind.object, client.InNamespace(namespace.Name)); err != nil {
+			return err
+		}
+		if err := m.client.List(ctx, kind.list, client.InNamespace(namespace.Name)); err != nil {
+			return err
+		}
+		if meta.LenList(kind.list) > 0 {
+			return fmt.Errorf("%T are left in %s", kind.object, namespace.Name)
+		}
+	}
+	namespace.Spec.Finalizers = nil
+	return m.client.SubResource("finalize").Update(ctx, namespace)
+}
+
+// settledAt is nil if the control plane has completed a version and the pool has its nodes at it.
+func settledAt(version string) func(*sample) error {
+	return func(s *sample) error {
+		var hc hyperv1.HostedCluster
+		if err := s.client.Get(context.Background(), s.key(), &hc); err != nil {
+			return err
+		}
+		if hc.Status.Version == nil || len(hc.Status.Version.History) == 0 || hc.Status.Version.History[0].Version != version || hc.Status.Version.History[0].State != "Completed" {
+			return fmt.Errorf("the cluster's version is %+v", hc.Status.Version)
+		}
+		var pool hyperv1.NodePool
+		if err := s.client.Get(context.Background(), client.ObjectKeyFromObject(s.pool), &pool); err != nil {
+			return err
+		}
+		if pool.Status.Version != version {
+			return fmt.Errorf("the pool's version is %q", pool.Status.Version)
+		}
+		return errors.Join(available(&hc), poolReady(2)(&pool))
+	}
+}
+
+// createTwo is a cluster with a pool of two nodes.
+func createTwo(t *testing.T, s *sample) {
+	t.Helper()
+	s.setPool(t, int64(2), "spec", "replicas")
+	s.apply(t, s.cluster)
+	s.apply(t, s.pool)
+}
+
+func created(t *testing.T, s *sample) {
+	t.Helper()
+	createTwo(t, s)
+	eventually(t, sweepWithin, func() error { return settledAt("4.20.8")(s) })
+}
+
+// TestSweepCreation kills the runtime at each of its writes while a cluster with a node pool comes to be.
+func TestSweepCreation(t *testing.T) {
+	t.Parallel()
+	newMortal(t).sweep(t, "c", nil, createTwo, settledAt("4.20.8"))
+}
+
+// TestSweepUpgrade does the same while the control plane and then the pool get a newer release.
+func TestSweepUpgrade(t *testing.T) {
+	t.Parallel()
+	newMortal(t).sweep(t, "u", created, func(t *testing.T, s *sample) {
+		for _, change := range []struct {
+			set   func(testing.TB, any, ...string)
+			apply func()
+		}{
+			{s.set, func() { s.apply(t, s.cluster) }},
+			{s.setPool, func() { s.apply(t, s.pool) }},
+		} {
+			change.set(t, image(t, "4.20.15"), "spec", "release", "image")
+			change.apply()
+		}
+	}, settledAt("4.20.15"))
+}
+
+// TestSweepRevocation does the same while a class of credentials is revoked of which one was issued, and another class gets one.
+func TestSweepRevocation(t *testing.T) {
+	t.Parallel()
+	newMortal(t).sweep(t, "r", func(t *testing.T, s *sample) {
+		created(t, s)
+		s.certificate(t, s.name, s.request(t, s.name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
+	}, func(t *testing.T, s *sample) {
+		crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "revocation", Namespace: s.controlPlane()},
+			Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
+		if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
+			t.Fatal(err)
+		}
+		s.request(t, s.name+"-sre", contract.SREBreakGlass, "system:sre-break-glass:ada")
+	}, func(s *sample) error {
+		var crr certificatesv1alpha1.CertificateRevocationRequest
+		if err := s.client.Get(context.Background(), client.ObjectKey{Namespace: s.controlPlane(), Name: "revocation"}, &crr); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType) {
+			return fmt.Errorf("the revocation's conditions are %v", crr.Status.Conditions)
+		}
+		var request certificatesv1.CertificateSigningRequest
+		if err := s.client.Get(context.Background(), client.ObjectKey{Name: s.name + "-sre"}, &request); err != nil {
+			return err
+		}
+		if len(request.Status.Certificate) == 0 {
+			return errors.New("the other class's request is not answered")
+		}
+		return nil
+	})
+}
+
+// TestSweepKeyRotation does the same while the key that etcd's data is encrypted with gets a new version.
+func TestSweepKeyRotation(t *testing.T) {
+	t.Parallel()
+	const next = "fedcba9876543210fedcba9876543210"
+	newMortal(t).sweep(t, "k", created, func(t *testing.T, s *sample) {
+		s.set(t, next, "spec", "secretEncryption", "kms", "azure", "activeKey", "keyVersion")
+		s.apply(t, s.cluster)
+	}, func(s *sample) error {
+		var hc hyperv1.HostedCluster
+		if err := s.client.Get(context.Background(), s.key(), &hc); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(hc.Status.Conditions, "EtcdDataEncryptionUpToDate"); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != hc.Generation {
+			return fmt.Errorf("EtcdDataEncryptionUpToDate is %v at generation %d", c, hc.Generation)
+		}
+		return nil
+	})
+}
+
+// TestSweepDeletion does the same while a cluster with a node pool and a credential is deleted. It was tried with a fault: with
+// releaseSecrets called after the HostedCluster's finalizer is taken off (hostedcluster's delete), seed 21, and so -short, finds
+// secrets that the runtime that took over knows nothing of any more.
+func TestSweepDeletion(t *testing.T) {
+	t.Parallel()
+	newMortal(t).sweep(t, "d", func(t *testing.T, s *sample) {
+		created(t, s)
+		s.certificate(t, s.name, s.request(t, s.name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
+	}, func(t *testing.T, s *sample) {
+		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+			t.Fatal(err)
+		}
+	}, func(s *sample) error {
+		for _, gone := range []struct {
+			key    client.ObjectKey
+			object client.Object
+		}{
+			{s.key(), &hyperv1.HostedCluster{}}, {client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{}},
+		} {
+			if err := s.client.Get(context.Background(), gone.key, gone.object); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T is still there: %v, finalizers %s", gone.object, err, strings.Join(gone.object.GetFinalizers(), ", "))
+			}
+		}
+		return nil
+	})
+}
