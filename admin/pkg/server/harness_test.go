@@ -32,6 +32,9 @@ import (
 // harness is admin on a real store (the emulator), with a Cluster Service and a Maestro that hold what the test puts there.
 type harness struct {
 	db     *database.DB
+	config server.Config
+	// cosmos says how to reach the store.
+	cosmos database.Options
 	fleet  *fleet
 	works  *works
 	url    string
@@ -84,7 +87,8 @@ func newHarness(t *testing.T) *harness {
 			t.Error(err)
 		}
 	})
-	db, err := database.Open(ctx, database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
+	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
+	db, err := database.Open(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +96,15 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, fleet: &fleet{}, works: &works{}, log: &journal{}}
-	api := httptest.NewServer(server.New(server.Config{
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}}
+	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
 		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
-	}))
+	}
+	api := httptest.NewServer(server.New(h.config))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	return h
