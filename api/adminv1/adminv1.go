@@ -8,6 +8,11 @@ import "time"
 // Root is the path that all routes are below.
 const Root = "/admin/v1"
 
+// IdempotencyKey is the header by which a request that changes something may be sent again when its answer was lost: with the key
+// that the caller made for it, it is the operation that it was the first time, and not another one. The key is 1 to 128
+// printable characters of ASCII, and stands for one caller's one request.
+const IdempotencyKey = "Idempotency-Key"
+
 // Failure is the body of every answer that is an error.
 type Failure struct {
 	Error FailureDetail `json:"error"`

@@ -72,6 +72,8 @@ type AdminOperationDocument struct {
 	Result    json.RawMessage `json:"result,omitempty"`
 	Error     *OperationError `json:"error,omitempty"`
 	RequestID string          `json:"requestId,omitempty"`
+	// RequestDigest is of the request by which the caller may ask for the same operation again; empty for none.
+	RequestDigest string `json:"requestDigest,omitempty"`
 }
 
 // End makes the operation terminal.

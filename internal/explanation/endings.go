@@ -150,7 +150,7 @@ func (s *subject) paused(pause *csv1.ClusterPause) Finding {
 		Because: []string{fmt.Sprintf("%s paused it, because: %s.", actor.GetName(), strings.TrimSuffix(actor.GetReason(), "."))},
 		Acts: []string{fmt.Sprintf("An SRE has to act: resume it when that is over. It resumes by itself at %s.", s.clock(when(pause.GetUntil()))),
 			"What runs keeps running; what the customer asks for meanwhile waits, and is done then."},
-		Command: s.fill("hcpctl cluster resume {asked}"),
+		Command: s.fill("hcpctl cluster resume {asked} --reason … --ticket …"),
 	}
 	if ticket := actor.GetTicket(); ticket != "" {
 		finding.Because = append(finding.Because, "The ticket is "+ticket+".")

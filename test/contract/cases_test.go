@@ -1,13 +1,11 @@
-// Package contract runs the frontend's artifact cases against a whole region: the real frontend, backend, Cluster Service,
-// Maestro and Cosmos DB's emulator, with control planes that are none, so that hundreds of clusters come and go. What holds
-// against the frontend's own fakes must hold here too.
+// Package contract runs the artifact cases of the frontend and of admin against a whole region: the real frontend, admin, backend,
+// Cluster Service, Maestro and Cosmos DB's emulator, with control planes that are none, so that hundreds of clusters come and
+// go. What holds against the fakes of either's own tests must hold here too.
 package contract
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,7 +18,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
-	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
 // every says how much of the suite runs: the cases in which something is accepted cost the region a cluster or more each.
@@ -38,7 +35,6 @@ func TestCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	sources.DependOnAll()
 	region := start(t)
 	endpoints := region.Endpoints()
 	identity, err := mesh.LoadIdentity(endpoints.Identities["arm-frontdoor"])
@@ -71,7 +67,7 @@ func TestCases(t *testing.T) {
 			"cluster-choices": "the local region has no private API endpoints",
 		},
 	}
-	// Before the region is stopped, and after the last case.
+	// After the last case.
 	t.Cleanup(func() { nothingRefused(t, region) })
 	for _, c := range selected(cases, *every) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -137,38 +133,4 @@ func nothingRefused(t *testing.T, region *local.Region) {
 			}
 		}
 	}
-}
-
-// start runs a region until the test has ended.
-func start(t *testing.T) *local.Region {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "hcpmesh-contract-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// PostgreSQL's user must be able to pass through.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
-	quick, freePorts := 0.0, 0
-	region, err := local.Start(ctx, local.Config{
-		StateDir: dir, BasePort: &freePorts, TimeScale: &quick, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
-		OnNote: func(note string) { fmt.Fprintln(os.Stderr, note) },
-	})
-	if err != nil {
-		t.Fatalf("starting the region: %v\nits logs are in %s", err, filepath.Join(dir, "logs"))
-	}
-	t.Cleanup(func() {
-		region.Close()
-		if t.Failed() {
-			t.Logf("the region's logs are in %s", filepath.Join(dir, "logs"))
-			return
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return region
 }

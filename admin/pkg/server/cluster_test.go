@@ -90,7 +90,7 @@ func (h *harness) populate(t *testing.T) {
 	h.fleet.works = []*clusterservicev1.Work{{Id: "bundle", ClusterUid: uid, Name: clusterID}}
 	h.works.bundles = []maestro.Bundle{
 		{ID: "bundle", ConsumerName: "mgmt-1", Manifests: []json.RawMessage{json.RawMessage(`{"kind":"Secret","data":{"key":"` + secret + `"}}`)}, Status: json.RawMessage(`{"conditions":[]}`)},
-		{ID: "of another"},
+		{ID: "of-another"},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,42 +32,14 @@ import (
 // harness is admin on a real store (the emulator), with a Cluster Service and a Maestro that hold what the test puts there.
 type harness struct {
 	db     *database.DB
+	config server.Config
+	// cosmos says how to reach the store.
+	cosmos database.Options
 	fleet  *fleet
 	works  *works
 	url    string
 	client *http.Client
 	log    *journal
-
-	mu sync.Mutex
-	// answered are the statuses of answers, by route and by who asked.
-	answered map[string]map[string][]int
-	bodies   []answer
-}
-
-// answer is one of admin's, to be compared with the document.
-type answer struct {
-	route  string
-	status int
-	body   []byte
-}
-
-// watch notes every answer.
-func (h *harness) watch(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		recorder := httptest.NewRecorder()
-		next.ServeHTTP(recorder, r)
-		who := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		h.mu.Lock()
-		if h.answered[r.Pattern] == nil {
-			h.answered[r.Pattern] = map[string][]int{}
-		}
-		h.answered[r.Pattern][who] = append(h.answered[r.Pattern][who], recorder.Code)
-		h.bodies = append(h.bodies, answer{r.Pattern, recorder.Code, recorder.Body.Bytes()})
-		h.mu.Unlock()
-		maps.Copy(w.Header(), recorder.Header())
-		w.WriteHeader(recorder.Code)
-		_, _ = w.Write(recorder.Body.Bytes())
-	})
 }
 
 // journal is a log that may be written by many.
@@ -116,7 +87,8 @@ func newHarness(t *testing.T) *harness {
 			t.Error(err)
 		}
 	})
-	db, err := database.Open(ctx, database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
+	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
+	db, err := database.Open(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +96,15 @@ func newHarness(t *testing.T) *harness {
 	if err := db.EnsureSchema(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{db: db, fleet: &fleet{}, works: &works{}, answered: map[string]map[string][]int{}, log: &journal{}}
-	api := httptest.NewServer(h.watch(server.New(server.Config{
+	h := &harness{db: db, cosmos: options, fleet: &fleet{}, works: &works{}, log: &journal{}}
+	h.config = server.Config{
 		Database: db, Fleet: clusterservicev1.NewClusterServiceClient(h.fleet.serve(t)), Maestro: h.works, Environment: "local",
 		Access: &access.Config{Groups: map[adminv1.Role][]string{
 			adminv1.Reader: {"group-of-reader"}, adminv1.Operator: {"group-of-operator"}, adminv1.BreakGlass: {"group-of-oncall"},
 		}},
 		Authenticator: engineers{}, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Metrics: prometheus.NewRegistry(),
-	})))
+	}
+	api := httptest.NewServer(server.New(h.config))
 	t.Cleanup(api.Close)
 	h.url, h.client = api.URL, api.Client()
 	return h

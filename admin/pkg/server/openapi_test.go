@@ -93,6 +93,10 @@ func (w *schemaWriter) operation(r server.Route) map[string]any {
 	for _, p := range r.Query {
 		parameters = append(parameters, map[string]any{"name": p.Name, "in": "query", "description": p.Description, "schema": map[string]any{"type": p.Type}})
 	}
+	if r.Mutates {
+		parameters = append(parameters, map[string]any{"name": adminv1.IdempotencyKey, "in": "header", "schema": map[string]any{"type": "string", "minLength": 1, "maxLength": 128},
+			"description": "Made by the caller for this request. Sent again with it, because the answer was lost, the request is the same operation and not another one."})
+	}
 	success := map[string]any{"description": "Done."}
 	if r.Status == 202 {
 		success["description"] = "Written down; the operation says how it stands."

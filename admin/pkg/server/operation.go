@@ -58,11 +58,14 @@ func (rq *request) nobody() error {
 // accept writes down what the caller asked for. From then on it is certain to be executed, and the caller is told how it
 // can be followed.
 func (s *Server) accept(ctx context.Context, rq *request, target database.AdminTarget, parameters any) (any, error) {
-	id, now := uuid.NewString(), time.Now().UTC()
+	id, now := rq.operation, time.Now().UTC()
+	if id == "" {
+		id = uuid.NewString()
+	}
 	rq.done.target, rq.done.cluster = target.ID, target.ClusterUID
 	document := database.AdminOperationDocument{
 		OperationID: id, Place: database.AdminPlace(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
-		StartTime: now, LastTransitionTime: now, RequestID: rq.id,
+		StartTime: now, LastTransitionTime: now, RequestID: rq.id, RequestDigest: rq.digest,
 		Actor: database.AdminActor{
 			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: rq.elevation.Actor.Role,
 			ElevationID: rq.elevation.ElevationID, Reason: rq.elevation.Actor.Reason, Ticket: rq.elevation.Actor.Ticket,
@@ -77,12 +80,24 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	}
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
-	if err := batch.Commit(ctx); err != nil {
+	err := batch.Commit(ctx)
+	if race, lost := database.LostRace(err); lost && race.Exists && rq.operation != "" {
+		// The same request, sent twice at once.
+		if before, findErr := s.repeated(ctx, rq); before != nil || findErr != nil {
+			return before, findErr
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	rq.done.operation = id
-	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+id)
-	return operation(&document), nil
+	return rq.began(&document), nil
+}
+
+// began answers with an operation that the request is the beginning of.
+func (rq *request) began(o *database.AdminOperationDocument) adminv1.Operation {
+	rq.done.operation, rq.done.target, rq.done.cluster = o.OperationID, o.Target.ID, o.Target.ClusterUID
+	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+o.OperationID)
+	return operation(o)
 }
 
 func operation(o *database.AdminOperationDocument) adminv1.Operation {

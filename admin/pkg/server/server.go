@@ -101,6 +101,8 @@ type request struct {
 	roles  []adminv1.Role
 	// elevation is what lets the caller change something; nil for a read.
 	elevation *database.ElevationDocument
+	// operation is the id that its operation has, and digest what it is known by, if it may be sent again; else empty.
+	operation, digest string
 	// done is what the audit log says of the request.
 	done done
 	// status that was answered, and the error behind it.
@@ -145,6 +147,12 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	if rq.route.Mutates {
 		if rq.elevation, err = s.elevationTo(ctx, rq, rq.route.Role); err != nil {
 			return nil, err
+		}
+		if err := rq.identify(); err != nil {
+			return nil, err
+		}
+		if before, err := s.repeated(ctx, rq); before != nil || err != nil {
+			return before, err
 		}
 	}
 	return rq.route.handle(ctx, rq)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -257,6 +258,60 @@ func TestCredentials(t *testing.T) {
 	r.freeze(false)
 	r.ends(deletion, hub.Succeeded)
 	r.nothingLeft(subscription)
+}
+
+// TestAccessWaitsForAnSREsRevocation: an SRE may have the customer's class revoked without ARM, which then takes requests and
+// revocations of the customer's. They wait at Cluster Service, and are done when it is.
+func TestAccessWaitsForAnSREsRevocation(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+	item, err := r.db.Clusters().Get(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meanwhile := func(ask func() (uid string)) {
+		t.Helper()
+		r.freeze(true)
+		ofSRE := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: item.Value.UID, Requester: "oncall",
+			Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER}
+		if _, err := clusterservicev1.NewClusterServiceClient(r.connection).RevokeBreakGlassCredentials(t.Context(), ofSRE); err != nil {
+			t.Fatal(err)
+		}
+		uid := ask()
+		r.eventually("Cluster Service being asked again after it refused", func() string {
+			r.fleet.mu.Lock()
+			defer r.fleet.mu.Unlock()
+			if r.fleet.calls[uid] < 2 || r.fleet.effects[uid] != 0 {
+				return fmt.Sprintf("asked %d times, with %d effects", r.fleet.calls[uid], r.fleet.effects[uid])
+			}
+			return ""
+		})
+		r.freeze(false)
+	}
+	var operation, credential database.Key
+	meanwhile(func() string {
+		operation, credential = r.requestCredential(cluster)
+		document, err := r.db.Credentials().Get(t.Context(), credential)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document.Value.UID
+	})
+	r.ends(operation, hub.Succeeded)
+	r.credentialIs(credential, database.CredentialIssued)
+	meanwhile(func() string {
+		operation = r.revoke(cluster)
+		document, err := r.db.Operations().Get(t.Context(), operation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document.Value.OperationID
+	})
+	r.ends(operation, hub.Succeeded)
+	r.credentialIs(credential, database.CredentialRevoked)
 }
 
 // TestManyCredentialsAreRevoked: more than one transaction takes.

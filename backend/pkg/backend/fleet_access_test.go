@@ -148,6 +148,16 @@ func (f *fleet) usable(cluster string) error {
 	return nil
 }
 
+// revoking refuses what is asked of a class that is being revoked.
+func (f *fleet) revoking(cluster string, class clusterservicev1.BreakGlassClass) error {
+	for _, running := range f.revokes {
+		if running.ClusterUid == cluster && running.Class == class && running.Status.CompletionTime == nil {
+			return refused(apierror.FailedPrecondition, "REVOCATION_IN_PROGRESS")
+		}
+	}
+	return nil
+}
+
 func (f *fleet) ApplyExternalAuth(_ context.Context, r *clusterservicev1.ApplyExternalAuthRequest) (*clusterservicev1.ExternalAuth, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,10 +223,8 @@ func (f *fleet) ApplyBreakGlassCredential(_ context.Context, r *clusterservicev1
 		if err := f.usable(r.ClusterUid); err != nil {
 			return nil, err
 		}
-		for _, running := range f.revokes {
-			if running.ClusterUid == r.ClusterUid && running.Status.CompletionTime == nil {
-				return nil, refused(apierror.FailedPrecondition, "REVOCATION_IN_PROGRESS")
-			}
+		if err := f.revoking(r.ClusterUid, r.Spec.GetClass()); err != nil {
+			return nil, err
 		}
 		c = &clusterservicev1.BreakGlassCredential{Uid: r.Uid, ClusterUid: r.ClusterUid, Spec: r.Spec, Status: &clusterservicev1.BreakGlassCredentialStatus{
 			State: clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING,
@@ -244,6 +252,9 @@ func (f *fleet) RevokeBreakGlassCredentials(_ context.Context, r *clusterservice
 	v := f.revokes[r.Uid]
 	if v == nil {
 		if err := f.usable(r.ClusterUid); err != nil {
+			return nil, err
+		}
+		if err := f.revoking(r.ClusterUid, r.Class); err != nil {
 			return nil, err
 		}
 		v = &clusterservicev1.BreakGlassRevocation{Uid: r.Uid, ClusterUid: r.ClusterUid, Class: r.Class, Requester: r.Requester, Status: &clusterservicev1.BreakGlassRevocationStatus{

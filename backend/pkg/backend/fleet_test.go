@@ -40,8 +40,10 @@ type fleet struct {
 	log    []string
 	// frozen keeps everything in its phase; broken makes clusters of these names fail; refuse answers every call.
 	frozen bool
-	broken map[string]bool
-	refuse error
+	// history counts how often the fleet was restored to an earlier state, which ends all watches.
+	history int
+	broken  map[string]bool
+	refuse  error
 	// secrets says that the secrets of confidential clients are there.
 	secrets bool
 	// stuck makes the deletion of clusters be refused for good, by uid; waiting makes it wait for its step to be forced.
@@ -360,13 +362,14 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	defer context.AfterFunc(stream.Context(), f.changed.Broadcast)()
 	after := r.AfterRevision
 	f.mu.Lock()
-	compacted := after < f.compacted
+	history := f.history
+	compacted := after > 0 && after < f.compacted || after > f.revision
 	f.mu.Unlock()
 	if compacted {
 		return refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	for {
-		messages, err := f.changesAfter(stream.Context(), after)
+		messages, err := f.changesAfter(stream.Context(), after, history)
 		if err != nil {
 			return err
 		}
@@ -379,10 +382,10 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 	}
 }
 
-func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservicev1.WatchResponse, error) {
+func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*clusterservicev1.WatchResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.revision <= after && ctx.Err() == nil {
+	for f.revision <= after && ctx.Err() == nil && f.history == history {
 		select {
 		case <-f.stop:
 			return nil, status.Error(codes.Unavailable, "stopping")
@@ -392,6 +395,9 @@ func (f *fleet) changesAfter(ctx context.Context, after int64) ([]*clusterservic
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if f.history != history {
+		return nil, refused(apierror.OutOfRange, "REVISION_COMPACTED")
 	}
 	var messages []*clusterservicev1.WatchResponse
 	for i := max(0, int(after-firstRevision)); i < len(f.log); i++ {

@@ -5,6 +5,7 @@ package fleetwatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -28,6 +29,7 @@ type Follower struct {
 	owner          *partition.Owner
 	inbox          *inbox.Inbox
 	log            *slog.Logger
+	doubt          func(ctx context.Context) error
 
 	// gained wakes a stream that stands beyond what a new group needs.
 	gained chan struct{}
@@ -40,10 +42,11 @@ type Follower struct {
 	broken bool
 }
 
-// New makes a Follower.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, log *slog.Logger) *Follower {
+// New makes a Follower. doubt is called after the fleet was listed anew, and has what is under way asked for: what is not in the
+// list was lost, or is of long ago.
+func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, doubt func(ctx context.Context) error, log *slog.Logger) *Follower {
 	return &Follower{
-		clusterService: clusterService, owner: owner, inbox: in, log: log,
+		clusterService: clusterService, owner: owner, inbox: in, log: log, doubt: doubt,
 		gained: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
@@ -110,6 +113,18 @@ func (f *Follower) stream(ctx context.Context) error {
 	wg.Go(func() { f.restartForNew(ctx, cancel) })
 	defer wg.Wait()
 	defer cancel()
+	err := f.follow(ctx, after)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// follow follows the changes after a revision, or begins with a list when there is none to begin after.
+func (f *Follower) follow(ctx context.Context, after int64) error {
+	if after == 0 {
+		return f.listAnew(ctx)
+	}
 	err := f.clusterService.Watch(ctx, after, func(change clusterservice.Change) error {
 		if f.setBroken(false) {
 			// Cluster Service is back: what waits to be sent there need not wait for its next try.
@@ -121,10 +136,7 @@ func (f *Follower) stream(ctx context.Context) error {
 		f.inbox.Sent(change.Revision)
 		return nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	if apierror.As(err).Reason == clusterservice.ReasonRevisionCompacted {
+	if err != nil && apierror.As(err).Reason == clusterservice.ReasonRevisionCompacted {
 		return f.listAnew(ctx)
 	}
 	return err
@@ -198,13 +210,21 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 	}
 }
 
-// listAnew is for when Cluster Service no longer keeps the changes that were missed.
+// listAnew is for when Cluster Service no longer keeps the changes that were missed, when it was restored to an earlier state, and
+// when it is not known what was missed. Once restored it begins its revisions anew, beyond all that it ever gave, so whatever is
+// listed is news; what is not listed has to be asked for. The groups count as listed only when all of that is noted.
 func (f *Follower) listAnew(ctx context.Context) error {
-	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are no longer kept")
+	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are not kept, or not known")
 	revision, err := f.clusterService.List(ctx, func(report clusterservice.Report) error {
 		f.report(&report)
 		return nil
 	})
+	if err == nil && revision <= 0 {
+		err = errors.New("a list of the fleet is of no revision")
+	}
+	if err == nil {
+		err = f.doubt(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,10 @@ type entry struct {
 	waiting   time.Time
 	// operations that are not known to be terminal, by id.
 	operations map[string]database.Key
-	refresh    bool
+	// refresh counts how often the report was to be asked for again since it was; doubted is set when that is because what was
+	// known may have been lost where it came from.
+	refresh int
+	doubted bool
 }
 
 // New makes an empty inbox.
@@ -144,9 +147,41 @@ func (i *Inbox) Answer(r Resource, report *clusterservice.Report) {
 // Refresh has the report of a resource asked for again: the safety net under the watch.
 func (i *Inbox) Refresh(r Resource) {
 	i.mu.Lock()
-	i.at(r).refresh = true
+	i.at(r).refresh++
 	i.mu.Unlock()
 	i.queue.Add(r)
+}
+
+// Doubt is Refresh for when what is known of a resource may have been lost where it came from. Until that is cleared up its
+// group counts as never dealt with: whoever has the group after a crash begins with a list, and doubts it as well.
+func (i *Inbox) Doubt(r Resource) {
+	i.mu.Lock()
+	e := i.at(r)
+	e.refresh++
+	e.doubted = true
+	i.mu.Unlock()
+	i.queue.Add(r)
+}
+
+// Refreshed notes that the report was asked for and, if it was lost, that this is written down. asked is the letter's Refresh:
+// what was asked for since then is still to be done.
+func (i *Inbox) Refreshed(r Resource, asked int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.entries[r]; e != nil && asked > 0 && e.refresh == asked {
+		e.refresh, e.doubted = 0, false
+		i.forget(r, e)
+	}
+}
+
+// Lost forgets a report of that revision, and any older one: Cluster Service does not know of it any more.
+func (i *Inbox) Lost(r Resource, revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.entries[r]; e != nil && e.report != nil && e.report.Revision <= revision {
+		e.report, e.unhandled, e.waiting = nil, 0, time.Time{}
+		i.forget(r, e)
+	}
 }
 
 // Letter is what there is to know of a resource when its turn comes.
@@ -157,8 +192,8 @@ type Letter struct {
 	Waiting time.Time
 	// Operations that are not known to be terminal, by id.
 	Operations map[string]database.Key
-	// Refresh asks for the report to be read again.
-	Refresh bool
+	// Refresh is how often it was asked that the report be read again, which is to be answered with Refreshed; 0 for not.
+	Refresh int
 }
 
 // Open returns what there is to know of a resource.
@@ -169,9 +204,7 @@ func (i *Inbox) Open(r Resource) Letter {
 	if e == nil {
 		return Letter{}
 	}
-	letter := Letter{Report: e.report, Waiting: e.waiting, Operations: maps.Clone(e.operations), Refresh: e.refresh}
-	e.refresh = false
-	return letter
+	return Letter{Report: e.report, Waiting: e.waiting, Operations: maps.Clone(e.operations), Refresh: e.refresh}
 }
 
 // Handled notes that everything up to a revision has been dealt with for a resource.
@@ -204,7 +237,7 @@ func (i *Inbox) Finished(r Resource, id string) {
 // forget lets go of a resource with which nothing is under way. As long as an operation is, the newest report is kept:
 // it says whether Cluster Service has the operation's generation.
 func (i *Inbox) forget(r Resource, e *entry) {
-	if e.unhandled == 0 && len(e.operations) == 0 && !e.refresh {
+	if e.unhandled == 0 && len(e.operations) == 0 && e.refresh == 0 {
 		delete(i.entries, r)
 	}
 }
@@ -248,12 +281,16 @@ func (i *Inbox) Revisions() (behind map[partition.Group]int64, others int64) {
 	defer i.mu.Unlock()
 	behind = map[partition.Group]int64{}
 	for r, e := range i.entries {
-		if e.unhandled == 0 {
+		up := e.unhandled - 1
+		switch {
+		case e.doubted:
+			up = 0
+		case e.unhandled == 0:
 			continue
 		}
 		group := r.Group()
-		if before, ok := behind[group]; !ok || e.unhandled-1 < before {
-			behind[group] = e.unhandled - 1
+		if before, ok := behind[group]; !ok || up < before {
+			behind[group] = up
 		}
 	}
 	return behind, i.sent

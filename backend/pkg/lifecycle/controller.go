@@ -130,9 +130,8 @@ func (c *Controller) unknown(ctx context.Context, r inbox.Resource) error {
 	for id := range letter.Operations {
 		c.inbox.Finished(r, id)
 	}
-	if letter.Report != nil {
-		c.inbox.Handled(r, letter.Report.Revision)
-	}
+	c.inbox.Refreshed(r, letter.Refresh)
+	c.handled(r, letter)
 	return nil
 }
 
@@ -211,10 +210,14 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	if err != nil {
 		return false, err
 	}
-	report, err := k.reportOf(ctx, r, letter, v, operation)
-	if err != nil {
+	report, lost, err := k.reportOf(ctx, r, letter, v, operation)
+	switch {
+	case err != nil:
 		return false, err
+	case lost:
+		return true, k.forget(ctx, item)
 	}
+	k.inbox.Refreshed(r, letter.Refresh)
 	s := situation{
 		now: time.Now().UTC(), timing: k.timing, generation: v.generation, state: *v.state, fleet: *v.fleet, limits: v.limits,
 		report: report, waiting: letter.Waiting,
@@ -237,7 +240,7 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 // early is how long news that can end nothing may still be collected, before anything is read for its sake: a cluster that
 // is coming up reports many times a second.
 func (c *Controller) early(letter inbox.Letter) time.Duration {
-	if letter.Report == nil || letter.Refresh || letter.Waiting.IsZero() {
+	if letter.Report == nil || letter.Refresh > 0 || letter.Waiting.IsZero() {
 		return 0
 	}
 	switch letter.Report.Phase {
@@ -258,6 +261,7 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 	delete(k.doomed, r)
 	k.mu.Unlock()
 	k.unsee(r)
+	k.inbox.Refreshed(r, letter.Refresh)
 	k.handled(r, letter)
 	return nil
 }
@@ -268,9 +272,10 @@ func (c *Controller) handled(r inbox.Resource, letter inbox.Letter) {
 	}
 }
 
-// reportOf is the newest report of the incarnation, asked for anew when the safety net says so.
-func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.Letter, v view, operation *database.Item[database.OperationDocument]) (*clusterservice.Report, error) {
-	if letter.Refresh && operation != nil {
+// reportOf is the newest report of the incarnation, asked for anew when the inbox says so. lost is set when Cluster Service does
+// not know of the incarnation, and the document says that it does.
+func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.Letter, v view, operation *database.Item[database.OperationDocument]) (newest *clusterservice.Report, lost bool, err error) {
+	if letter.Refresh > 0 && operation != nil {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		report, err := k.get(ctx, v.uid)
@@ -281,17 +286,34 @@ func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.L
 				letter.Report = &report
 			}
 		case apierror.KindOf(err) != apierror.NotFound:
-			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
-		case operation.Value.Request == database.DeleteRequest:
-			// Its tombstone is no longer kept: the end of the deletion was missed. Asked to delete what it does not know, Cluster
-			// Service says that it is deleted.
-			*v.fleet = database.FleetState{}
+			return nil, false, fmt.Errorf("asking Cluster Service for a report: %w", err)
+		case letter.Report != nil && letter.Report.UID == v.uid && letter.Report.Phase == clusterservice.PhaseDeleted:
+			// Its end was heard, and even the tombstone is gone since.
+		default:
+			// Either it was never sent, or it was lost: it is sent then, or sent again. Or the tombstone of a deletion is no longer
+			// kept, and its end was missed: asked to delete what it does not know, Cluster Service says that it is deleted.
+			if letter.Report != nil && letter.Report.UID == v.uid {
+				k.inbox.Lost(r, letter.Report.Revision)
+				letter.Report = nil
+			}
+			if *v.fleet != (database.FleetState{}) {
+				return nil, true, nil
+			}
 		}
 	}
 	if letter.Report == nil || letter.Report.UID != v.uid || letter.Report.Revision < v.fleet.Revision {
-		return nil, nil
+		return nil, false, nil
 	}
-	return letter.Report, nil
+	return letter.Report, false, nil
+}
+
+// forget writes down that Cluster Service does not know of the resource. It is written so that it holds after a crash, too.
+func (k *kind[D]) forget(ctx context.Context, item *database.Item[D]) error {
+	k.log.WarnContext(ctx, "Cluster Service does not know any more what it had accepted; it is told again", "resourceId", item.Key.ResourceID)
+	*k.view(&item.Value).fleet = database.FleetState{}
+	batch := k.db.NewBatch(item.Key.SubscriptionID)
+	database.Replace(batch, item)
+	return batch.Commit(ctx)
 }
 
 func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], letter inbox.Letter, report *clusterservice.Report, d decision) (again bool, err error) {
@@ -396,8 +418,8 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 	if report != nil {
 		*v.fleet = database.FleetState{
 			Revision:           report.Revision,
-			AcceptedGeneration: max(v.fleet.AcceptedGeneration, report.Generation),
-			ObservedGeneration: max(v.fleet.ObservedGeneration, report.Observed),
+			AcceptedGeneration: report.Generation,
+			ObservedGeneration: report.Observed,
 			Phase:              report.Phase,
 		}
 	}

@@ -108,6 +108,15 @@ func decide(s situation) decision {
 	return decideApply(s)
 }
 
+// deleting says whether Cluster Service has taken the deletion. A report is never older than what the document says of the
+// fleet: if it does not show what the document does, a deletion or a generation, that was lost there, and is sent again.
+func (s situation) deleting() bool {
+	if s.report != nil {
+		return s.report.Deleting || s.report.Phase == clusterservice.PhaseDeleting
+	}
+	return s.fleet.Phase == clusterservice.PhaseDeleting
+}
+
 // decidePurge: Cluster Service has nothing left of the incarnation but a tombstone, whoever asked for that.
 func decidePurge(s situation) decision {
 	d := decision{action: purge, status: hub.Succeeded}
@@ -118,8 +127,7 @@ func decidePurge(s situation) decision {
 }
 
 func decideDelete(s situation) decision {
-	accepted := s.fleet.Phase == clusterservice.PhaseDeleting || s.report != nil && (s.report.Deleting || s.report.Phase == clusterservice.PhaseDeleting)
-	if !accepted {
+	if !s.deleting() {
 		return s.send(remove)
 	}
 	if s.left() <= 0 {
@@ -129,12 +137,15 @@ func decideDelete(s situation) decision {
 }
 
 func decideApply(s situation) decision {
-	target := s.operation.Generation
-	current := s.report != nil && s.report.Generation >= target
+	target, accepted := s.operation.Generation, s.fleet.AcceptedGeneration
+	if s.report != nil {
+		accepted = s.report.Generation
+	}
+	current := s.report != nil && accepted >= target
 	switch {
 	case s.report != nil && s.report.Deleting:
 		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
-	case !current && s.fleet.AcceptedGeneration < target:
+	case accepted < target:
 		return s.send(apply)
 	case current && s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= target:
 		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}

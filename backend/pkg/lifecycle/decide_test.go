@@ -103,6 +103,11 @@ func TestDecide(t *testing.T) {
 			situation{operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), state: hub.Updating, fleet: database.FleetState{AcceptedGeneration: 2}},
 			decision{action: wait, state: hub.Updating, status: hub.Updating, after: 59 * time.Minute},
 		},
+		"update, lost by the fleet": {
+			"what is heard now counts, not what the store remembers",
+			situation{operation: operation(database.UpdateRequest, 2, time.Minute, hub.Updating), state: hub.Updating, fleet: database.FleetState{AcceptedGeneration: 2}, report: report(clusterservice.PhaseReady, 1, 1)},
+			decision{action: apply},
+		},
 		"update, being deleted in the fleet": {
 			"somebody deleted it behind ARM's back",
 			situation{operation: operation(database.UpdateRequest, 2, time.Second, hub.Updating), state: hub.Updating, report: deleting},
@@ -111,6 +116,11 @@ func TestDecide(t *testing.T) {
 		"delete, not in Cluster Service": {
 			"the frontend had its time",
 			situation{operation: operation(database.DeleteRequest, 1, time.Second, hub.Deleting), state: hub.Deleting, report: report(clusterservice.PhaseReady, 1, 1)},
+			decision{action: remove},
+		},
+		"delete, lost by the fleet": {
+			"what is heard now counts, not what the store remembers",
+			situation{operation: operation(database.DeleteRequest, 1, time.Minute, hub.Deleting), state: hub.Deleting, fleet: database.FleetState{Phase: clusterservice.PhaseDeleting}, report: report(clusterservice.PhaseReady, 1, 1)},
 			decision{action: remove},
 		},
 		"delete, under way": {

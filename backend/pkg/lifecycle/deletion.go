@@ -59,7 +59,7 @@ func (k *kind[D]) overseeDeletion(r inbox.Resource, v view, operation *database.
 	before := k.overseen[r]
 	k.mu.Unlock()
 	facts := deletion.Facts{GoneAt: s.waiting,
-		Asked: v.fleet.Phase == clusterservice.PhaseDeleting || s.report != nil && s.report.Deleting,
+		Asked: s.deleting(),
 		Gone:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
 		// What is beneath is told in the first turn, and at the end all goes in one: what has not failed is as good as done.
 		Told:   k.doom == nil || before.failing != deletion.Told || k.told(r, v.uid),

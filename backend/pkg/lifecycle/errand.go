@@ -76,13 +76,15 @@ func (e *errand) step(ctx context.Context, r inbox.Resource) (again bool, err er
 			return again, err
 		}
 	}
+	e.inbox.Refreshed(r, letter.Refresh)
 	e.handled(r, letter)
 	return false, nil
 }
 
-// reportOf is the newest report of the errand, asked for anew when the safety net says so.
+// reportOf is the newest report of the errand, asked for anew when the inbox says so; nil when Cluster Service was not asked
+// for it yet, or does not know of it any more.
 func (e *errand) reportOf(ctx context.Context, r inbox.Resource, letter inbox.Letter, uid string) (*clusterservice.Report, error) {
-	if letter.Refresh {
+	if letter.Refresh > 0 {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		report, err := e.get(ctx, uid)
@@ -94,6 +96,9 @@ func (e *errand) reportOf(ctx context.Context, r inbox.Resource, letter inbox.Le
 			}
 		case apierror.KindOf(err) != apierror.NotFound:
 			return nil, fmt.Errorf("asking Cluster Service for a report: %w", err)
+		case letter.Report != nil && letter.Report.UID == uid:
+			e.inbox.Lost(r, letter.Report.Revision)
+			letter.Report = nil
 		}
 	}
 	if letter.Report == nil || letter.Report.UID != uid {

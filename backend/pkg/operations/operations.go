@@ -47,15 +47,25 @@ func (f *Finder) note(operation *database.Item[database.OperationDocument]) {
 
 // Look notes every active operation. refresh also has Cluster Service asked how they stand.
 func (f *Finder) Look(ctx context.Context, refresh bool) error {
+	if refresh {
+		return f.each(ctx, f.inbox.Refresh)
+	}
+	return f.each(ctx, func(inbox.Resource) {})
+}
+
+// Doubt notes every active operation, and that what is known of its resource may have been lost in the fleet.
+func (f *Finder) Doubt(ctx context.Context) error {
+	return f.each(ctx, f.inbox.Doubt)
+}
+
+// each notes every active operation, and does something with its resource.
+func (f *Finder) each(ctx context.Context, do func(inbox.Resource)) error {
 	found := 0
 	err := f.db.ActiveOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
-		if !f.owns(partition.Of(operation.Key.SubscriptionID)) {
-			return nil
-		}
-		found++
-		f.note(operation)
-		if refresh {
-			f.inbox.Refresh(inbox.ResourceOf(operation.Value.ResourceID))
+		if f.owns(partition.Of(operation.Key.SubscriptionID)) {
+			found++
+			f.note(operation)
+			do(inbox.ResourceOf(operation.Value.ResourceID))
 		}
 		return nil
 	})

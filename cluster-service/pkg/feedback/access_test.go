@@ -51,6 +51,32 @@ func TestOIDCClients(t *testing.T) {
 	}
 }
 
+// TestUsesAreRead: an annotation is anybody's who may write it on the management cluster.
+func TestUsesAreRead(t *testing.T) {
+	const use = `{"fingerprint":"` + "5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b" + `","user":"system:sre-break-glass:ada",` +
+		`"first":"2026-03-01T08:00:00Z","last":"2026-03-01T09:00:00Z","addresses":["10.0.0.1"],"request":"list pods"}`
+	tests := map[string]struct {
+		reason string
+		text   string
+		want   int
+	}{
+		"One":          {"it is a use", "[" + use + "]", 1},
+		"Twice":        {"a certificate is one", "[" + use + "," + use + "]", 1},
+		"Another user": {"only break-glass credentials are reported", strings.ReplaceAll("["+use+"]", "system:sre-break-glass:ada", "system:admin"), 0},
+		"No address":   {"what is not an address is nothing", strings.ReplaceAll("["+use+"]", "10.0.0.1", "-----BEGIN"), 0},
+		"Garbage":      {"what cannot be read is absent", "{", 0},
+		"Nothing":      {"nobody reports", "", 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			observed := decode(t, map[string]any{"name": "credentialUses", "fieldValue": map[string]any{"type": "String", "string": tc.text}})
+			if len(observed.Uses) != tc.want {
+				t.Errorf("read %+v, want %d: %s", observed.Uses, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 // TestOnlyCertificatesComeUp has an agent report more than it was asked for.
 func TestOnlyCertificatesComeUp(t *testing.T) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

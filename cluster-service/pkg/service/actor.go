@@ -38,6 +38,6 @@ func (c *check) actor(field string, a *csv1.Actor) {
 // audit writes the one line of an intervention: what was done, to which cluster, by whom and why. It is written when the
 // change is stored; details are pairs of what else it says, never a secret.
 func audit(ctx context.Context, action, clusterUID string, a *csv1.Actor, details ...any) {
-	slog.InfoContext(ctx, "audit", append([]any{"action", action, "cluster_uid", clusterUID, "actor", a.GetName(), "reason", a.GetReason(),
+	slog.InfoContext(ctx, "audit", append([]any{"record", "audit", "action", action, "cluster_uid", clusterUID, "actor", a.GetName(), "reason", a.GetReason(),
 		"ticket", a.GetTicket()}, details...)...)
 }

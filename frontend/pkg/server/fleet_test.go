@@ -32,6 +32,8 @@ type fleet struct {
 	mu          sync.Mutex
 	generations map[string]int64
 	deleted     map[string]bool
+	// effects counts what has changed anything, by uid.
+	effects     map[string]int
 	silent      bool
 	credentials map[string]*clusterservicev1.BreakGlassCredential
 	signer      *x509.Certificate
@@ -55,12 +57,12 @@ func newFleet(t testing.TB) *fleet {
 		t.Fatal(err)
 	}
 	return &fleet{
-		generations: map[string]int64{}, deleted: map[string]bool{},
+		generations: map[string]int64{}, deleted: map[string]bool{}, effects: map[string]int{},
 		credentials: map[string]*clusterservicev1.BreakGlassCredential{}, signer: signer, key: key,
 	}
 }
 
-func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
+func (f *fleet) serve(t testing.TB, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +72,7 @@ func (f *fleet) serve(t testing.TB) *grpc.ClientConn {
 	clusterservicev1.RegisterClusterServiceServer(grpcServer, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = grpcServer.Serve(listener) })
-	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +90,20 @@ func (f *fleet) apply(uid string, generation int64) error {
 	if f.deleted[uid] {
 		return status.Error(codes.FailedPrecondition, "the uid was deleted")
 	}
-	f.generations[uid] = max(f.generations[uid], generation)
+	if generation > f.generations[uid] {
+		f.generations[uid] = generation
+		f.effects[uid]++
+	}
 	return nil
 }
 
 func (f *fleet) remove(uid string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.deleted[uid] = true
+	if !f.deleted[uid] {
+		f.deleted[uid] = true
+		f.effects[uid]++
+	}
 }
 
 // generation is what is stored of a uid; 0 when it is unknown.

@@ -21,9 +21,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/internal/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
 const location = "westus3"
@@ -31,9 +31,11 @@ const location = "westus3"
 // harness is a frontend on a real store (the emulator) and a Cluster Service that keeps its promises in memory.
 type harness struct {
 	// read is how many bytes the store has sent.
-	read           *atomic.Int64
-	faults         *faults.Set
-	db             *database.DB
+	read   *atomic.Int64
+	faults *faults.Set
+	db     *database.DB
+	// cosmos says how to reach the store.
+	cosmos         database.Options
 	clusterService *fleet
 	rpc            *clusterservice.Client
 	server         http.Handler
@@ -60,7 +62,8 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 			t.Error(err)
 		}
 	})
-	db, err := database.Open(ctx, database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey})
+	options := database.Options{Endpoint: account.URL, Key: emulator.WellKnownKey}
+	db, err := database.Open(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 		t.Fatal(err)
 	}
 
-	h := &harness{read: read, faults: cosmos.Faults(), db: db, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
+	h := &harness{read: read, faults: cosmos.Faults(), db: db, cosmos: options, clusterService: newFleet(t), metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	h.rpc = clusterservice.NewClient(h.clusterService.serve(t))
 	dispatcher := dispatch.New(h.rpc, log, h.metrics)

@@ -268,6 +268,79 @@ func TestBreakGlass(t *testing.T) {
 	s.expectNothingRuns(t)
 }
 
+// signer is the signer of a class as it is now.
+func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority {
+	t.Helper()
+	var secret corev1.Secret
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: class.SignerSecret()}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+// TestRequestsDuringARevocation has one certificate after the other signed while the signer is replaced. When the revocation
+// says that it is done, every one of the previous signer is refused, however late it was made, and every one of the new
+// signer is taken.
+func TestRequestsDuringARevocation(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), process))
+	s := m.sample(t, "meanwhile")
+	s.create(t)
+	s.waitCluster(t, time.Minute, available)
+	var held []pki.Pair
+	next := func() {
+		t.Helper()
+		name := fmt.Sprintf("meanwhile-%d", len(held))
+		held = append(held, s.certificate(t, name, s.request(t, name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin")))
+	}
+	next()
+	previous := s.signer(t, contract.CustomerBreakGlass)
+	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile", Namespace: s.controlPlane()},
+		Spec: certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: string(contract.CustomerBreakGlass)}}
+	if err := s.client.Create(t.Context(), crr, workAgent); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the revocation is not done after %d requests: %v", len(held), crr.Status.Conditions)
+		}
+		next()
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(crr), crr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next()
+	current := s.signer(t, contract.CustomerBreakGlass)
+	ofPrevious := 0
+	for n, pair := range held {
+		leaf, err := pki.ReadCertificate(pair.Cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, err := s.whoAmI(t, with(pair))
+		switch {
+		case previous.Signed(leaf):
+			ofPrevious++
+			if !apierrors.IsUnauthorized(err) {
+				t.Errorf("certificate %d of %d, of the previous signer, is taken for %v, %v", n, len(held), user, err)
+			}
+		case current.Signed(leaf):
+			if err != nil {
+				t.Errorf("certificate %d of %d, of the new signer, is refused: %v", n, len(held), err)
+			}
+		default:
+			t.Errorf("certificate %d of %d is of neither signer", n, len(held))
+		}
+	}
+	t.Logf("%d certificates of the previous signer, %d of the new one", ofPrevious, len(held)-ofPrevious)
+	s.delete(t)
+	s.expectNothingRuns(t)
+}
+
 // TestRevocationIsKilled ends the runtime as soon as each condition of a revocation is true.
 func TestRevocationIsKilled(t *testing.T) {
 	m := newManagementCluster(t)

@@ -6,13 +6,14 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 )
 
 // Server is a Cosmos DB emulator that lives as long as the test.
@@ -102,4 +103,16 @@ func New(t testing.TB) (*database.DB, *Server) {
 		t.Fatalf("making the schema: %v", err)
 	}
 	return db, server
+}
+
+// Written is the container that a request of package database writes to, if that is more than a lease; empty for none. For
+// tests that get between a process and its writes.
+func Written(request *http.Request) string {
+	switch {
+	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/"):
+		return "Resources"
+	case request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/colls/Billing/"):
+		return "Billing"
+	}
+	return ""
 }

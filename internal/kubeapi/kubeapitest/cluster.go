@@ -133,7 +133,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	err = c.run(ctx, "etcd", func(port int) (launch, error) {
 		c.Etcd = "http://" + address(port)
-		return launch{ready: c.Etcd + "/health", arguments: []string{
+		return launch{ready: []string{c.Etcd + "/health"}, arguments: []string{
 			"--data-dir=" + filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 			"--listen-client-urls=" + c.Etcd, "--advertise-client-urls=" + c.Etcd,
 			// It has no peers, but must listen for some: on a socket of its folder.
@@ -151,8 +151,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		probe, err := pki.TLS(kubeapi.Admin)
 		return launch{
 			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: "/test"}.APIServer(),
-			// The namespaces that every cluster has come a moment after it is ready.
-			ready: c.Server + "/api/v1/namespaces/default", probe: probe,
+			// The namespaces that every cluster has come a moment after it is ready; and a controller manager ends for good when a
+			// server is not healthy ten seconds after it began, which a busy machine's may not be.
+			ready: []string{c.Server + "/api/v1/namespaces/default", c.Server + "/healthz"}, probe: probe,
 		}, err
 	})
 }
@@ -164,15 +165,16 @@ func (c *Cluster) RunControllerManager(ctx context.Context) error {
 	}
 	return c.run(ctx, "kube-controller-manager", func(port int) (launch, error) {
 		probe, err := c.pki.TLS(kubeapi.Admin)
-		return launch{arguments: kubeapi.Server{PKI: c.pki, Port: port}.ControllerManager(), ready: "https://" + address(port) + "/healthz", probe: probe}, err
+		return launch{arguments: kubeapi.Server{PKI: c.pki, Port: port}.ControllerManager(), ready: []string{"https://" + address(port) + "/healthz"}, probe: probe}, err
 	})
 }
 
 // launch says how a program is started, and where and how it is asked whether it is ready.
 type launch struct {
 	arguments []string
-	ready     string
-	probe     *tls.Config
+	// ready are URLs that answer 200 one after the other.
+	ready []string
+	probe *tls.Config
 }
 
 // run starts a program on a free port and waits until it answers.
@@ -196,7 +198,12 @@ func (c *Cluster) run(ctx context.Context, name string, with func(port int) (lau
 		if process, err = spawn.Start(command, syscall.SIGKILL); err != nil {
 			return err
 		}
-		if err = answers(ctx, process, how.ready, how.probe); err == nil {
+		for _, url := range how.ready {
+			if err = answers(ctx, process, url, how.probe); err != nil {
+				break
+			}
+		}
+		if err == nil {
 			c.programs = append(c.programs, program{process, name, output})
 			return nil
 		}

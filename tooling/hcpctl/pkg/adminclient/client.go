@@ -94,8 +94,24 @@ func (c *Client) bearer(ctx context.Context) (string, error) {
 	return token.Token, nil
 }
 
+// unansweredError is of a request to which no answer came: it may have been heard, or not.
+type unansweredError struct{ err error }
+
+// Error says what to do.
+func (e *unansweredError) Error() string {
+	return fmt.Sprintf("admin, the SREs' API, cannot be reached (%v); is it up? See `hcpctl region status`, and what it wrote: `hcpctl region logs admin`", e.err)
+}
+
+// Unwrap gives the failure of the connection.
+func (e *unansweredError) Unwrap() error { return e.err }
+
 // do sends a request and decodes the answer into a value; either body may be nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	return c.send(ctx, method, path, query, "", body, into)
+}
+
+// send is do with an idempotency key, which may be empty.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, key string, body, into any) error {
 	var content io.Reader
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -120,18 +136,21 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	if key != "" {
+		request.Header.Set(adminv1.IdempotencyKey, key)
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
 			err = failed.Err
 		}
-		return fmt.Errorf("admin, the SREs' API, cannot be reached (%w); is it up? See `hcpctl region status`, and what it wrote: `hcpctl region logs admin`", err)
+		return &unansweredError{err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("reading admin's answer: %w", err)
+		return &unansweredError{fmt.Errorf("reading its answer: %w", err)}
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		var failure adminv1.Failure

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -17,10 +18,23 @@ import (
 // pollEvery is how often an operation is asked after.
 const pollEvery = 200 * time.Millisecond
 
-// change asks for something that is executed later.
+// askAgain is how long a request that was not answered rests before it is sent again.
+const askAgain = 500 * time.Millisecond
+
+// change asks for something that is executed later. It is asked for once more when no answer came; with its key that is the same
+// operation, should the first have been heard.
 func (c *Client) change(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
-	operation := &adminv1.Operation{}
-	if err := c.do(ctx, method, path, nil, body, operation); err != nil {
+	operation, key := &adminv1.Operation{}, uuid.NewString()
+	err := c.send(ctx, method, path, nil, key, body, operation)
+	var unanswered *unansweredError
+	if errors.As(err, &unanswered) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(askAgain):
+			err = c.send(ctx, method, path, nil, key, body, operation)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return operation, nil

@@ -1,0 +1,148 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// ask sends a request of an engineer with an idempotency key, if that is not empty, straight to a handler.
+func ask(handler http.Handler, engineer, key, method, path, body string) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(context.Background(), method, adminv1.Root+path, strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer "+engineer)
+	if key != "" {
+		request.Header.Set(adminv1.IdempotencyKey, key)
+	}
+	handler.ServeHTTP(recorder, request)
+	return recorder
+}
+
+// another is one more admin, on a store.
+func (h *harness) another(db *database.DB) http.Handler {
+	config := h.config
+	config.Database, config.Metrics = db, prometheus.NewRegistry()
+	return server.New(config)
+}
+
+// elevate gives the operator the role.
+func (h *harness) elevate(t *testing.T) {
+	t.Helper()
+	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", `{"role":"operator","reason":"the customer asked for it","ticket":"INC-1","duration":"1h"}`)
+	if answer.Code/100 != 2 {
+		t.Fatalf("elevating: %d %s", answer.Code, answer.Body)
+	}
+}
+
+// began are the operations that there are, in words.
+func (h *harness) began(t *testing.T) []string {
+	t.Helper()
+	records, _, err := h.db.AdminRecords(t.Context(), database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}}, "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, r := range records {
+		list = append(list, fmt.Sprint(r.Operation.Value.Action, " of ", r.Operation.Value.Target.Kind, " ", r.Operation.Value.State))
+	}
+	return list
+}
+
+// TestSweepRequests kills admin before and after each of its writes while an engineer pauses, resumes and resizes a cluster and
+// asks again, with the same key, for what was not answered: each is one operation.
+//
+// That the sweep finds what it is for was tried by hand: with the key ignored, what was written before the death is there twice.
+func TestSweepRequests(t *testing.T) {
+	crashsweep.Parallel(t, 3, func(t *testing.T, d *crashsweep.Deaths) any {
+		h := newHarness(t)
+		h.populate(t)
+		var handler http.Handler
+		end := func() {}
+		begin := func() {
+			options := h.cosmos
+			options.Transport = d.Transport(databasetest.Written)
+			db, err := database.Open(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler, end = d.Handler(h.another(db)), db.Close
+		}
+		begin()
+		defer func() { end() }()
+		h.elevate(t)
+		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"resize", `{"size":"large"}`}} {
+			for {
+				answer := ask(handler, "operator", fmt.Sprint("key-", i), http.MethodPost, "/clusters/"+uid+"/"+request.action, request.body)
+				if d.Dead() {
+					end()
+					d.Revive()
+					begin()
+					continue // nobody heard the answer
+				}
+				if answer.Code != http.StatusAccepted {
+					t.Fatalf("%s: %d %s", request.action, answer.Code, answer.Body)
+				}
+				break
+			}
+		}
+		return h.began(t)
+	})
+}
+
+// TestARequestIsRepeated: with its key a request is the operation that it was, whatever has become of that; without, or with
+// another's key, it is another one.
+func TestARequestIsRepeated(t *testing.T) {
+	h := newHarness(t)
+	h.populate(t)
+	h.elevate(t)
+	handler := h.another(h.db)
+	pause := func(key, body string, want int) (id string) {
+		t.Helper()
+		answer := ask(handler, "operator", key, http.MethodPost, "/clusters/"+uid+"/pause", body)
+		if answer.Code != want {
+			t.Fatalf("%d, want %d: %s", answer.Code, want, answer.Body)
+		}
+		if want != http.StatusAccepted {
+			return ""
+		}
+		var operation adminv1.Operation
+		if err := json.Unmarshal(answer.Body.Bytes(), &operation); err != nil {
+			t.Fatal(err)
+		}
+		if answer.Header().Get("Location") != adminv1.Root+"/operations/"+operation.ID {
+			t.Errorf("the operation %s is said to be at %s", operation.ID, answer.Header().Get("Location"))
+		}
+		return operation.ID
+	}
+	first := pause("k", `{"duration":"2h"}`, http.StatusAccepted)
+	if err := h.execute(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if again := pause("k", `{"duration":"2h"}`, http.StatusAccepted); again != first {
+		t.Errorf("the same request began %s, and then %s", first, again)
+	}
+	pause("k", `{"duration":"3h"}`, http.StatusConflict)
+	pause("spaces are not printed", `{"duration":"2h"}`, http.StatusBadRequest)
+	pause(strings.Repeat("k", 129), `{"duration":"2h"}`, http.StatusBadRequest)
+	if other := pause("other", `{"duration":"2h"}`, http.StatusAccepted); other == first {
+		t.Error("another key is the same operation")
+	}
+	pause("", `{"duration":"2h"}`, http.StatusAccepted)
+	want := []string{"clusters.pause of cluster Accepted", "clusters.pause of cluster Accepted", "clusters.pause of cluster Succeeded"}
+	if diff := cmp.Diff(want, h.began(t)); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,86 @@
+package inbox_test
+
+import (
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+const resource = inbox.Resource("/subscriptions/s/resourcegroups/g/providers/microsoft.redhatopenshift/hcpopenshiftclusters/a")
+
+func reported(revision int64) *clusterservice.Report {
+	return &clusterservice.Report{UID: "uid", ResourceID: string(resource), Revision: revision}
+}
+
+// dealt is up to where the resource's group has been dealt with.
+func dealt(in *inbox.Inbox) int64 {
+	behind, others := in.Revisions()
+	if up, ok := behind[resource.Group()]; ok {
+		return up
+	}
+	return others
+}
+
+func TestRevisionsWaitForWhatIsNotDealtWith(t *testing.T) {
+	in := inbox.New()
+	in.Report(reported(7))
+	in.Report(reported(9))
+	in.Sent(12)
+	if got := dealt(in); got != 6 {
+		t.Errorf("with news of revision 7 it is dealt with up to %d", got)
+	}
+	in.Handled(resource, 7)
+	if got := dealt(in); got != 7 {
+		t.Errorf("with news of revision 9 left it is dealt with up to %d", got)
+	}
+	in.Handled(resource, 9)
+	if got := dealt(in); got != 12 || in.Len() != 0 {
+		t.Errorf("with nothing left it is dealt with up to %d, and %d are in progress", got, in.Len())
+	}
+}
+
+// TestADoubtIsClearedUpFirst: a crash must not make the doubts forgotten while the revisions go on.
+func TestADoubtIsClearedUpFirst(t *testing.T) {
+	in := inbox.New()
+	in.Operation(resource, "operation", database.Key{})
+	in.Sent(1000)
+	in.Doubt(resource)
+	if got := dealt(in); got != 0 {
+		t.Errorf("while a resource is doubted its group is dealt with up to %d, and would not be listed after a crash", got)
+	}
+	letter := in.Open(resource)
+	in.Doubt(resource)
+	in.Refreshed(resource, letter.Refresh)
+	if got := dealt(in); got != 0 {
+		t.Errorf("a doubt that came meanwhile was forgotten: dealt with up to %d", got)
+	}
+	letter = in.Open(resource)
+	if letter.Refresh == 0 {
+		t.Fatal("a turn that failed has forgotten what was asked")
+	}
+	in.Refreshed(resource, letter.Refresh)
+	if got := dealt(in); got != 1000 || in.Open(resource).Refresh != 0 {
+		t.Errorf("cleared up, it is dealt with up to %d", got)
+	}
+	in.Finished(resource, "operation")
+	if in.Len() != 0 {
+		t.Errorf("%d resources are in progress", in.Len())
+	}
+}
+
+func TestWhatIsLostIsForgotten(t *testing.T) {
+	in := inbox.New()
+	in.Operation(resource, "operation", database.Key{})
+	in.Report(reported(7))
+	in.Lost(resource, 6)
+	if in.Open(resource).Report == nil {
+		t.Error("news of later than what was lost was forgotten")
+	}
+	in.Lost(resource, 7)
+	in.Sent(12)
+	if letter := in.Open(resource); letter.Report != nil || !letter.Waiting.IsZero() || dealt(in) != 12 {
+		t.Errorf("what was lost is still there: %+v, dealt with up to %d", letter, dealt(in))
+	}
+}

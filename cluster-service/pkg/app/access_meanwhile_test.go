@@ -1,0 +1,236 @@
+package app_test
+
+import (
+	"sync"
+	"testing"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+)
+
+// asked is what came of a request that was sent while something else went on.
+type asked struct {
+	uid string
+	err error
+}
+
+// atOnce sends n requests from several clients, and then at the same time what interrupts them; the second half of the
+// requests is sent when the interruption was answered.
+func atOnce(n int, request func() asked, interrupt func()) []asked {
+	var mu sync.Mutex
+	var all []asked
+	send := func(n int) *sync.WaitGroup {
+		var group sync.WaitGroup
+		for range n {
+			group.Go(func() {
+				a := request()
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, a)
+			})
+		}
+		return &group
+	}
+	first := send(n / 2)
+	interrupt()
+	second := send(n - n/2)
+	first.Wait()
+	second.Wait()
+	return all
+}
+
+// TestRequestsMeetARevocation sends requests and a revocation of their class at the same time. Whatever order Cluster
+// Service takes them in: what came before the revocation is of no use after it, what came during it is refused, and what
+// came after it works.
+func TestRequestsMeetARevocation(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, ready := service.createReady(t, "c")
+	namespace := fleet.ControlPlaneNamespace(render.LocalEnvironment, &fleet.Cluster{UID: cluster.Uid, Status: ready.GetStatus()})
+	revoke := revokeRequest(cluster, customer)
+	all := atOnce(40, func() asked {
+		request := credentialRequest(t, cluster, customer)
+		_, err := service.ApplyBreakGlassCredential(ctx, request)
+		return asked{request.Uid, err}
+	}, func() {
+		if _, err := service.RevokeBreakGlassCredentials(ctx, revoke); err != nil {
+			t.Error(err)
+		}
+	})
+	done := service.awaitRevocation(t, revoke.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+	outcomes := map[string]int{}
+	for _, a := range all {
+		if a.err != nil {
+			if reasonOf(a.err) != "REVOCATION_IN_PROGRESS" {
+				t.Errorf("a request is refused with %v", a.err)
+			}
+			outcomes["refused"]++
+			continue
+		}
+		c := service.awaitEnd(t, a.uid)
+		outcomes[c.GetStatus().GetState().String()]++
+		certificate := []byte(c.GetStatus().GetCertificate())
+		trusted := r.hypershift.Trusts(namespace, "customer-break-glass", certificate)
+		switch c.GetStatus().GetState() {
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
+			if c.GetCreateTime().AsTime().Before(done.GetStatus().GetCompletionTime().AsTime()) {
+				t.Errorf("credential %s of %s outlived the revocation of %s", a.uid, c.GetCreateTime().AsTime(), done.GetStatus().GetCompletionTime().AsTime())
+			}
+			if !trusted {
+				t.Errorf("credential %s is issued and the control plane does not trust it", a.uid)
+			}
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
+			if trusted {
+				t.Errorf("credential %s is revoked and the control plane trusts it", a.uid)
+			}
+		case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED:
+			if len(certificate) > 0 {
+				t.Errorf("credential %s is cancelled and was handed out", a.uid)
+			}
+		default:
+			t.Errorf("credential %s is %s", a.uid, c.GetStatus().GetState())
+		}
+	}
+	t.Logf("outcomes: %v", outcomes)
+
+	after := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(ctx, after); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, after.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+}
+
+// awaitEnd waits until a credential is not on its way any more.
+func (i *instance) awaitEnd(t *testing.T, uid string) *csv1.BreakGlassCredential {
+	t.Helper()
+	var last *csv1.BreakGlassCredential
+	i.watchUntil(t, func(r *csv1.WatchResponse) bool {
+		if c := r.GetBreakGlassCredential(); c.GetUid() == uid {
+			last = c
+			switch c.GetStatus().GetState() {
+			case csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION:
+				return false
+			}
+			return true
+		}
+		return false
+	}, func() string { return last.String() })
+	return last
+}
+
+// TestRevocationsAtOnce: of several revocations of a class one is taken, and each class has its own.
+func TestRevocationsAtOnce(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, _ := service.createReady(t, "c")
+	var credentials []string
+	for _, class := range []csv1.BreakGlassClass{customer, sre} {
+		request := credentialRequest(t, cluster, class)
+		if _, err := service.ApplyBreakGlassCredential(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+		service.awaitCredential(t, request.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+		credentials = append(credentials, request.Uid)
+	}
+	r.hypershift.Hold(true) // no revocation is through before the others are asked for
+	ofSRE := revokeRequest(cluster, sre)
+	taken := ""
+	for _, a := range atOnce(12, func() asked {
+		request := revokeRequest(cluster, customer)
+		_, err := service.RevokeBreakGlassCredentials(ctx, request)
+		return asked{request.Uid, err}
+	}, func() {
+		if _, err := service.RevokeBreakGlassCredentials(ctx, ofSRE); err != nil {
+			t.Errorf("the other class's: %v", err)
+		}
+	}) {
+		switch {
+		case a.err == nil && taken == "":
+			taken = a.uid
+		case a.err == nil:
+			t.Errorf("the revocations %s and %s of one class are both taken", taken, a.uid)
+		case reasonOf(a.err) != "REVOCATION_IN_PROGRESS":
+			t.Errorf("a second revocation is refused with %v", a.err)
+		}
+	}
+	if taken == "" {
+		t.Fatal("no revocation was taken")
+	}
+	// What was asked for once is known, also while another is refused.
+	again := revokeRequest(cluster, customer)
+	again.Uid = taken
+	if known, err := service.RevokeBreakGlassCredentials(ctx, again); err != nil || known.GetUid() != taken {
+		t.Errorf("a uid that is known: %v", err)
+	}
+	r.hypershift.Hold(false)
+	r.maestro.Touch()
+	for _, uid := range []string{taken, ofSRE.Uid} {
+		service.awaitRevocation(t, uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+	}
+	for _, uid := range credentials {
+		service.awaitCredential(t, uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	}
+	next := revokeRequest(cluster, customer)
+	if _, err := service.RevokeBreakGlassCredentials(ctx, next); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitRevocation(t, next.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED)
+}
+
+// TestAccessMeetsADeletion deletes a cluster while credentials are asked for and revoked. The deletion wins over all of it,
+// and nothing of it is left.
+func TestAccessMeetsADeletion(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	ctx := t.Context()
+	cluster, ready := service.createReady(t, "c")
+	issued := credentialRequest(t, cluster, customer)
+	if _, err := service.ApplyBreakGlassCredential(ctx, issued); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCredential(t, issued.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED)
+	r.hypershift.Hold(true)
+	revocation := revokeRequest(cluster, sre)
+	if _, err := service.RevokeBreakGlassCredentials(ctx, revocation); err != nil {
+		t.Fatal(err)
+	}
+	all := atOnce(20, func() asked {
+		request := credentialRequest(t, cluster, customer)
+		_, err := service.ApplyBreakGlassCredential(ctx, request)
+		return asked{request.Uid, err}
+	}, func() {
+		if _, err := service.DeleteCluster(ctx, &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := service.RevokeBreakGlassCredentials(ctx, revokeRequest(cluster, customer)); reasonOf(err) != "CLUSTER_DELETING" {
+		t.Errorf("a revocation while the cluster is being deleted: %v", err)
+	}
+	service.awaitCluster(t, cluster.Uid, clusterDeleted)
+	service.awaitRevocation(t, revocation.Uid, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED)
+	service.awaitCredential(t, issued.Uid, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED)
+	refused := 0
+	for _, a := range all {
+		if a.err != nil {
+			refused++
+			if reasonOf(a.err) != "CLUSTER_DELETING" {
+				t.Errorf("a request while the cluster is being deleted: %v", a.err)
+			}
+			continue
+		}
+		if c := service.awaitEnd(t, a.uid); c.GetStatus().GetState() != csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED ||
+			c.GetStatus().GetCertificate() != "" {
+			t.Errorf("a credential of a deleted cluster is %s", c.GetStatus().GetState())
+		}
+	}
+	if refused < 10 {
+		t.Errorf("%d requests are refused, want at least those that were sent after the deletion", refused)
+	}
+	r.onlyWorks(ready.GetStatus().GetClusterId())
+}

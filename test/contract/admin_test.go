@@ -1,0 +1,397 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	workv1 "open-cluster-management.io/api/work/v1"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server/servertest"
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+)
+
+// refused are the cases in which Cluster Service or ARM's documents do not let happen here what the case asks for, and why.
+var refused = map[string]string{
+	"armOperations.cancel": "the only operation that stays under way is a deletion, and that is not canceled",
+	"deletions.force":      "the step is on its way, and only one that is stuck is forced",
+}
+
+// later are the actions after which others would find nothing: their cases come after all of the same noun.
+var later = []string{"abort", "delete", "deregister"}
+
+// TestCasesOfAdmin runs admin's cases, one after the other, on clusters that are brought into what they need; what the engineers
+// ask for is executed by the backend and Cluster Service. Then it looks at what the region wrote down.
+func TestCasesOfAdmin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the whole region; run without -short")
+	}
+	h := &sreHouse{t: t, region: start(t)}
+	suite := httpcase.Suite{Dir: "../../admin/testdata"}
+	cases, err := suite.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortStableFunc(cases, func(a, b httpcase.Case) int { return rank(a.Name) - rank(b.Name) })
+	variables := h.furnish()
+	defer h.tidy()
+	trusted, err := armclient.TrustOnly(h.region.Endpoints().CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := &engineers{next: &http.Transport{TLSClientConfig: trusted, MaxIdleConnsPerHost: 4}, tokens: h.tokens()}
+	record := servertest.New(tokens)
+	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Patience: patience, Pause: pause,
+		Headers: [][2]string{{"Content-Type", "application/json"}}}
+	for _, c := range cases {
+		target.Variables = maps.Clone(variables)
+		target.Variables["outcome"] = string(adminv1.Succeeded)
+		if refused[c.Name] != "" {
+			target.Variables["outcome"] = string(adminv1.Failed)
+		}
+		if strings.HasPrefix(c.Name, "orphans.") {
+			target.Variables["orphan"] = h.orphan()
+		}
+		if err := suite.Run(t.Context(), target, c); err != nil {
+			t.Errorf("%s: %s: %v", c.Name, c.Reason, err)
+		}
+	}
+	secrets := map[string]string{"a token": "Bearer ", "a key": "PRIVATE KEY", "what was sent": "BEGIN CERTIFICATE REQUEST"}
+	for who, token := range tokens.tokens {
+		secrets["the token of "+who] = token
+	}
+	t.Run("every route", record.EveryRoute)
+	t.Run("the document", record.EveryAnswer)
+	t.Run("secrets", func(t *testing.T) {
+		answers := maps.Clone(secrets)
+		delete(answers, "what was sent") // an operation has its parameters
+		record.NoAnswerShows(t, answers)
+	})
+	t.Run("the audit", func(t *testing.T) { h.audit(t, secrets) })
+}
+
+// rank puts the cases in an order in which each finds what it needs.
+func rank(name string) int {
+	_, verb, _ := strings.Cut(name, ".")
+	if slices.Contains(later, verb) {
+		return 1
+	}
+	return 0
+}
+
+// goneController is the finalizer that the cases have taken off.
+const goneController = "backup.example.com/hook"
+
+// engineers sends the token of the engineer whom a case names in its place.
+type engineers struct {
+	next   http.RoundTripper
+	tokens map[string]string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e *engineers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+e.tokens[name])
+	}
+	return e.next.RoundTrip(r)
+}
+
+// sreHouse is a region with what admin's cases need.
+type sreHouse struct {
+	t      *testing.T
+	region *local.Region
+	oncall *adminclient.Client
+	// going is a cluster whose deletion goes on, on a management cluster and in a namespace.
+	going, kubeconfig, namespace string
+	// orphaned is the bundle that is nobody's; empty before there is one.
+	orphaned string
+}
+
+func (h *sreHouse) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// tokens are those of the region's engineers, by their names.
+func (h *sreHouse) tokens() map[string]string {
+	h.t.Helper()
+	e := h.region.Endpoints()
+	trusted, err := armclient.TrustOnly(e.CAFile)
+	h.must(err)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusted}}
+	tokens := map[string]string{}
+	for _, name := range []string{"oncall", "operator", "reader", "stranger"} {
+		source, err := armclient.NewCredential(e.ARM, e.EngineersFile, name, client)
+		h.must(err)
+		token, err := source.GetToken(h.t.Context(), policy.TokenRequestOptions{Scopes: []string{e.AdminAudience + "/.default"}})
+		h.must(err)
+		tokens[name] = token.Token
+	}
+	return tokens
+}
+
+// eventually waits until something holds.
+func (h *sreHouse) eventually(what string, holds func() error) {
+	h.t.Helper()
+	within := time.NewTimer(patience)
+	defer within.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-within.C:
+			h.t.Fatalf("%s: not within %s: %v", what, patience, err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// done waits for the end of an operation.
+func (h *sreHouse) done(operation *adminv1.Operation, err error) *adminv1.Operation {
+	h.t.Helper()
+	h.must(err)
+	operation, err = h.oncall.Await(h.t.Context(), operation)
+	h.must(err)
+	return operation
+}
+
+// furnish makes three clusters: alpha, with a node pool and a credential; beta, with an upgrade that waits for tomorrow; and one
+// that is being deleted. It returns what the cases call them.
+func (h *sreHouse) furnish() map[string]string {
+	h.t.Helper()
+	ctx, e := h.t.Context(), h.region.Endpoints()
+	var err error
+	h.oncall, err = adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "oncall", Audience: e.AdminAudience})
+	h.must(err)
+	someone, err := customer.New(ctx, e, "11111111-0000-0000-0000-0000000000ad", "admin")
+	h.must(err)
+	h.t.Cleanup(func() { _ = someone.Close() })
+	var made sync.WaitGroup
+	failed := make([]error, 3)
+	for i, name := range []string{"alpha", "beta", "going"} {
+		made.Go(func() {
+			id, body := someone.ClusterID(name), someone.ClusterBody(name)
+			body.Properties.(map[string]any)["version"] = map[string]any{"id": "4.20", "channelGroup": "stable"}
+			if _, failed[i] = someone.Put(ctx, id, body); failed[i] == nil && name == "alpha" {
+				_, failed[i] = someone.Put(ctx, someone.NodePoolID(name, "np"), someone.NodePoolBody(2))
+			}
+		})
+	}
+	made.Wait()
+	h.must(errors.Join(failed...))
+	dump, err := h.oncall.Dump(ctx, someone.ClusterID("alpha"))
+	h.must(err)
+	beta, err := h.oncall.Cluster(ctx, someone.ClusterID("beta"))
+	h.must(err)
+	going, err := h.oncall.Cluster(ctx, someone.ClusterID("going"))
+	h.must(err)
+
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need something to look at", Ticket: "TEST-1", Duration: "30m"})
+	h.must(err)
+	_, signing, err := credential.EngineerRequest("oncall@hcpmesh.local")
+	h.must(err)
+	issued := h.done(h.oncall.Act(ctx, dump.Cluster.UID, "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(signing), Duration: "1h"}))
+	h.eventually("the credential is issued", func() error {
+		c, err := h.oncall.Credential(ctx, issued.ID)
+		if err == nil && c.Of.GetStatus().GetCertificate() == "" {
+			err = fmt.Errorf("it is %s", c.Of.GetStatus().GetState())
+		}
+		return err
+	})
+	upgrade := h.done(h.oncall.StartUpgrade(ctx, beta.UID, &csv1.StartUpgradeRequest{Version: "4.21.4", NotBefore: timestamppb.New(time.Now().Add(24 * time.Hour))}))
+	_, err = h.oncall.EndElevation(ctx, elevation.ID)
+	h.must(err)
+
+	h.going, h.kubeconfig, h.namespace = going.UID, e.Kubeconfigs[going.ProvisionShard], going.Namespace
+	// What is released is the finalizer of a controller that is gone; the fault keeps the deletion going after that.
+	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"="+string(contract.FaultDeleteStuck))
+	h.kubectl("patch", strings.TrimSpace(h.kubectl("get", "hostedclusters", "--output", "name")), "--type", "json", "--patch",
+		`[{"op": "add", "path": "/metadata/finalizers/-", "value": "`+goneController+`"}]`)
+	_, err = someone.Resources.BeginDeleteByID(ctx, going.ResourceID, customer.APIVersion, nil)
+	h.must(err)
+	operation := ""
+	h.eventually("the deletion is at the HostedCluster", func() error {
+		shown, err := h.oncall.Deletion(ctx, going.UID)
+		if err != nil {
+			return err
+		}
+		for _, d := range shown.Items {
+			operation = d.OperationID
+			for _, s := range d.Deletion.Of.GetSteps() {
+				if s.GetName() == "hosted-cluster" && slices.Contains(s.GetFinalizers(), goneController) {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("it is %v", shown.Items)
+	})
+	request, err := json.Marshal(string(signing))
+	h.must(err)
+	return map[string]string{
+		"domain": "hcpmesh.local", "cluster": dump.Cluster.UID, "name": dump.Cluster.Name, "cluster-id": dump.Cluster.ClusterID, "pool": dump.ARM.NodePools[0].UID,
+		"deleting": going.UID, "operation": operation, "credential": issued.ID, "upgrade": upgrade.ID, "version": "4.21.4", "gate": "minor-version",
+		"csr": strings.Trim(string(request), `"`),
+	}
+}
+
+// kubectl is run where the cluster is that goes, and returns what it printed.
+func (h *sreHouse) kubectl(arguments ...string) string {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("kubectl %s: %v: %s", strings.Join(arguments, " "), err, output)
+	}
+	return string(output)
+}
+
+// orphan puts a bundle into Maestro that no work of Cluster Service's is for, once: Cluster Service removes it when it looks for
+// such things.
+func (h *sreHouse) orphan() string {
+	h.t.Helper()
+	if h.orphaned != "" {
+		return h.orphaned
+	}
+	e := h.region.Endpoints()
+	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.ClusterService)])
+	h.must(err)
+	client, err := csmaestro.NewClient("passthrough:///"+e.MaestroGRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer)))
+	h.must(err)
+	defer func() { _ = client.Close() }()
+	id := uuid.NewString()
+	name := "orphan-" + id[:8]
+	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	h.must(err)
+	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: "mgmt-1", Manifests: []json.RawMessage{manifest},
+		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
+			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
+	h.must(err)
+	h.eventually("the orphan is found", func() error {
+		orphans, err := h.oncall.Orphans(h.t.Context())
+		if err == nil && (len(orphans) != 1 || orphans[0].ID != id) {
+			err = fmt.Errorf("there are %d", len(orphans))
+		}
+		return err
+	})
+	h.orphaned = id
+	return id
+}
+
+// audit looks at what the region wrote down: admin, of every mutation and refusal; the backend, of how each operation ended; and
+// Cluster Service, of each thing that it did for somebody.
+func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
+	var durable []adminv1.AuditEntry
+	logs := map[string]string{}
+	// A line is written when what it says is so, and a moment later.
+	h.eventually("all is written down", func() error {
+		for _, process := range []string{"admin", "backend", "cluster-service"} {
+			content, err := os.ReadFile(filepath.Join(h.region.LogDir(), process+".log"))
+			if err != nil {
+				return err
+			}
+			logs[process] = string(content)
+		}
+		accepted := map[string]bool{}
+		for _, l := range servertest.Lines(logs["admin"]) {
+			accepted[l.OperationID] = true
+		}
+		ended := map[string]servertest.Line{}
+		for _, l := range servertest.Lines(logs["backend"]) {
+			ended[l.OperationID] = l
+		}
+		var err error
+		if durable, err = h.oncall.Audit(t.Context(), 500); err != nil {
+			return err
+		}
+		for _, entry := range durable {
+			if v := entry.Elevation; v != nil && !accepted[v.ID] {
+				return fmt.Errorf("admin's log does not have elevation %s", v.ID)
+			}
+			if o := entry.Operation; o != nil {
+				if !accepted[o.ID] {
+					return fmt.Errorf("admin's log does not have operation %s", o.ID)
+				}
+				if l := ended[o.ID]; !o.State.Terminal() || l.Outcome != string(o.State) || l.Actor != o.Actor.Name || l.Reason != o.Actor.Reason || l.Ticket != o.Actor.Ticket {
+					return fmt.Errorf("the line of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
+				}
+			}
+		}
+		return nil
+	})
+	servertest.EveryMutation(t, logs["admin"], durable, secrets)
+	done := 0
+	for text := range strings.SplitSeq(logs["cluster-service"], "\n") {
+		var l struct{ Msg, Actor, Reason, Action string }
+		if json.Unmarshal([]byte(text), &l) != nil || l.Msg != "audit" {
+			continue
+		}
+		done++
+		if l.Actor == "" || l.Reason == "" || l.Action == "" {
+			t.Errorf("Cluster Service's line does not say all: %s", text)
+		}
+	}
+	if done == 0 {
+		t.Error("Cluster Service wrote down nothing")
+	}
+	for process, log := range logs {
+		for what, text := range secrets {
+			if strings.Contains(log, text) {
+				t.Errorf("the log of %s shows %s", process, what)
+			}
+		}
+	}
+}
+
+// tidy makes the region as it was, for the cases of the frontend: both management clusters take clusters, and what goes is let go.
+func (h *sreHouse) tidy() {
+	h.t.Helper()
+	ctx := h.t.Context()
+	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "the cases have been run", Ticket: "TEST-1", Duration: "10m"})
+	h.must(err)
+	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
+	_, err = h.oncall.EndElevation(ctx, elevation.ID)
+	h.must(err)
+	h.eventually("the deletion is over", func() error {
+		shown, err := h.oncall.Deletion(ctx, h.going)
+		if err == nil && (len(shown.Items) != 1 || !shown.Items[0].Over) {
+			err = fmt.Errorf("it is %v", shown.Items)
+		}
+		return err
+	})
+}
