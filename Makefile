@@ -8,8 +8,10 @@ bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
 modules = $(shell go list -m -f '{{.Dir}}' | sed 's|^$(CURDIR)|.|; s|$$|/...|')
 # Those whose tests take longest begin first, so that they do not end last and alone.
-long = ./hypershift/... ./maestro/... ./cluster-service/...
+long = ./hypershift/... ./maestro/... ./cluster-service/... ./test/deletion
 units = $(long) $(filter-out ./test/... $(long),$(modules))
+# What runs or looks at the whole: all of test/ but test/deletion, whose region is within the test.
+regions = $(filter-out %/test/deletion,$(shell go list ./test/...))
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,7 +29,7 @@ test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, 
 	status=0; \
 	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -p 1 -parallel 8 -timeout 60m ./test/... || status=1; \
+	go test -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
 	exit $$status
 
 lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions

@@ -14,6 +14,7 @@ const (
 	ActionClusterResume = "clusters.resume"
 	ActionClusterResize = "clusters.resize"
 	ActionClusterRetry  = "clusters.retry"
+	ActionClusterForce  = "clusters.force"
 
 	ActionDeletionRetry   = "deletions.retry"
 	ActionDeletionRelease = "deletions.release"

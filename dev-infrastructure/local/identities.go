@@ -119,6 +119,9 @@ func (r *Region) credentialsFile() string { return r.state.path("front-door", "c
 // armCredentialsFile holds the one client that ARM, which the front door plays, is at the resource provider.
 func (r *Region) armCredentialsFile() string { return r.state.path("front-door", "arm.json") }
 
+// developersGroup is the one that the region's customer is in: as Entra's do, its tokens name the group by its id.
+const developersGroup = "b7d0f4c2-1f5e-4c55-9d0b-2a6c3e8f7d41"
+
 const (
 	// providerTenantID is the tenant that the resource provider and ARM's principal at it belong to.
 	providerTenantID = "5f0c9a3e-77b1-4d3f-9a55-2f2d1f7f6f10"
@@ -142,6 +145,7 @@ func (r *Region) makeCredentials() error {
 			ClientSecret: rand.Text(),
 			ObjectID:     "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2",
 			Name:         "developer@local",
+			Groups:       []string{developersGroup},
 		},
 		r.armCredentialsFile(): {
 			TenantID:     providerTenantID,

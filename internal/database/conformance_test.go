@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"

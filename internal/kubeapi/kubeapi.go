@@ -92,8 +92,9 @@ func (s Server) ControllerManager() []string {
 		"--leader-elect=false",
 		"--controllers=namespace-controller,garbage-collector-controller",
 		"--kube-api-qps=200", "--kube-api-burst=400",
-		// Emptying a namespace is two requests for each kind of object, one after the other, and most of it is waiting.
-		"--concurrent-namespace-syncs=100",
+		// Emptying a namespace is two requests for each kind of object, one after the other, and much of it is waiting. With many
+		// more at a time all of them would be slow where the cores are busy.
+		"--concurrent-namespace-syncs=20",
 		"--profiling=false",
 	}
 }

@@ -105,6 +105,13 @@ type player interface {
 // sweep plays a work's life with a death at every point. What is compared is the world at rest after each stage.
 func (r *region) sweep(t *testing.T, p player, consumer string) {
 	var undisturbed []world
+	insist(func() error { // What the two have to say to each other when they meet is over.
+		connected := r.broker.Connected()
+		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
+			return fmt.Errorf("connected are only %v", connected)
+		}
+		return p.Rests(quiet)
+	}, func(err error) { t.Fatal(err) })
 	crashsweep.SweepFew(t, 4, func(t *testing.T, d *crashsweep.Deaths) any {
 		l := newLife(consumer, d.Seed())
 		var worlds []world
@@ -287,7 +294,8 @@ func withoutUIDs(value any) any {
 }
 
 // TestSweepServer kills the server at each of its writes (what it commits, publishes to the agent and tells the source) while a
-// work is created, changed and deleted.
+// work is created, changed and deleted. It was tried with a fault: with deliveries noted as sent before they are, and due again
+// after an hour only (delivery's lane), -short finds a deletion that does not arrive.
 func TestSweepServer(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)

@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -238,7 +240,7 @@ func (d *day) login() {
 	properties["issuer"] = map[string]any{"url": region.Endpoints().ARM + "/" + region.Endpoints().TenantID + "/v2.0", "audiences": []string{audience}, "ca": string(authority)}
 	properties["claim"] = map[string]any{"mappings": map[string]any{
 		"username": map[string]any{"claim": "appid", "prefixPolicy": "Prefix", "prefix": "entra:"},
-		"groups":   map[string]any{"claim": "tid", "prefix": "tenant:"},
+		"groups":   map[string]any{"claim": "groups", "prefix": "entra-group:"},
 	}}
 	properties["clients"] = []any{map[string]any{
 		"component": map[string]any{"name": "cli", "authClientNamespace": "openshift-console"}, "clientId": audience, "type": "Public",
@@ -256,6 +258,11 @@ func (d *day) login() {
 		d.t.Fatal(err)
 	}
 	visitor := d.kubectlWith(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}, BearerToken: token.Token})
+	claims := claimsOf(d.t, token.Token)
+	if claims.AppID == "" || len(claims.Groups) != 1 {
+		d.t.Fatalf("the issuer says of its user %+v", claims)
+	}
+	user, group := "entra:"+claims.AppID, "entra-group:"+claims.Groups[0]
 	// The operation is done when the control plane has the configuration; its API server then asks the issuer for its keys.
 	var who string
 	eventually(d.t, d.ctx, func() bool {
@@ -264,9 +271,10 @@ func (d *day) login() {
 		}
 		return err == nil
 	}, func() string { return "the token is answered " + who })
-	if !strings.HasPrefix(who, "entra:") || !strings.Contains(who, `"tenant:`+region.Endpoints().TenantID+`"`) {
-		d.t.Errorf("the token is taken for %s", who)
+	if want := user + ` ["` + group + `","system:authenticated"]`; who != want {
+		d.t.Errorf("the token is taken for %s, want %s", who, want)
 	}
+	d.groupMay(hosted, visitor, group)
 	if err := d.c.Delete(d.ctx, external); err != nil {
 		d.t.Fatal(err)
 	}
@@ -277,6 +285,61 @@ func (d *day) login() {
 		_, err := visitor.run(d.ctx, "auth", "whoami")
 		return err != nil && strings.Contains(err.Error(), "Unauthorized")
 	}, func() string { return "the token is still taken" })
+}
+
+// groupMay binds a role to a group alone, and has a member of the group do what it allows, and not before or after.
+func (d *day) groupMay(hosted, member kubectl, group string) {
+	d.t.Helper()
+	read := func() error {
+		_, err := member.run(d.ctx, "get", "namespaces", "-o", "name")
+		return err
+	}
+	forbidden := func() bool { err := read(); return err != nil && strings.Contains(err.Error(), "Forbidden") }
+	if !forbidden() {
+		d.t.Error("a user to whom nothing is bound is not refused")
+	}
+	must := func(arguments ...string) {
+		d.t.Helper()
+		if _, err := hosted.run(d.ctx, arguments...); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	must("create", "clusterrole", "namespace-reader", "--verb=get,list", "--resource=namespaces")
+	must("create", "clusterrolebinding", "developers-read-namespaces", "--clusterrole=namespace-reader", "--group="+group)
+	var said string
+	eventually(d.t, d.ctx, func() bool {
+		err := read()
+		said = fmt.Sprint(err)
+		return err == nil
+	}, func() string { return "a member of the group is answered " + said })
+	if _, err := member.run(d.ctx, "get", "secrets", "--all-namespaces"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		d.t.Errorf("what is not bound to the group is answered with %v", err)
+	}
+	must("delete", "clusterrolebinding", "developers-read-namespaces")
+	eventually(d.t, d.ctx, forbidden, func() string { return "a member of a group to which nothing is bound is not refused" })
+}
+
+// userClaims are what the region's issuer says of a user, of that what is mapped.
+type userClaims struct {
+	AppID  string   `json:"appid"`
+	Groups []string `json:"groups"`
+}
+
+// claimsOf reads a token, without a look at its signature.
+func claimsOf(t *testing.T, token string) (claims userClaims) {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatal("the token is not a JWT")
+	}
+	content, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
 }
 
 func (d *day) isTakenFor(holder kubectl, name string) {

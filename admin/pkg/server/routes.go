@@ -63,8 +63,11 @@ func (s *Server) clusterRoutes() []Route {
 		change(http.MethodPost, clusterPath+"/resize", adminv1.ActionClusterResize,
 			"Overrides the size of the cluster's control plane, or takes that back.", adminv1.Operator, adminv1.ResizeRequest{}, s.resizeCluster),
 		change(http.MethodPost, clusterPath+"/retry", adminv1.ActionClusterRetry,
-			"Has everything begun anew at once that the cluster waits for: placement, and the publishing of its works.", adminv1.Operator, nil,
+			"Has everything begun anew at once that the cluster waits for: placement, the publishing of its works, and what is tried in Azure.", adminv1.Operator, nil,
 			byRPC(s, ofCluster[*clusterservicev1.RetryClusterRequest](s))),
+		change(http.MethodPost, clusterPath+"/force", adminv1.ActionClusterForce,
+			"Ends the wait of a cluster that is being created for a step in Azure that is stuck; the step goes on to be tried.", adminv1.BreakGlass,
+			adminv1.Message[*clusterservicev1.ForceClusterStepRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ForceClusterStepRequest](s))),
 	}
 }
 

@@ -208,7 +208,7 @@ type Intervention struct {
 	// Made by the caller, one for each intervention.
 	Uid        string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// One of Pause, Resume, Resize, Retry.
+	// One of Pause, Resume, Resize, Retry, Force.
 	Kind  string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Actor *Actor                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
@@ -290,6 +290,75 @@ func (x *Intervention) GetEffect() string {
 	return ""
 }
 
+type ForceClusterStepRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
+	// The step, as the progress and the deletion name it: azure/operator-roles.
+	Step          string `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
+	Actor         *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForceClusterStepRequest) Reset() {
+	*x = ForceClusterStepRequest{}
+	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForceClusterStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForceClusterStepRequest) ProtoMessage() {}
+
+func (x *ForceClusterStepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForceClusterStepRequest.ProtoReflect.Descriptor instead.
+func (*ForceClusterStepRequest) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ForceClusterStepRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ForceClusterStepRequest) GetClusterUid() string {
+	if x != nil {
+		return x.ClusterUid
+	}
+	return ""
+}
+
+func (x *ForceClusterStepRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ForceClusterStepRequest) GetActor() *Actor {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
 var File_hcpmesh_clusterservice_v1_intervention_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc = "" +
@@ -313,7 +382,13 @@ const file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x126\n" +
 	"\x05actor\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
-	"\x06effect\x18\x06 \x01(\tR\x06effectBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
+	"\x06effect\x18\x06 \x01(\tR\x06effect\"\x98\x01\n" +
+	"\x17ForceClusterStepRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
+	"\vcluster_uid\x18\x02 \x01(\tR\n" +
+	"clusterUid\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\tR\x04step\x126\n" +
+	"\x05actor\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actorBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
 	file_hcpmesh_clusterservice_v1_intervention_proto_rawDescOnce sync.Once
@@ -327,30 +402,32 @@ func file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP() []byte {
 	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_hcpmesh_clusterservice_v1_intervention_proto_goTypes = []any{
-	(*ClusterOverrides)(nil),      // 0: hcpmesh.clusterservice.v1.ClusterOverrides
-	(*ClusterPause)(nil),          // 1: hcpmesh.clusterservice.v1.ClusterPause
-	(*ClusterSizeOverride)(nil),   // 2: hcpmesh.clusterservice.v1.ClusterSizeOverride
-	(*Intervention)(nil),          // 3: hcpmesh.clusterservice.v1.Intervention
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*Actor)(nil),                 // 5: hcpmesh.clusterservice.v1.Actor
+	(*ClusterOverrides)(nil),        // 0: hcpmesh.clusterservice.v1.ClusterOverrides
+	(*ClusterPause)(nil),            // 1: hcpmesh.clusterservice.v1.ClusterPause
+	(*ClusterSizeOverride)(nil),     // 2: hcpmesh.clusterservice.v1.ClusterSizeOverride
+	(*Intervention)(nil),            // 3: hcpmesh.clusterservice.v1.Intervention
+	(*ForceClusterStepRequest)(nil), // 4: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*timestamppb.Timestamp)(nil),   // 5: google.protobuf.Timestamp
+	(*Actor)(nil),                   // 6: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs = []int32{
-	1, // 0: hcpmesh.clusterservice.v1.ClusterOverrides.pause:type_name -> hcpmesh.clusterservice.v1.ClusterPause
-	2, // 1: hcpmesh.clusterservice.v1.ClusterOverrides.size:type_name -> hcpmesh.clusterservice.v1.ClusterSizeOverride
-	4, // 2: hcpmesh.clusterservice.v1.ClusterPause.until:type_name -> google.protobuf.Timestamp
-	5, // 3: hcpmesh.clusterservice.v1.ClusterPause.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	4, // 4: hcpmesh.clusterservice.v1.ClusterPause.time:type_name -> google.protobuf.Timestamp
-	5, // 5: hcpmesh.clusterservice.v1.ClusterSizeOverride.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	4, // 6: hcpmesh.clusterservice.v1.ClusterSizeOverride.time:type_name -> google.protobuf.Timestamp
-	5, // 7: hcpmesh.clusterservice.v1.Intervention.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	4, // 8: hcpmesh.clusterservice.v1.Intervention.time:type_name -> google.protobuf.Timestamp
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	1,  // 0: hcpmesh.clusterservice.v1.ClusterOverrides.pause:type_name -> hcpmesh.clusterservice.v1.ClusterPause
+	2,  // 1: hcpmesh.clusterservice.v1.ClusterOverrides.size:type_name -> hcpmesh.clusterservice.v1.ClusterSizeOverride
+	5,  // 2: hcpmesh.clusterservice.v1.ClusterPause.until:type_name -> google.protobuf.Timestamp
+	6,  // 3: hcpmesh.clusterservice.v1.ClusterPause.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	5,  // 4: hcpmesh.clusterservice.v1.ClusterPause.time:type_name -> google.protobuf.Timestamp
+	6,  // 5: hcpmesh.clusterservice.v1.ClusterSizeOverride.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	5,  // 6: hcpmesh.clusterservice.v1.ClusterSizeOverride.time:type_name -> google.protobuf.Timestamp
+	6,  // 7: hcpmesh.clusterservice.v1.Intervention.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	5,  // 8: hcpmesh.clusterservice.v1.Intervention.time:type_name -> google.protobuf.Timestamp
+	6,  // 9: hcpmesh.clusterservice.v1.ForceClusterStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_intervention_proto_init() }
@@ -365,7 +442,7 @@ func file_hcpmesh_clusterservice_v1_intervention_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -58,6 +58,7 @@ const (
 	ClusterService_ResumeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResumeCluster"
 	ClusterService_ResizeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResizeCluster"
 	ClusterService_RetryCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/RetryCluster"
+	ClusterService_ForceClusterStep_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ForceClusterStep"
 	ClusterService_ListInterventions_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ListInterventions"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
@@ -204,9 +205,12 @@ type ClusterServiceClient interface {
 	// Also for a cluster that is not paused.
 	ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
 	ResizeCluster(ctx context.Context, in *ResizeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
-	// Has everything that a cluster waits for begun anew at once: placement, and every work, whose content is published again
-	// with its back-off and a refusal forgotten.
+	// Has everything that a cluster waits for begun anew at once: placement, every work, whose content is published again
+	// with its back-off and a refusal forgotten, and what is tried in Azure.
 	RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
+	// Has a cluster that is being created not wait for a step any more, once that step is stuck. It goes on to be tried, and
+	// is removed with the cluster. FAILED_PRECONDITION: STEP_NOT_FORCIBLE, with what would be allowed.
+	ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*Intervention, error)
 	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
 	ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
@@ -647,6 +651,16 @@ func (c *clusterServiceClient) RetryCluster(ctx context.Context, in *RetryCluste
 	return out, nil
 }
 
+func (c *clusterServiceClient) ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*Intervention, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Intervention)
+	err := c.cc.Invoke(ctx, ClusterService_ForceClusterStep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListInterventionsResponse)
@@ -899,9 +913,12 @@ type ClusterServiceServer interface {
 	// Also for a cluster that is not paused.
 	ResumeCluster(context.Context, *ResumeClusterRequest) (*Intervention, error)
 	ResizeCluster(context.Context, *ResizeClusterRequest) (*Intervention, error)
-	// Has everything that a cluster waits for begun anew at once: placement, and every work, whose content is published again
-	// with its back-off and a refusal forgotten.
+	// Has everything that a cluster waits for begun anew at once: placement, every work, whose content is published again
+	// with its back-off and a refusal forgotten, and what is tried in Azure.
 	RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error)
+	// Has a cluster that is being created not wait for a step any more, once that step is stuck. It goes on to be tried, and
+	// is removed with the cluster. FAILED_PRECONDITION: STEP_NOT_FORCIBLE, with what would be allowed.
+	ForceClusterStep(context.Context, *ForceClusterStepRequest) (*Intervention, error)
 	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
 	ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
@@ -1059,6 +1076,9 @@ func (UnimplementedClusterServiceServer) ResizeCluster(context.Context, *ResizeC
 }
 func (UnimplementedClusterServiceServer) RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) ForceClusterStep(context.Context, *ForceClusterStepRequest) (*Intervention, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForceClusterStep not implemented")
 }
 func (UnimplementedClusterServiceServer) ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListInterventions not implemented")
@@ -1812,6 +1832,24 @@ func _ClusterService_RetryCluster_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ForceClusterStep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForceClusterStepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ForceClusterStep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ForceClusterStep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ForceClusterStep(ctx, req.(*ForceClusterStepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_ListInterventions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListInterventionsRequest)
 	if err := dec(in); err != nil {
@@ -2186,6 +2224,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryCluster",
 			Handler:    _ClusterService_RetryCluster_Handler,
+		},
+		{
+			MethodName: "ForceClusterStep",
+			Handler:    _ClusterService_ForceClusterStep_Handler,
 		},
 		{
 			MethodName: "ListInterventions",

@@ -30,6 +30,7 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionClusterResume: byRPC(e.rpc.ResumeCluster),
 		adminv1.ActionClusterResize: byRPC(e.rpc.ResizeCluster),
 		adminv1.ActionClusterRetry:  byRPC(e.rpc.RetryCluster),
+		adminv1.ActionClusterForce:  byRPC(e.rpc.ForceClusterStep),
 
 		adminv1.ActionDeletionRetry:   e.retryDeletion,
 		adminv1.ActionDeletionRelease: byRPC(e.rpc.ReleaseDeletionFinalizers),

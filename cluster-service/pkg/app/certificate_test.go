@@ -10,8 +10,8 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/explanation"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 )
 
 // TestRenewedCertificateIsServed has certificates live for seconds: each new version of the vault's reaches the management

@@ -9,8 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 )
 
 // clock is a time that a test moves, for Azure and for the steps.

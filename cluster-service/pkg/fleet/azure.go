@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-
-	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
 // AzureKind is one of the things that a cluster has in Azure, and the step that makes or removes it.
@@ -61,6 +58,8 @@ const (
 	azureLongest = 10 * time.Minute
 	// azureLastRenewal is the longest time between two tries to make anew what has not ended: there are weeks for it.
 	azureLastRenewal = time.Hour
+	// azureLastForced is the longest time between two tries of what nobody waits for.
+	azureLastForced = 10 * time.Minute
 )
 
 // Azure is what a cluster has in Azure and the job that makes or removes it: it is due while a step is.
@@ -93,6 +92,15 @@ type AzureStep struct {
 	// makes something anew is done meanwhile: what there was serves on.
 	Ends  time.Time `json:"ends,omitzero"`
 	Renew time.Time `json:"renew,omitzero"`
+	// Forced says who had the cluster not wait for it any more. It goes on to be tried.
+	Forced *AzureForce `json:"forced,omitempty"`
+}
+
+// AzureForce is that a cluster does not wait for a step.
+type AzureForce struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
 }
 
 // Overdue is when a renewal has failed for half of the time that there is for it, which is somebody's concern; zero when
@@ -216,7 +224,7 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		if !s.Done {
 			s.Since = now
 		}
-		s.Done, s.Input, s.Attempts, s.RetryTime, s.Ends, s.Renew = true, o.Input, 0, o.Renew, o.Ends, o.Renew
+		s.Done, s.Input, s.Attempts, s.RetryTime, s.Ends, s.Renew, s.Forced = true, o.Input, 0, o.Renew, o.Ends, o.Renew, nil
 		return
 	case o.Error != "":
 		s.Attempts++
@@ -224,6 +232,9 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 		if s.Done {
 			// What serves on until it ends is tried more often as that comes near.
 			last = max(azureLastRetry, min(azureLastRenewal, s.Ends.Sub(now)/100))
+		}
+		if s.Forced != nil {
+			last = azureLastForced
 		}
 		wait = max(wait, min(azureFirstRetry<<min(s.Attempts-1, 16), last))
 	case o.Awaited != "":
@@ -261,7 +272,7 @@ func (r Region) planAzure(now time.Time, t *Tenancy) {
 		slices.Reverse(t.Azure.Steps)
 		for _, s := range t.Azure.Steps {
 			s.Done, s.Attempts, s.RetryTime, s.Awaited, s.Error, s.Since = false, 0, time.Time{}, "", "", now
-			s.Looks, s.Ends, s.Renew = 0, time.Time{}, time.Time{}
+			s.Looks, s.Ends, s.Renew, s.Forced = 0, time.Time{}, time.Time{}, nil
 		}
 	}
 	r.dueAzure(now, t)
@@ -329,8 +340,11 @@ func (r Region) azureDone(t *Tenancy) bool {
 	if t.Azure == nil {
 		return len(r.AzureKinds) == 0
 	}
-	return !slices.ContainsFunc(t.Azure.Steps, func(s *AzureStep) bool { return !s.Done })
+	return !slices.ContainsFunc(t.Azure.Steps, (*AzureStep).awaited)
 }
+
+// awaited says that the cluster waits for the step.
+func (s *AzureStep) awaited() bool { return !s.Done && s.Forced == nil }
 
 // azureLayers are the progress in Azure: each step in trouble, else the first that is not done.
 func (t *Tenancy) azureLayers() []layer {
@@ -342,7 +356,17 @@ func (t *Tenancy) azureLayers() []layer {
 		verb = "Removing"
 	}
 	var layers []layer
+	there, forced := len(t.Azure.Steps), ""
 	for _, s := range t.Azure.Steps {
+		if s.Forced != nil {
+			there--
+			forced += fmt.Sprintf(" Nobody waits for %s any more (%s: %s)", describeAzure[s.Kind], s.Forced.By, s.Forced.Reason)
+			if s.Error != "" {
+				forced += ", which failed last with: " + strings.TrimSuffix(s.Error, ".")
+			}
+			forced += "."
+			continue
+		}
 		if s.Done {
 			if s.Error != "" {
 				layers = append(layers, layer{LayerAzure, AzureRenewalFailing, fmt.Sprintf("Attempt %d to make %s anew, which ends at %s, failed: %s",
@@ -359,7 +383,11 @@ func (t *Tenancy) azureLayers() []layer {
 	case len(open) == 0 && t.Azure.Deleting:
 		return []layer{{LayerAzure, "Deleted", "Nothing is left in Azure."}}
 	case len(open) == 0 && len(layers) == 0:
-		return []layer{{LayerAzure, "Ready", fmt.Sprintf("All %d Azure resources of the cluster are there.", len(t.Azure.Steps))}}
+		message := fmt.Sprintf("All %d Azure resources of the cluster are there.", there)
+		if forced != "" {
+			message = fmt.Sprintf("%d of %d Azure resources of the cluster are there.%s", there, len(t.Azure.Steps), forced)
+		}
+		return []layer{{LayerAzure, "Ready", message}}
 	case len(layers) == 0:
 		first := open[0]
 		if i := slices.IndexFunc(open, func(s *AzureStep) bool { return s.Due }); i >= 0 {
@@ -406,86 +434,4 @@ var describeAzure = map[AzureKind]string{
 	AzureAPIRecord:     "the DNS record of the API",
 
 	AzureServiceRecords: "the DNS records of the control plane's services",
-}
-
-// azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.
-func azureName(kind AzureKind) string { return "azure/" + string(kind) }
-
-// azureRemovals are the steps of a cluster's deletion in Azure, as they stand.
-func (t *Tenancy) azureRemovals() []*csv1.DeletionStep {
-	if t.Azure == nil {
-		return nil
-	}
-	var steps []*csv1.DeletionStep
-	for _, s := range t.Azure.Steps {
-		step := &csv1.DeletionStep{Name: azureName(s.Kind), Kind: StepAzure, Layer: LayerAzure, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
-		for _, w := range t.Works {
-			if w.Kind != Namespaces {
-				_, name := t.stepOf(w)
-				step.After = append(step.After, name)
-			}
-		}
-		for _, other := range t.Azure.Steps {
-			if azureNeeds[other.Kind] == s.Kind {
-				step.After = append(step.After, azureName(other.Kind))
-			}
-		}
-		if t.Azure.Deleting && s.Due {
-			step.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
-			step.Attempts, step.LastError = s.Attempts, s.Error
-			step.WaitsFor = "Waiting for Cluster Service to remove " + describeAzure[s.Kind] + "."
-			if s.Awaited != "" {
-				step.WaitsFor = "Waiting for " + s.Awaited + "."
-			}
-		}
-		steps = append(steps, step)
-	}
-	return steps
-}
-
-// azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
-func (t *Tenancy) azureStep(step *csv1.DeletionStep) *AzureStep {
-	if step.GetKind() != StepAzure || t.Azure == nil {
-		return nil
-	}
-	i := slices.IndexFunc(t.Azure.Steps, func(s *AzureStep) bool { return azureName(s.Kind) == step.GetName() })
-	if i < 0 {
-		return nil
-	}
-	return t.Azure.Steps[i]
-}
-
-// forceAzure has nobody remove one of the cluster's Azure resources any more.
-func (t *Tenancy) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
-	forced := proto.CloneOf(step)
-	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
-	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
-		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Nobody asks for its removal any more."}
-	for _, g := range graphs {
-		for i, s := range g.GetSteps() {
-			if s.GetName() == step.GetName() {
-				g.Steps[i] = proto.CloneOf(forced)
-			}
-		}
-	}
-	t.Azure.Steps = slices.DeleteFunc(t.Azure.Steps, func(s *AzureStep) bool { return s == a })
-	return forced
-}
-
-// retryAzure has the steps that remove the cluster's Azure resources tried at once, and names them.
-func (t *Tenancy) retryAzure(now time.Time, actor *csv1.Actor) []string {
-	if t.Azure == nil || !t.Azure.Deleting {
-		return nil
-	}
-	var retried []string
-	for _, s := range t.Azure.Steps {
-		step, graphs := t.step(azureName(s.Kind))
-		if !s.Due || step.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
-			continue
-		}
-		s.Attempts, s.Error, s.RetryTime = 0, "", time.Time{}
-		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
-		retried = append(retried, azureName(s.Kind))
-	}
-	return retried
 }

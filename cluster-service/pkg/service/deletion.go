@@ -102,13 +102,7 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 		gone = t.Cluster.Gone()
 		return nil
 	})
-	var refusal *fleet.Refusal
-	switch {
-	case errors.As(err, &refusal) && refusal.Unknown:
-		return apierror.New(apierror.NotFound, "%s", refusal.Message).WithReason(ReasonStepUnknown)
-	case errors.As(err, &refusal):
-		return failedPrecondition(ReasonStepNotForcible, refusal.Message)
-	case err != nil:
+	if err := refusedStep(err); err != nil {
 		return err
 	}
 	s.o.Publish(result.Due)
@@ -116,6 +110,18 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 		s.o.Freed()
 	}
 	return nil
+}
+
+// refusedStep is the API's error for an intervention in a step that the fleet refuses; other errors stay what they are.
+func refusedStep(err error) error {
+	var refusal *fleet.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Unknown:
+		return apierror.New(apierror.NotFound, "%s", refusal.Message).WithReason(ReasonStepUnknown)
+	case errors.As(err, &refusal):
+		return failedPrecondition(ReasonStepNotForcible, refusal.Message)
+	}
+	return err
 }
 
 // ListDeletionLeftovers lists a page of what forced deletions may have left behind.

@@ -22,6 +22,7 @@ const (
 	interventionResume = "Resume"
 	interventionResize = "Resize"
 	interventionRetry  = "Retry"
+	interventionForce  = "Force"
 )
 
 const (
@@ -100,7 +101,23 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 			}
 			return "The cluster is placed on provision shard " + c.Shard + ".", nil
 		}
-		return fmt.Sprintf("%d works are published once more.", t.Again()), nil
+		effect = fmt.Sprintf("%d works are published once more.", t.Again())
+		if steps := t.AgainAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
+			effect += fmt.Sprintf(" %d steps in Azure are tried at once.", steps)
+		}
+		return effect, nil
+	})
+}
+
+// ForceClusterStep has a cluster that is being created not wait for a step any more.
+func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStepRequest) (*csv1.Intervention, error) {
+	var c check
+	c.required("step", r.GetStep())
+	return s.once(ctx, interventionForce, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+		if err := s.o.Renderer.Region.ForceStep(s.o.Store.Now(), t, r.GetStep(), r.GetActor()); err != nil {
+			return "", err
+		}
+		return fleet.LeftOut(r.GetStep()), nil
 	})
 }
 
@@ -146,7 +163,7 @@ func (s *Service) once(ctx context.Context, kind string, r asked, c check, chang
 	if store.IsInterventionTaken(err) {
 		err = usedUID()
 	}
-	if err != nil {
+	if err = refusedStep(err); err != nil {
 		return nil, answer(ctx, err)
 	}
 	if fresh {

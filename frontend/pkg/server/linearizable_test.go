@@ -19,7 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
 var linearizableOps = flag.Int("linearizable-ops", 1500, "`number` of operations of TestLinearizable, at least")

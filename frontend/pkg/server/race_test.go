@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 )
 
 // together runs n calls at the same time and counts their results.

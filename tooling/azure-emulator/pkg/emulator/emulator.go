@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/vault"
@@ -79,7 +79,7 @@ func Open(o Options) (*Emulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Emulator{options: o, store: opened, faults: faults.New(o.FaultSeed)}
+	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
 	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Now: o.Now})
 	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Life: o.CertificateLife,
 		Refuse: e.refuseCertificate, Now: o.Now})

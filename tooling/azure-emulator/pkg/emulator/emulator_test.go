@@ -18,9 +18,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/faults"
 )
 
 func groupsOf(t *testing.T, azure *emulatortest.Azure, credential azcore.TokenCredential) *armresources.ResourceGroupsClient {

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/document"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )

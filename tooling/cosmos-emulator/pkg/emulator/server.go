@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/faults"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/store"
 )
 
@@ -105,7 +105,7 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, store: st, faults: faults.New(o.FaultSeed), log: o.Logger, now: o.Now}
+	s := &Server{opts: o, store: st, faults: faults.New(faults.CosmosDB, o.FaultSeed), log: o.Logger, now: o.Now}
 	s.macs.New = func() any { return hmac.New(sha256.New, key) }
 	return s, nil
 }

@@ -49,6 +49,11 @@ func (c *Client) ReleaseFinalizers(ctx context.Context, cluster, step string, fi
 	return c.Act(ctx, cluster, "deletion/release", asked(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
 }
 
+// ForceClusterStep has a cluster that is being created wait no longer for a step.
+func (c *Client) ForceClusterStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
+	return c.Act(ctx, cluster, "force", asked(&csv1.ForceClusterStepRequest{Step: step}))
+}
+
 // ForceDeletionStep has nobody wait for a step of a deletion any more.
 func (c *Client) ForceDeletionStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
 	return c.Act(ctx, cluster, "deletion/force", asked(&csv1.ForceDeletionStepRequest{Step: step}))

@@ -14,7 +14,7 @@ func (e *environment) cluster() *cobra.Command {
 	c := group("cluster", "Work with clusters, through Azure Resource Manager",
 		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster with its node pools, and wait until it is gone"),
 		e.clusterWatch(), e.clusterCredential(), e.clusterKubeconfig(),
-		e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterResize())
+		e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterResize())
 	e.addARMFlags(c)
 	return c
 }

@@ -39,6 +39,15 @@ func (e *environment) clusterRetry() *cobra.Command {
 	})
 }
 
+func (e *environment) clusterForce() *cobra.Command {
+	return e.intervene(&cobra.Command{
+		Use: "force CLUSTER STEP", Short: "Have a cluster that is being created wait no longer for a step in Azure that is stuck, as in azure/operator-roles (role break-glass)",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.ForceClusterStep(ctx, args[0], args[1])
+	})
+}
+
 func (e *environment) clusterResize() *cobra.Command {
 	var size string
 	c := e.intervene(&cobra.Command{

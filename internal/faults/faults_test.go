@@ -31,7 +31,7 @@ func TestNext(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := New(1)
+			s := New(CosmosDB, 1)
 			if _, err := s.Add(tc.rule); err != nil {
 				t.Fatal(err)
 			}
@@ -50,9 +50,40 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestNextOfAzure is what only Azure's requests have.
+func TestNextOfAzure(t *testing.T) {
+	write := Request{Method: "PUT", Service: "arm", Path: "/subscriptions/s/resourceGroups/g"}
+	issue := Request{Service: "issuer", Path: "/certificates/kas", Named: true}
+	cases := map[string]struct {
+		rule    Rule
+		request Request
+		want    bool
+		reason  string
+	}{
+		"path":         {Rule{Status: 503, Path: "/RESOURCEGROUPS/"}, write, true, "a part of it, whatever the case"},
+		"other path":   {Rule{Status: 503, Path: "/dnsZones/"}, write, false, "another path"},
+		"service":      {Rule{Status: 503, Services: []string{"arm", "blob"}}, write, true, "one of them"},
+		"other":        {Rule{Status: 503, Services: []string{"vault"}}, write, false, "another service"},
+		"not named":    {Rule{Status: 503}, issue, false, "a rule for everything is none for who issues certificates"},
+		"named":        {Rule{Status: 503, Services: []string{"issuer"}}, issue, true, "it is named"},
+		"named, other": {Rule{Status: 503, Services: []string{"issuer"}, Path: "other"}, issue, false, "another certificate"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := New(Azure, 1)
+			if _, err := s.Add(tc.rule); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Next(tc.request) != nil; got != tc.want {
+				t.Errorf("%v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 func TestProbabilityFollowsTheSeed(t *testing.T) {
 	run := func(seed uint64) string {
-		s := New(seed)
+		s := New(CosmosDB, seed)
 		if _, err := s.Add(Rule{Status: 429, Probability: probability(0.3)}); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +107,7 @@ func TestProbabilityFollowsTheSeed(t *testing.T) {
 }
 
 func TestControlEndpoint(t *testing.T) {
-	s := New(1)
+	s := New(CosmosDB, 1)
 	call := func(method, target, body string) (int, string) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
@@ -92,6 +123,7 @@ func TestControlEndpoint(t *testing.T) {
 		{"GET", "/faults", "", 200, `"retryAfterMs":5`},
 		{"POST", "/faults", `{"status":200}`, 400, "not that of an error"},
 		{"POST", "/faults", `{"sttus":429}`, 400, "sttus"},
+		{"POST", "/faults", `{"status":429,"path":"/docs"}`, 400, "path is the emulator of Azure's"},
 		{"POST", "/faults", `{}`, 400, "does nothing"},
 		{"POST", "/faults", `{"status":503,"probability":2}`, 400, "probability"},
 		{"POST", "/faults", `{"status":503,"dropResponse":true}`, 400, "exclude"},

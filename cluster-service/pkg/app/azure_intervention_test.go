@@ -1,0 +1,228 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
+)
+
+// audited keeps the process's log for the rest of a test, and gives the audit's lines of an action.
+func audited(t *testing.T) func(action string) []map[string]any {
+	t.Helper()
+	log := &record{}
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return func(action string) []map[string]any {
+		t.Helper()
+		var found []map[string]any
+		for line := range strings.Lines(log.String()) {
+			var entry map[string]any
+			if err := json.Unmarshal([]byte(line), &entry); err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			if entry["msg"] == "audit" && entry["action"] == action {
+				found = append(found, entry)
+			}
+		}
+		return found
+	}
+}
+
+// saysWho expects one line, of who and why, about a cluster.
+func saysWho(t *testing.T, lines []map[string]any, clusterUID string, actor *csv1.Actor) map[string]any {
+	t.Helper()
+	if len(lines) != 1 {
+		t.Fatalf("the audit has %d lines: %v", len(lines), lines)
+	}
+	for field, want := range map[string]string{"cluster_uid": clusterUID, "actor": actor.GetName(), "reason": actor.GetReason(), "ticket": actor.GetTicket()} {
+		if lines[0][field] != want {
+			t.Errorf("the audit's %s is %v, want %q", field, lines[0][field], want)
+		}
+	}
+	return lines[0]
+}
+
+// TestRetryInAzure has Azure ask for minutes of patience, while a cluster is made and while it is removed: an SRE who knows
+// better has it tried at once.
+func TestRetryInAzure(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.play()
+	lines := audited(t)
+	patience := func(method, path string) {
+		t.Helper()
+		if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{method}, Path: path, Status: 429, RetryAfterMS: 300_000, Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patience("PUT", "/dnsZones/aro.")
+	patience("DELETE", "/dnsZones/aro.")
+	service := r.start(nil)
+	ctx := t.Context()
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "RetryingDnsZone: Attempt 1 failed")
+	})
+	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("the subscription's limit was raised")}
+	// How many other steps are not done yet is a matter of time.
+	done, err := service.RetryCluster(ctx, retry)
+	if err != nil || !strings.HasSuffix(done.GetEffect(), " steps in Azure are tried at once.") {
+		t.Fatalf("the retry did %q: %v", done.GetEffect(), err)
+	}
+	service.awaitCluster(t, request.Uid, clusterReady(1))
+	// The same retry, late, is none.
+	if _, err := service.RetryCluster(ctx, retry); err != nil {
+		t.Fatal(err)
+	}
+	if line := saysWho(t, lines("RetryCluster"), request.Uid, retry.Actor); line["effect"] != done.GetEffect() {
+		t.Errorf("the audit says %v", line)
+	}
+
+	service.remove(t, request.Uid)
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		step := stepOf(c.GetStatus().GetDeletion(), "azure/dns-zone")
+		return step.GetAttempts() == 1 && strings.Contains(step.GetLastError(), "429")
+	})
+	again := &csv1.RetryDeletionRequest{ClusterUid: request.Uid, Actor: alice("the limit is there now")}
+	retried, err := service.RetryDeletion(ctx, again)
+	if err != nil || strings.Join(retried.GetSteps(), " ") != "azure/dns-zone" {
+		t.Fatalf("the retry was of %v: %v", retried.GetSteps(), err)
+	}
+	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
+	saysWho(t, lines("retry-deletion"), request.Uid, again.Actor)
+	if by := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-zone").GetInterventions(); len(by) != 1 || by[0].GetActor().GetName() != again.Actor.GetName() {
+		t.Errorf("the step keeps of the retry: %v", by)
+	}
+	if left := r.inAzure(deleted); len(left) > 0 {
+		t.Errorf("left in Azure: %v", left)
+	}
+}
+
+// TestForceInAzure has a check of roles that never passes, and a removal that never succeeds: each is forced once it is
+// stuck, by name, with who and why in the audit; what was forced is tried on, and what is left behind is said.
+func TestForceInAzure(t *testing.T) {
+	r := newRegion(t).withAzure(emulator.Options{})
+	r.stuckAfter = 300 * time.Millisecond
+	r.play()
+	lines := audited(t)
+	ctx := t.Context()
+	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := groups.CreateOrUpdate(ctx, "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	identities, err := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := identities.CreateOrUpdate(ctx, "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	service := r.start(nil)
+	request := azureRequest("c")
+	if _, err := service.ApplyCluster(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing but the check is left, and it stands longer than it should.
+	waiting := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return strings.HasPrefix(progressOf(c, "azure"), "RetryingOperatorRoles: ") && c.GetStatus().GetApiUrl() != ""
+	})
+	if waiting.GetStatus().GetPhase() != csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING {
+		t.Fatalf("the cluster is %v", waiting.GetStatus().GetPhase())
+	}
+	force := func(step string) *csv1.ForceClusterStepRequest {
+		return &csv1.ForceClusterStepRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Step: step, Actor: alice("the customer's role is their own")}
+	}
+	for name, tc := range map[string]struct {
+		request *csv1.ForceClusterStepRequest
+		code    codes.Code
+		says    string
+	}{
+		"nobody":  {&csv1.ForceClusterStepRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Step: "azure/operator-roles"}, codes.InvalidArgument, "actor"},
+		"nothing": {force(""), codes.InvalidArgument, "step"},
+		"unknown": {force("azure/moon"), codes.NotFound, `There is no step "azure/moon". The cluster waits for: `},
+	} {
+		if _, err := service.ForceClusterStep(ctx, tc.request); status.Code(err) != tc.code || !strings.Contains(errorText(err), tc.says) {
+			t.Errorf("%s: got %v, want %s with %q", name, err, tc.code, tc.says)
+		}
+	}
+	forced := force("azure/operator-roles")
+	untilDone(t, func(ctx context.Context) error {
+		// Refused until it is stuck.
+		_, err := service.ForceClusterStep(ctx, forced)
+		return err
+	})
+	ready := service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return clusterReady(1)(c) && strings.HasPrefix(progressOf(c, "azure"), "Ready: ")
+	})
+	if said := progressOf(ready, "azure"); !strings.Contains(said, "9 of 10 Azure resources") || !strings.Contains(said, "Nobody waits for the check of the operators' roles any more (alice@example.com: the customer's role is their own)") {
+		t.Errorf("the progress says %q", said)
+	}
+	line := saysWho(t, lines("ForceCluster"), request.Uid, forced.Actor)
+	if effect, _ := line["effect"].(string); !strings.Contains(effect, "azure/operator-roles") {
+		t.Errorf("the audit says %v", line)
+	}
+	if _, err := service.ForceClusterStep(ctx, forced); err != nil || len(lines("ForceCluster")) != 1 {
+		t.Errorf("the same once more: %v, %v", err, lines("ForceCluster"))
+	}
+	if _, err := service.ForceClusterStep(ctx, force("azure/resource-group")); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a step that is done is forced: %v", err)
+	}
+
+	// Whoever holds the zone's delegation does not let it go.
+	if _, err := r.azure.Faults().Add(faults.Rule{Methods: []string{"DELETE"}, Path: "/NS/aro.", Status: 403, Code: "AuthorizationFailed"}); err != nil {
+		t.Fatal(err)
+	}
+	service.remove(t, request.Uid)
+	service.awaitCluster(t, request.Uid, func(c *csv1.Cluster) bool {
+		return stepOf(c.GetStatus().GetDeletion(), "azure/dns-delegation").GetStuck()
+	})
+	if _, err := service.ForceClusterStep(ctx, force("azure/dns-delegation")); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a step of a deletion is forced as one of a creation: %v", err)
+	}
+	removal := &csv1.ForceDeletionStepRequest{ClusterUid: request.Uid, Step: "azure/dns-delegation", Actor: alice("the zone is somebody else's now")}
+	if _, err := service.ForceDeletionStep(ctx, removal); err != nil {
+		t.Fatal(err)
+	}
+	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
+	saysWho(t, lines("force-deletion-step"), request.Uid, removal.Actor)
+	step := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-delegation")
+	if step.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_FORCED || !strings.Contains(step.GetForce().GetLeftBehind(), "the delegation of the cluster's DNS zone") {
+		t.Errorf("the step is %v", step)
+	}
+	// What was forced is what is left; the customer's own is not the service's to remove.
+	for _, left := range r.inAzure(deleted) {
+		if !strings.HasSuffix(left, "/NS/aro.PREFIX") && !strings.HasSuffix(left, "/cp-ingress") && !strings.HasSuffix(left, "/cust-rg") {
+			t.Errorf("left in Azure: %s", left)
+		}
+	}
+}
+
+// errorText is an error with the fields that its details name.
+func errorText(err error) string {
+	text := []string{status.Convert(err).Message()}
+	for _, detail := range status.Convert(err).Details() {
+		content, _ := json.Marshal(detail)
+		text = append(text, string(content))
+	}
+	return strings.Join(text, " ")
+}

@@ -1,0 +1,158 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.
+func azureName(kind AzureKind) string { return azurePrefix + string(kind) }
+
+const azurePrefix = "azure/"
+
+// azureRemovals are the steps of a cluster's deletion in Azure, as they stand.
+func (t *Tenancy) azureRemovals() []*csv1.DeletionStep {
+	if t.Azure == nil {
+		return nil
+	}
+	var steps []*csv1.DeletionStep
+	for _, s := range t.Azure.Steps {
+		step := &csv1.DeletionStep{Name: azureName(s.Kind), Kind: StepAzure, Layer: LayerAzure, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
+		for _, w := range t.Works {
+			if w.Kind != Namespaces {
+				_, name := t.stepOf(w)
+				step.After = append(step.After, name)
+			}
+		}
+		for _, other := range t.Azure.Steps {
+			if azureNeeds[other.Kind] == s.Kind {
+				step.After = append(step.After, azureName(other.Kind))
+			}
+		}
+		if t.Azure.Deleting && s.Due {
+			step.State = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
+			step.Attempts, step.LastError = s.Attempts, s.Error
+			step.WaitsFor = "Waiting for Cluster Service to remove " + describeAzure[s.Kind] + "."
+			if s.Awaited != "" {
+				step.WaitsFor = "Waiting for " + s.Awaited + "."
+			}
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
+func (t *Tenancy) azureStep(step *csv1.DeletionStep) *AzureStep {
+	if step.GetKind() != StepAzure || t.Azure == nil {
+		return nil
+	}
+	i := slices.IndexFunc(t.Azure.Steps, func(s *AzureStep) bool { return azureName(s.Kind) == step.GetName() })
+	if i < 0 {
+		return nil
+	}
+	return t.Azure.Steps[i]
+}
+
+// forceAzure has nobody remove one of the cluster's Azure resources any more.
+func (t *Tenancy) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
+	forced := proto.CloneOf(step)
+	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
+	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
+		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Nobody asks for its removal any more."}
+	for _, g := range graphs {
+		for i, s := range g.GetSteps() {
+			if s.GetName() == step.GetName() {
+				g.Steps[i] = proto.CloneOf(forced)
+			}
+		}
+	}
+	t.Azure.Steps = slices.DeleteFunc(t.Azure.Steps, func(s *AzureStep) bool { return s == a })
+	return forced
+}
+
+// retryAzure has the steps that remove the cluster's Azure resources tried at once, and names them.
+func (t *Tenancy) retryAzure(now time.Time, actor *csv1.Actor) []string {
+	if t.Azure == nil || !t.Azure.Deleting {
+		return nil
+	}
+	var retried []string
+	for _, s := range t.Azure.Steps {
+		step, graphs := t.step(azureName(s.Kind))
+		if !s.Due || step.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+			continue
+		}
+		s.Attempts, s.Error, s.RetryTime = 0, "", time.Time{}
+		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		retried = append(retried, azureName(s.Kind))
+	}
+	return retried
+}
+
+// AgainAzure has what a cluster waits for in Azure tried at once, a renewal too, and says of how many steps that is true.
+func (t *Tenancy) AgainAzure(now time.Time, actor *csv1.Actor) int {
+	if t.Azure == nil {
+		return 0
+	}
+	if t.Azure.Deleting {
+		return len(t.retryAzure(now, actor))
+	}
+	again := 0
+	for _, s := range t.Azure.Steps {
+		if s.Due && (!s.Done || s.Error != "") {
+			s.Attempts, s.Looks, s.Error, s.RetryTime = 0, 0, "", time.Time{}
+			again++
+		}
+	}
+	return again
+}
+
+// ForceStep has a cluster that is being created not wait for a step any more. The step goes on to be tried, and what it
+// makes is removed with the cluster.
+func (r Region) ForceStep(now time.Time, t *Tenancy, name string, actor *csv1.Actor) error {
+	var step *AzureStep
+	var open []string
+	if t.Azure != nil && !t.Cluster.Deleting() {
+		for _, s := range t.Azure.Steps {
+			if azureName(s.Kind) == name {
+				step = s
+			}
+			if s.awaited() {
+				open = append(open, azureName(s.Kind))
+			}
+		}
+	}
+	waits := "The cluster waits for no step that can be forced."
+	if len(open) > 0 {
+		waits = "The cluster waits for: " + strings.Join(open, ", ") + "."
+	}
+	switch {
+	case t.Cluster.Deleting():
+		return refuse("The cluster is being deleted: the steps of its deletion may be forced, once they are stuck.")
+	case step == nil:
+		return &Refusal{Unknown: true, Message: "There is no step \"" + name + "\". " + waits}
+	case step.Done:
+		return refuse("Step %s is done. %s", name, waits)
+	case step.Forced != nil:
+		return refuse("Step %s was forced by %s. %s", name, step.Forced.By, waits)
+	case t.Cluster.Status.GetObservedGeneration() > 0:
+		return refuse("The cluster is ready and waits for no step: %s is tried until it is done.", name)
+	}
+	if stuck := step.Since.Add(r.stuckAfter(StepAzure)); now.Before(stuck) {
+		return refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
+			step.Since.Format(time.RFC3339), stuck.Format(time.RFC3339))
+	}
+	step.Forced = &AzureForce{By: actor.GetName(), Reason: actor.GetReason(), Time: now}
+	return nil
+}
+
+// LeftOut is what a cluster goes without when a step of its creation is forced.
+func LeftOut(name string) string {
+	return "The cluster does not wait for step " + name + ", " + describeAzure[AzureKind(strings.TrimPrefix(name, azurePrefix))] +
+		", any more. It goes on to be tried, and what it makes is removed with the cluster."
+}

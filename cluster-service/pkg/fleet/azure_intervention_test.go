@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+var ada = &csv1.Actor{Name: "ada@example.com", Reason: "the customer's roles are their own"}
+
+// TestForceStep is what may be forced of a creation, and when.
+func TestForceStep(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		step   string
+		after  time.Duration
+		given  func(t *Tenancy)
+		// refused is a part of the refusal; empty when it is forced.
+		refused string
+		unknown bool
+	}{
+		"Stuck":    {"it stands longer than it should", "azure/operator-roles", time.Hour, nil, "", false},
+		"NotStuck": {"it may still come", "azure/operator-roles", time.Minute, nil, "may be forced from 2026-03-01T12:15:00Z on", false},
+		"Done":     {"nobody waits for it", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
+		"Again": {"nobody waits for it any more", "azure/operator-roles", time.Hour, func(t *Tenancy) {
+			t.Azure.Step(AzureRoles).Forced = &AzureForce{By: "bob@example.com"}
+		}, "was forced by bob@example.com", false},
+		"Unknown":  {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
+		"NoAzure":  {"nothing is made yet", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
+		"Ready":    {"a cluster that was ready once waits for nothing", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
+		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Cluster.DeleteTime = azureDay }, "the steps of its deletion may be forced", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, tenancy := inAzure(t)
+			if tc.given != nil {
+				tc.given(tenancy)
+			}
+			err := r.ForceStep(azureDay.Add(tc.after), tenancy, tc.step, ada)
+			if tc.refused == "" {
+				if err != nil || tenancy.Azure.Step(AzureRoles).Forced.By != ada.Name {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			var refusal *Refusal
+			if !errors.As(err, &refusal) || refusal.Unknown != tc.unknown || !strings.Contains(refusal.Message, tc.refused) {
+				t.Errorf("%s: refused with %v, want %q", tc.reason, err, tc.refused)
+			}
+		})
+	}
+}
+
+// TestForcedStep is not waited for, is tried on, and is like any other when it is done, and when the cluster goes.
+func TestForcedStep(t *testing.T) {
+	r, tenancy := inAzure(t)
+	tenancy.Cluster.SigningKey, tenancy.Works[0].Observed.EndpointHost = []byte("sealed"), "192.0.2.1"
+	r.planAzure(azureDay, tenancy)
+	for _, kind := range AzureKinds() {
+		if kind != AzureRoles {
+			input, _ := r.AzureInput(tenancy, kind)
+			tenancy.Azure.Record(azureDay, outcomeOf(kind, input))
+		}
+	}
+	later := azureDay.Add(time.Hour)
+	tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+	if r.azureDone(tenancy) {
+		t.Fatal("everything is said to be there")
+	}
+	if err := r.ForceStep(later, tenancy, "azure/operator-roles", ada); err != nil {
+		t.Fatal(err)
+	}
+	r.planAzure(later, tenancy)
+	if !r.azureDone(tenancy) {
+		t.Error("the cluster waits for what was forced")
+	}
+	layers := tenancy.azureLayers()
+	if len(layers) != 1 || layers[0].state != "Ready" || layers[0].message != "9 of 10 Azure resources of the cluster are there. Nobody waits for the check of the operators' roles any more "+
+		"(ada@example.com: the customer's roles are their own), which failed last with: the customer must act." {
+		t.Errorf("the progress is %v", layers)
+	}
+	step := tenancy.Azure.Step(AzureRoles)
+	for range 30 {
+		tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Error: "the customer must act"})
+	}
+	r.planAzure(later, tenancy)
+	if wait := step.RetryTime.Sub(later); !step.Due || wait != azureLastForced {
+		t.Errorf("it is tried on after %v", wait)
+	}
+	if n := tenancy.AgainAzure(later, ada); n != 1 || !step.RetryTime.IsZero() {
+		t.Errorf("a retry tries %d steps", n)
+	}
+	tenancy.Azure.Record(later, AzureOutcome{Kind: AzureRoles, Done: true})
+	r.planAzure(later, tenancy)
+	if layers := tenancy.azureLayers(); step.Forced != nil || layers[0].message != "All 10 Azure resources of the cluster are there." {
+		t.Errorf("done, it is %+v, and the progress %v", step, layers)
+	}
+}
