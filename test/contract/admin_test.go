@@ -41,6 +41,7 @@ import (
 // refused are the cases in which Cluster Service or ARM's documents do not let happen here what the case asks for, and why.
 var refused = map[string]string{
 	"armOperations.cancel": "the only operation that stays under way is a deletion, and that is not canceled",
+	"clusters.force":       "the cluster has all its steps in Azure behind it, and only one that is stuck is forced",
 	"deletions.force":      "the step is on its way, and only one that is stuck is forced",
 }
 
