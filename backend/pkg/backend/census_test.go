@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -37,7 +39,8 @@ func TestCensus(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
 	r.seedClusters(subscription, 7)
-	r.freeze(true)
+	// What Cluster Service has not taken stays as it was accepted; what it has taken, and does nothing with, shows soon that it moves.
+	r.refuse(status.Error(codes.Unavailable, "not now"))
 	ctx, cancel := context.WithCancel(t.Context())
 	p := process.New("backend", slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
@@ -55,7 +58,7 @@ func TestCensus(t *testing.T) {
 	operations := []database.Key{r.createCluster(clusterKey("00000000-0000-0000-0000-0000000000bb", "a"))}
 	operations = append(operations, r.createPool(clusterKey(subscription, "c00000"), "np"))
 	shows(map[string]int{"cluster Succeeded": 7, "cluster Accepted": 1, "nodePool Accepted": 1})
-	r.freeze(false)
+	r.refuse(nil)
 	for _, operation := range operations {
 		r.ends(operation, hub.Succeeded)
 	}
