@@ -43,7 +43,7 @@ func (f goFile) line(node ast.Node) string {
 // root is the repository's root: the folder with go.work.
 func root(t *testing.T) string {
 	t.Helper()
-	sources.DependOnAll()
+	sources.DependOnAll(t)
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

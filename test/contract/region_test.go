@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // start returns the region, and starts it where it is not.
 func start(t *testing.T) *local.Region {
 	t.Helper()
-	sources.DependOnAll()
+	sources.DependOnAll(t)
 	whole.once.Do(func() {
 		if whole.dir, whole.err = os.MkdirTemp("", "hcpmesh-contract-"); whole.err != nil {
 			return

@@ -25,7 +25,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	sources.DependOnAll()
 	if testing.Short() {
 		fmt.Println("the whole region is not started with -short")
 		return m.Run()
@@ -72,6 +71,7 @@ func run(m *testing.M) int {
 // needsRegion skips a test when there is no region.
 func needsRegion(t testing.TB) {
 	t.Helper()
+	sources.DependOnAll(t)
 	if region == nil {
 		t.Skip("needs the whole region; run without -short")
 	}

@@ -3,10 +3,14 @@
 // a region runs programs that are built from other modules while the test runs, of which the cache knows nothing.
 package sources
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Variable holds a digest of all files of the repository, as `make test` sets it. By hand, such a test needs -count=1.
 const Variable = "HCPMESH_SOURCES"
 
-// DependOnAll makes the result of the running test count for these sources only.
-func DependOnAll() { _ = os.Getenv(Variable) }
+// DependOnAll makes the result of the running test count for these sources only. It asks for a test because what is read
+// before one runs, in TestMain, is not noted.
+func DependOnAll(testing.TB) { _ = os.Getenv(Variable) }
