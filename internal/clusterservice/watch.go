@@ -85,21 +85,21 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (revision 
 		},
 	}
 	for i, list := range lists {
-		for token, first := "", true; first || token != ""; first = false {
-			page, err := list(ctx, token)
-			if err != nil {
-				return 0, apierror.FromGRPC(err)
+		// The first page of the first list is what the watch begins after: it is the oldest.
+		oldest := i == 0
+		err := EachPage(func(token string) (page, error) { return list(ctx, token) }, func(p page) error {
+			if oldest {
+				revision, oldest = p.revision, false
 			}
-			// The first page of the first list is what the watch begins after: it is the oldest.
-			if i == 0 && first {
-				revision = page.revision
-			}
-			for _, report := range page.reports {
+			for _, report := range p.reports {
 				if err := handle(report); err != nil {
-					return 0, err
+					return err
 				}
 			}
-			token = page.next
+			return nil
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
 	return revision, nil
@@ -111,6 +111,9 @@ type page struct {
 	next     string
 	revision int64
 }
+
+// GetNextPageToken is that of the answer.
+func (p page) GetNextPageToken() string { return p.next }
 
 func pageOf[T any](response interface {
 	GetNextPageToken() string

@@ -19,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -186,23 +187,23 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 		}
 		return nil
 	})
-	into(ctx, group, &layer.NodePools, func(ctx context.Context, token string) ([]*clusterservicev1.NodePool, string, error) {
-		r, err := t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return r.GetNodePools(), r.GetNextPageToken(), err
-	})
-	into(ctx, group, &layer.ExternalAuths, func(ctx context.Context, token string) ([]*clusterservicev1.ExternalAuth, string, error) {
-		r, err := t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return r.GetExternalAuths(), r.GetNextPageToken(), err
-	})
-	into(ctx, group, &layer.Credentials, t.credentials(uid))
-	into(ctx, group, &layer.Revocations, t.revocations(uid))
-	into(ctx, group, &layer.Upgrades, func(ctx context.Context, token string) ([]*clusterservicev1.Upgrade, string, error) {
-		r, err := t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return r.GetUpgrades(), r.GetNextPageToken(), err
-	})
-	into(ctx, group, &layer.ProvisionShards, func(ctx context.Context, _ string) ([]*clusterservicev1.ProvisionShard, string, error) {
-		r, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
-		return r.GetProvisionShards(), "", err
+	into(group, &layer.NodePools, func(token string) (*clusterservicev1.ListNodePoolsResponse, error) {
+		return t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	}, (*clusterservicev1.ListNodePoolsResponse).GetNodePools)
+	into(group, &layer.ExternalAuths, func(token string) (*clusterservicev1.ListExternalAuthsResponse, error) {
+		return t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	}, (*clusterservicev1.ListExternalAuthsResponse).GetExternalAuths)
+	t.access(ctx, group, uid, &layer.Credentials, &layer.Revocations)
+	into(group, &layer.Upgrades, func(token string) (*clusterservicev1.ListUpgradesResponse, error) {
+		return t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	}, (*clusterservicev1.ListUpgradesResponse).GetUpgrades)
+	group.Go(func() error {
+		shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
+		if err != nil {
+			return fmt.Errorf("listing: %w", apierror.FromGRPC(err))
+		}
+		layer.ProvisionShards = adminv1.Messages(shards.GetProvisionShards())
+		return nil
 	})
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -213,27 +214,24 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 // Credentials are a cluster's, without their certificates, and the revocations.
 func (t *Taker) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	into(ctx, group, &credentials, t.credentials(uid))
-	into(ctx, group, &revocations, t.revocations(uid))
+	t.access(ctx, group, uid, &credentials, &revocations)
 	return credentials, revocations, group.Wait()
 }
 
-func (t *Taker) credentials(uid string) list[*clusterservicev1.BreakGlassCredential] {
-	return func(ctx context.Context, token string) ([]*clusterservicev1.BreakGlassCredential, string, error) {
-		r, err := t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		shown := r.GetCredentials()
+// access has a group read a cluster's credentials, without their certificates, and the revocations.
+func (t *Taker) access(ctx context.Context, group *errgroup.Group, uid string, credentials *[]adminv1.FleetCredential, revocations *[]adminv1.FleetRevocation) {
+	into(group, credentials, func(token string) (*clusterservicev1.ListBreakGlassCredentialsResponse, error) {
+		return t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	}, func(page *clusterservicev1.ListBreakGlassCredentialsResponse) []*clusterservicev1.BreakGlassCredential {
+		shown := page.GetCredentials()
 		for i, c := range shown {
 			shown[i] = WithoutCertificate(c)
 		}
-		return shown, r.GetNextPageToken(), err
-	}
-}
-
-func (t *Taker) revocations(uid string) list[*clusterservicev1.BreakGlassRevocation] {
-	return func(ctx context.Context, token string) ([]*clusterservicev1.BreakGlassRevocation, string, error) {
-		r, err := t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
-		return r.GetRevocations(), r.GetNextPageToken(), err
-	}
+		return shown
+	})
+	into(group, revocations, func(token string) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
+		return t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	}, (*clusterservicev1.ListBreakGlassRevocationsResponse).GetRevocations)
 }
 
 // WithoutCertificate is a credential without what a client authenticates with.
@@ -248,20 +246,16 @@ func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservic
 	return c
 }
 
-// list gets the page of a token, the first without one, and the token of the next.
-type list[M proto.Message] func(ctx context.Context, token string) (page []M, next string, err error)
-
 // into has a group read a list to its end.
-func into[M proto.Message](ctx context.Context, group *errgroup.Group, all *[]adminv1.Message[M], read list[M]) {
+func into[P interface{ GetNextPageToken() string }, M proto.Message](group *errgroup.Group, all *[]adminv1.Message[M], list func(token string) (P, error), items func(P) []M) {
 	group.Go(func() error {
 		*all = []adminv1.Message[M]{}
-		for token, first := "", true; first || token != ""; first = false {
-			page, next, err := read(ctx, token)
-			if err != nil {
-				return fmt.Errorf("listing: %w", apierror.FromGRPC(err))
-			}
-			*all = append(*all, adminv1.Messages(page)...)
-			token = next
+		err := clusterservice.EachPage(list, func(page P) error {
+			*all = append(*all, adminv1.Messages(items(page))...)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("listing: %w", err)
 		}
 		return nil
 	})

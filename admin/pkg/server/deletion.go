@@ -8,6 +8,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
@@ -71,13 +72,14 @@ func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	list := adminv1.LeftoverList{Items: adminv1.Messages[*clusterservicev1.DeletionLeftover](nil)}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListDeletionLeftovers(ctx, &clusterservicev1.ListDeletionLeftoversRequest{ClusterUid: clusterUID, Gone: gone, PageSize: 500, PageToken: token})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		list.Items = append(list.Items, adminv1.Messages(response.GetLeftovers())...)
-		token = response.GetNextPageToken()
+	err = clusterservice.EachPage(func(token string) (*clusterservicev1.ListDeletionLeftoversResponse, error) {
+		return s.Fleet.ListDeletionLeftovers(ctx, &clusterservicev1.ListDeletionLeftoversRequest{ClusterUid: clusterUID, Gone: gone, PageSize: listPage, PageToken: token})
+	}, func(page *clusterservicev1.ListDeletionLeftoversResponse) error {
+		list.Items = append(list.Items, adminv1.Messages(page.GetLeftovers())...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }

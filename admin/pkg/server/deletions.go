@@ -13,12 +13,17 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// deletionsAtOnce is how many clusters are looked at at once for the list of all deletions.
-const deletionsAtOnce = 16
+const (
+	// deletionsAtOnce is how many clusters are looked at at once for the list of all deletions.
+	deletionsAtOnce = 16
+	// listPage is how many of a kind Cluster Service is asked for at a time.
+	listPage = 500
+)
 
 // going is a cluster that is being deleted, or in which something is.
 type going struct {
@@ -137,41 +142,40 @@ func (s *Server) goingInFleet(ctx context.Context, all map[string]*going) error 
 		}
 		return all[key]
 	}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{
-			Phases: []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING}, PageSize: 500, PageToken: token,
+	err := clusterservice.EachPage(func(token string) (*clusterservicev1.ListClustersResponse, error) {
+		return s.Fleet.ListClusters(ctx, &clusterservicev1.ListClustersRequest{
+			Phases: []clusterservicev1.ClusterPhase{clusterservicev1.ClusterPhase_CLUSTER_PHASE_DELETING}, PageSize: listPage, PageToken: token,
 		})
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
-		for _, c := range response.GetClusters() {
+	}, func(page *clusterservicev1.ListClustersResponse) error {
+		for _, c := range page.GetClusters() {
 			at(c.GetResourceId(), c.GetUid()).row = c
 		}
-		token = response.GetNextPageToken()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{
-			Phases: []clusterservicev1.NodePoolPhase{clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING}, PageSize: 500, PageToken: token,
+	err = clusterservice.EachPage(func(token string) (*clusterservicev1.ListNodePoolsResponse, error) {
+		return s.Fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{
+			Phases: []clusterservicev1.NodePoolPhase{clusterservicev1.NodePoolPhase_NODE_POOL_PHASE_DELETING}, PageSize: listPage, PageToken: token,
 		})
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
-		for _, p := range response.GetNodePools() {
+	}, func(page *clusterservicev1.ListNodePoolsResponse) error {
+		for _, p := range page.GetNodePools() {
 			at(clusterOf(p.GetResourceId()), p.GetClusterUid())
 		}
-		token = response.GetNextPageToken()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{
-			Phases: []clusterservicev1.ExternalAuthPhase{clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING}, PageSize: 500, PageToken: token,
+	return clusterservice.EachPage(func(token string) (*clusterservicev1.ListExternalAuthsResponse, error) {
+		return s.Fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{
+			Phases: []clusterservicev1.ExternalAuthPhase{clusterservicev1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING}, PageSize: listPage, PageToken: token,
 		})
-		if err != nil {
-			return apierror.FromGRPC(err)
-		}
-		for _, a := range response.GetExternalAuths() {
+	}, func(page *clusterservicev1.ListExternalAuthsResponse) error {
+		for _, a := range page.GetExternalAuths() {
 			at(clusterOf(a.GetResourceId()), a.GetClusterUid())
 		}
-		token = response.GetNextPageToken()
-	}
-	return nil
+		return nil
+	})
 }

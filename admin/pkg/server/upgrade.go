@@ -6,6 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -15,13 +16,14 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	list := adminv1.UpgradeList{Items: adminv1.Messages[*clusterservicev1.Upgrade](nil)}
-	for token, first := "", true; first || token != ""; first = false {
-		response, err := s.Fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: target.ClusterUID, PageSize: 500, PageToken: token})
-		if err != nil {
-			return nil, apierror.FromGRPC(err)
-		}
-		list.Items = append(list.Items, adminv1.Messages(response.GetUpgrades())...)
-		token = response.GetNextPageToken()
+	err = clusterservice.EachPage(func(token string) (*clusterservicev1.ListUpgradesResponse, error) {
+		return s.Fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: target.ClusterUID, PageSize: listPage, PageToken: token})
+	}, func(page *clusterservicev1.ListUpgradesResponse) error {
+		list.Items = append(list.Items, adminv1.Messages(page.GetUpgrades())...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }

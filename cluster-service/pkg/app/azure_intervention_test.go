@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -123,20 +120,7 @@ func TestForceInAzure(t *testing.T) {
 	r.play()
 	lines := audited(t)
 	ctx := t.Context()
-	groups, err := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := groups.CreateOrUpdate(ctx, "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
-		t.Fatal(err)
-	}
-	identities, err := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := identities.CreateOrUpdate(ctx, "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.operatorWithoutRole(t)
 	service := r.start(nil)
 	request := azureRequest("c")
 	if _, err := service.ApplyCluster(ctx, request); err != nil {

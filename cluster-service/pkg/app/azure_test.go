@@ -440,21 +440,31 @@ func TestWhatIsNotOursInAzureStays(t *testing.T) {
 	}
 }
 
+// operatorWithoutRole has the customer make the identity of the ingress operator, which is granted nothing.
+func (r *region) operatorWithoutRole(t *testing.T) armmsi.Identity {
+	t.Helper()
+	groups, err1 := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	identities, err2 := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := groups.CreateOrUpdate(t.Context(), "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := identities.CreateOrUpdate(t.Context(), "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Identity
+}
+
 // TestMissingRolesAreSaid has an operator without its role, until the customer grants it.
 func TestMissingRolesAreSaid(t *testing.T) {
 	r := newRegion(t).withAzure(emulator.Options{})
 	r.play()
 	ctx := t.Context()
-	groups, err1 := armresources.NewResourceGroupsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	identities, err2 := armmsi.NewUserAssignedIdentitiesClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	roles, err3 := armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := groups.CreateOrUpdate(ctx, "cust-rg", armresources.ResourceGroup{Location: to.Ptr("westus3")}, nil); err != nil {
-		t.Fatal(err)
-	}
-	identity, err := identities.CreateOrUpdate(ctx, "cust-rg", "cp-ingress", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
+	identity := r.operatorWithoutRole(t)
+	roles, err := armauthorization.NewRoleAssignmentsClient(customerSubscription, r.azure.Tokens, r.azure.Options())
 	if err != nil {
 		t.Fatal(err)
 	}

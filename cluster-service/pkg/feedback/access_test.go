@@ -9,9 +9,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
+// decode decodes the status of a bundle whose one manifest feeds values back.
 func decode(t *testing.T, values ...any) *feedback.Observed {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"resourceStatus": []any{map[string]any{"statusFeedback": map[string]any{"values": values}}}})
+	return decodeManifests(t, map[string]any{"statusFeedback": map[string]any{"values": values}})
+}
+
+// decodeManifests decodes the status of a bundle with these manifests.
+func decodeManifests(t *testing.T, manifests ...any) *feedback.Observed {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"resourceStatus": manifests})
 	if err != nil {
 		t.Fatal(err)
 	}

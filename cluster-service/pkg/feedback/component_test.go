@@ -23,25 +23,12 @@ func component(name, available string, values map[string]string) map[string]any 
 		"conditions": []any{map[string]any{"type": "Available", "status": available}}, "statusFeedback": map[string]any{"values": list}}
 }
 
-func components(t *testing.T, manifests ...any) *feedback.Observed {
-	t.Helper()
-	body, err := json.Marshal(map[string]any{"resourceStatus": manifests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	observed, err := feedback.Decode(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return observed
-}
-
 // TestComponents: each manifest is a component of its own, and those that are not there are none.
 func TestComponents(t *testing.T) {
 	complete := map[string]string{"version": "4.21.4", "condition-RolloutComplete-status": "True", "condition-RolloutComplete-reason": "AsExpected"}
 	rolling := map[string]string{"version": "4.20.16", "condition-RolloutComplete-status": "False", "condition-RolloutComplete-reason": "WaitingForRolloutComplete",
 		"condition-RolloutComplete-message": "0 out of 3"}
-	observed := components(t, component("etcd", "True", complete), component("kube-apiserver", "True", rolling), component("cluster-autoscaler", "False", complete),
+	observed := decodeManifests(t, component("etcd", "True", complete), component("kube-apiserver", "True", rolling), component("cluster-autoscaler", "False", complete),
 		component("metrics-proxy", "True", nil), component("", "True", complete), component(strings.Repeat("x", 254), "True", complete))
 	want := map[string]feedback.Component{
 		"etcd":           {Version: "4.21.4", Rollout: feedback.Condition{Status: "True", Reason: "AsExpected"}},
@@ -61,7 +48,7 @@ func TestComponentsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, component(fmt.Sprint("c", i), "True", map[string]string{"version": strings.Repeat("4", 1<<12)}))
 	}
-	observed := components(t, many...)
+	observed := decodeManifests(t, many...)
 	stored, err := json.Marshal(observed)
 	if err != nil || len(observed.Components) != 64 || len(stored) > 100<<10 {
 		t.Errorf("kept are %d components in %d bytes, %v", len(observed.Components), len(stored), err)

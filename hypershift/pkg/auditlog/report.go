@@ -20,14 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
 // manager owns the report on HostedClusters.
 const manager = client.FieldOwner("break-glass-audit")
-
-// conflictPause is how long the cache gets to catch up after a conflict.
-const conflictPause = 15 * time.Millisecond
 
 // changeBuffer is how much news may wait to be written; whoever reads a log waits when it is full.
 const changeBuffer = 256
@@ -87,7 +85,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			err := r.reconcile(ctx, request.Name)
 			if apierrors.IsConflict(err) {
-				return reconcile.Result{RequeueAfter: conflictPause}, nil
+				return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
 			}
 			return reconcile.Result{}, err
 		}))

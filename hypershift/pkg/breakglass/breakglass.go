@@ -34,9 +34,6 @@ const manager = client.FieldOwner(contract.PKIManager)
 // hold up no other.
 const concurrency = 4
 
-// conflictPause is how long the cache gets to catch up after a conflict.
-const conflictPause = 15 * time.Millisecond
-
 // Operator is the PKI operator of every control plane of a management cluster.
 type Operator struct {
 	// Management reads from the cache, but nothing older than what was written through it, and writes.
@@ -162,7 +159,7 @@ func quiet(pass func(context.Context, client.ObjectKey) (time.Duration, error)) 
 		wait, err := pass(ctx, request.NamespacedName)
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-			return reconcile.Result{RequeueAfter: conflictPause}, nil
+			return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return reconcile.Result{}, nil
 		case err != nil:

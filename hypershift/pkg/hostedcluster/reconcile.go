@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -55,17 +56,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
 	case err != nil && !hc.DeletionTimestamp.IsZero() && apierrors.IsNotFound(err):
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
-
-// conflictPause is how long the cache gets to catch up after a conflict.
-const conflictPause = 15 * time.Millisecond
 
 // pass does what can be done now, and returns how long until time alone allows more; zero if only an event can.
 func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {

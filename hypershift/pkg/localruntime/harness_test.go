@@ -178,17 +178,24 @@ func (m *managementCluster) spawn(t testing.TB, options Options) *spawn.Process 
 // eventually repeats check until it passes, for things that announce themselves in no other way.
 func eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
+	if err := repeat(within, check); err != nil {
+		t.Fatalf("still not so after %s: %v", within, err)
+	}
+}
+
+// repeat repeats check until it passes, or returns what it says when the time is over.
+func repeat(within time.Duration, check func() error) error {
 	deadline := time.After(within)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		err := check()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("still not so after %s: %v", within, err)
+			return err
 		case <-ticker.C:
 		}
 	}

@@ -126,7 +126,7 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 		var world map[string]any
 		m.During(d, func() {
 			live(t, s)
-			awaitOr(sweepWithin, func() error {
+			err := repeat(sweepWithin, func() error {
 				if err := errors.Join(m.rests(), reached(s)); err != nil {
 					return err
 				}
@@ -135,10 +135,11 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 					return errors.New("the world is another")
 				}
 				return nil
-			}, func(err error) {
+			})
+			if err != nil {
 				t.Errorf("still not so after %s: %v", sweepWithin, err)
 				world = s.world(t)
-			})
+			}
 		})
 		if undisturbed == nil {
 			undisturbed = world
@@ -146,25 +147,6 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 		s.clear(t)
 		return world
 	})
-}
-
-// awaitOr repeats check until it passes, or calls late with what it says in the end.
-func awaitOr(within time.Duration, check func() error, late func(error)) {
-	deadline := time.After(within)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			late(err)
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // clear deletes the cluster, if it is still there, and waits until nothing of it is.

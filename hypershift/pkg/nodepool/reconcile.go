@@ -11,6 +11,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -34,8 +35,6 @@ func lockedPatch(base client.Object) client.Patch {
 func cutSlash(text string) (namespace, name string, ok bool) { return strings.Cut(text, "/") }
 
 const (
-	// conflictPause is how long the cache gets to catch up after a conflict.
-	conflictPause = 15 * time.Millisecond
 	// again is the wait that means "at once".
 	again = time.Millisecond
 	// unreachablePause is for a hosted API server that does not answer; its coming back is an event as well.
@@ -62,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		wait, err = r.pass(ctx, pool.DeepCopy())
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err

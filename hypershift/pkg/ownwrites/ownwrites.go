@@ -20,6 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// CatchUp is how long a cache gets to catch up after a conflict, before the controller comes back.
+const CatchUp = 15 * time.Millisecond
+
 const (
 	// keepFor bounds how long a write is remembered of an object that is not read again. No cache is behind for so long and
 	// recovers without a new list.

@@ -70,7 +70,7 @@ func credentialRows(items []adminv1.FleetCredential) [][]string {
 	for _, item := range items {
 		spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 		use := status.GetUse()
-		rows = append(rows, []string{item.Of.GetUid(), classOf(spec.GetClass()), stateOf(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
+		rows = append(rows, []string{item.Of.GetUid(), word(spec.GetClass(), "BREAK_GLASS_CLASS_"), stateOf(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
 			moment(status.GetExpirationTime()), moment(use.GetFirstTime()), moment(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
 	}
 	return rows
@@ -81,7 +81,7 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 	use := status.GetUse()
 	fields := [][]string{
-		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", classOf(spec.GetClass())}, {"state", stateOf(status.GetState())},
+		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", word(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"state", stateOf(status.GetState())},
 		{"requester", spec.GetRequester()}, {"reason", cmp.Or(spec.GetReason(), "-")}, {"requested", moment(item.Of.GetCreateTime())},
 		{"expires", moment(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
 	}
@@ -92,14 +92,11 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 		[]string{"last use", moment(use.GetLastTime()) + " (to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
 }
 
-func classOf(class csv1.BreakGlassClass) string {
-	return strings.ToLower(strings.TrimPrefix(class.String(), "BREAK_GLASS_CLASS_"))
-}
-
 func stateOf(state csv1.BreakGlassCredentialState) string {
 	return strings.TrimPrefix(state.String(), "BREAK_GLASS_CREDENTIAL_STATE_")
 }
 
+// moment is a time in UTC to the second, or a dash for none.
 func moment(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"

@@ -14,7 +14,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 func (e *environment) shard() *cobra.Command {
@@ -61,12 +60,10 @@ func agentState(s *csv1.ProvisionShard, now time.Time) string {
 		state = "heard " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
 	}
 	if s.GetAgentSilent() {
-		state += ", silent since " + clock(s.GetUnansweredSince())
+		state += ", silent since " + moment(s.GetUnansweredSince())
 	}
 	return state
 }
-
-func clock(t *timestamppb.Timestamp) string { return t.AsTime().UTC().Format(time.RFC3339) }
 
 func labelList(labels map[string]string) string {
 	var list []string
@@ -96,7 +93,7 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 		return err
 	}
 	if a := s.GetStateActor(); a != nil {
-		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), clock(s.GetStateTime()), a.GetName(), why(a))
+		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), moment(s.GetStateTime()), a.GetName(), why(a))
 	}
 	if len(s.GetOverridden()) > 0 {
 		fmt.Fprintf(e.out, "set by operators over the shards file: %s\n", strings.Join(s.GetOverridden(), ", "))
@@ -117,7 +114,7 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 	fmt.Fprintln(e.out)
 	rows = nil
 	for _, h := range report.GetHistory() {
-		rows = append(rows, []string{clock(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), why(h.GetActor())})
+		rows = append(rows, []string{moment(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), why(h.GetActor())})
 	}
 	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "BY", "WHY"}, rows)
 }
