@@ -17,6 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -357,6 +358,49 @@ func TestWalkCredentialRequests(t *testing.T) {
 		}
 		if e := apierror.As(err); e == nil || e.Kind != apierror.Invalid || e.Target != "certificateSigningRequest" {
 			t.Errorf("%.100s: %v", change, err)
+		}
+	}
+}
+
+// TestWalkExpressions: of a resource that is right a preflight says nothing, whichever of its values is not known yet.
+func TestWalkExpressions(t *testing.T) {
+	patches := map[string][]string{
+		"cluster-full.json":  {`{"properties":{"network":{"machineCidr":"10.128.0.0/24","podCidr":"10.0.0.0/16"}}}`},
+		"nodepool-full.json": {`{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`, `{"properties":{"autoScaling":null,"replicas":300}}`},
+	}
+	for _, subject := range subjects() {
+		for _, api := range versions.APIs() {
+			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
+				version, schema := versions.All()[api.Name], resourceSchema(t, api.Name, subject.definition)
+				judge := subject.judge(t, version)
+				tried := 0
+				for _, file := range subject.files {
+					for _, patch := range append(patches[file], "{}") {
+						body := wire.MergePatch(walked(t, file, schema, api.Name), parsed(t, patch))
+						body = prune(schema, body).(map[string]any)
+						if violations := judge.create(body); len(violations) > 0 {
+							t.Fatal(violations)
+						}
+						asked := map[string]bool{}
+						for _, change := range schema.Derive(body, breach.Samples{}) {
+							if change.Kind != breach.WrongType || asked[change.Path] {
+								continue
+							}
+							asked[change.Path] = true
+							tried++
+							change.Value = "[parameters('later')]"
+							planned := change.Apply(body)
+							unknown := template.Resolve(planned)
+							if violations := knowable(judge.create(planned), unknown); len(violations) > 0 {
+								t.Errorf("%s is not known, and refused: %v", change.Path, violations)
+							}
+						}
+					}
+				}
+				if tried < 20 {
+					t.Errorf("only %d values were taken for unknown", tried)
+				}
+			})
 		}
 	}
 }
