@@ -41,6 +41,7 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := versions.All()
 	known := map[apierror.Violation]bool{}
 	contracts := map[string]*check.Contract{}
 	for _, api := range versions.APIs() {
@@ -59,7 +60,7 @@ func TestWalk(t *testing.T) {
 	for _, subject := range subjects() {
 		for _, api := range versions.APIs() {
 			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
-				version, schema := versions.All()[api.Name], resourceSchema(t, api.Name, subject.definition)
+				version, schema := all[api.Name], resourceSchema(t, api.Name, subject.definition)
 				var bodies []map[string]any
 				for _, file := range subject.files {
 					bodies = append(bodies, walked(t, file, schema, api.Name))
@@ -73,7 +74,7 @@ func TestWalk(t *testing.T) {
 					t.Errorf("none of %v has %s, which a client can send: nothing is tried of it", subject.files, place)
 				}
 				for _, body := range bodies {
-					w := &walker{t: t, subject: subject.name, version: api.Name, judge: subject.judge(t, version), book: book, known: known, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
+					w := &walker{t: t, subject: subject.name, version: api.Name, judge: subject.judge(t, version), book: book, known: known, versions: all, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
 					w.body(schema, body)
 					tried += w.tried
 				}
@@ -98,6 +99,7 @@ type walker struct {
 	judge            judgeOf
 	book             rulebook.Book
 	known            map[apierror.Violation]bool
+	versions         map[string]*versions.Version
 	// seen are the resources that were looked at.
 	seen      map[string]bool
 	idle      map[int]bool
@@ -149,7 +151,7 @@ func (w *walker) shown(what string) {
 	}
 	w.seen[string(now)] = true
 	for _, api := range versions.APIs() {
-		judge := w.judge.at(versions.All()[api.Name])
+		judge := w.judge.at(w.versions[api.Name])
 		shown := judge.shown()
 		text, err := json.Marshal(shown)
 		if err != nil {
@@ -265,7 +267,7 @@ const immutableMessage = "Forbidden: field is immutable"
 
 // TestOlderVersionsKeepWhatNewerSay: no PUT and no PATCH at an older version changes what only newer ones have.
 func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
-	apis := versions.APIs()
+	apis, all := versions.APIs(), versions.All()
 	newest := apis[len(apis)-1].Name
 	// None of these is a default, and none that the version has by itself.
 	unusual := map[string]string{
@@ -278,7 +280,7 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 		if patch := unusual[subject.name]; patch != "" {
 			body = wire.MergePatch(body, parsed(t, patch))
 		}
-		stored := subject.judge(t, versions.All()[newest])
+		stored := subject.judge(t, all[newest])
 		if violations := stored.create(body); len(violations) > 0 {
 			t.Fatal(violations)
 		}
@@ -294,7 +296,7 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 					return older.Writable()[place] != nil || strings.Contains(place, "[")
 				})
 				before := stored.shown()
-				judge := stored.at(versions.All()[api.Name])
+				judge := stored.at(all[api.Name])
 				shown, changes := judge.shown(), 0
 				for _, change := range older.Derive(shown, breach.Samples{Text: sampleText, Item: sampleItem}) {
 					patch, _ := change.Patch(shown)
@@ -304,7 +306,7 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 							continue
 						}
 						changes++
-						now := after.at(versions.All()[newest]).shown()
+						now := after.at(all[newest]).shown()
 						for _, place := range unsaid {
 							if diff := cmp.Diff(value(before, place), value(now, place)); diff != "" {
 								t.Errorf("%s: %s: %s is not kept (-before +after):\n%s", how, change, place, diff)
