@@ -292,6 +292,29 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestRotationIsNotInOneCallersHands: who goes away while the keys are read for their sake does not keep them from all others.
+func TestRotationIsNotInOneCallersHands(t *testing.T) {
+	i := newIssuer(t)
+	now := time.Now()
+	var ahead atomic.Int64
+	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
+		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
+	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+		t.Fatal(err)
+	}
+	i.add(t, "second")
+	second := "Bearer " + i.sign(t, "second", nil)
+	ahead.Store(int64(10 * time.Second))
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	r := httptest.NewRequestWithContext(gone, http.MethodPut, "https://frontend.example/subscriptions/1?api-version=2.0", nil)
+	r.Header.Set("Authorization", second)
+	_, _ = tokens.Authenticate(r.Context(), r)
+	if _, err := ask(tokens, second); err != nil {
+		t.Errorf("the new key was not found after somebody had gone away: %v", err)
+	}
+}
+
 // TestSidecar: what is not a decision lets nobody in.
 func TestSidecar(t *testing.T) {
 	for _, endpoint := range []string{"", "localhost:5000", "ftp://x/y"} {

@@ -95,7 +95,8 @@ func (k *keys) find(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key, again, err := k.known(id); key != nil || again.After(tried) {
 		return key, err
 	}
-	_ = k.readNow(ctx)
+	// For all that wait, and for those who come in the next seconds: it must not end because this one caller goes away.
+	_ = k.readNow(context.WithoutCancel(ctx))
 	key, _, err = k.known(id)
 	return key, err
 }
