@@ -83,3 +83,78 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 		return ""
 	})
 }
+
+// TestWhatIsMadeAfterAFailedDeletionGoesToo: beneath a cluster whose deletion has failed node pools can be made again. They go
+// with the cluster all the same, whether its deletion is asked for anew or Cluster Service comes to its end by itself.
+func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"AskedForAnew": true, "GoneByItself": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t)
+			r.start("backend-0")
+			key := clusterKey(subscription, "a")
+			r.ends(r.createCluster(key), hub.Succeeded)
+			uid := r.tag(key, map[string]string{"aro-hcp.experimental.cluster.max-deletion-duration": "1s"})
+			r.fleet.wait(uid, true)
+			r.ends(r.change(key, database.DeleteRequest), hub.Failed)
+			r.tag(key, nil)
+			r.ends(r.createPool(key, "late"), hub.Failed)
+			if !again {
+				r.fleet.wait(uid, false)
+			} else {
+				operation := r.change(key, database.DeleteRequest)
+				r.eventually("the pool is shown to go with its cluster", func() string {
+					pool, err := r.db.NodePools().Get(t.Context(), poolKey(key, "late"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if pool.Value.ProvisioningState != hub.Deleting {
+						return "it is " + string(pool.Value.ProvisioningState)
+					}
+					return ""
+				})
+				r.fleet.wait(uid, false)
+				r.ends(operation, hub.Succeeded)
+			}
+			r.eventually("the cluster goes", func() string {
+				item, err := r.db.Clusters().Find(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if item.Removed == nil {
+					return "it is " + string(item.Value.ProvisioningState)
+				}
+				return ""
+			})
+			r.nothingLeft(subscription)
+		})
+	}
+}
+
+// tag sets the tags of a cluster, and says which incarnation it is.
+func (r *region) tag(key database.Key, tags map[string]string) (uid string) {
+	r.t.Helper()
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		item, err := r.db.Clusters().Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		uid, item.Value.Cluster.Tags = item.Value.UID, tags
+		batch := r.db.NewBatch(key.SubscriptionID)
+		database.Replace(batch, item)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return uid
+}
+
+// wait has the deletion of a cluster wait, or go on.
+func (f *fleet) wait(uid string, waits bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting[uid] = waits
+	f.moving[uid] = true
+}

@@ -45,7 +45,7 @@ type Controller struct {
 	reconcilers map[database.Kind]reconciler
 
 	mu sync.Mutex
-	// doomed holds the clusters being deleted whose children have been told so.
+	// doomed holds the clusters whose deletion, now under way, has told all that is beneath them.
 	doomed map[inbox.Resource]doomed
 	// overseen holds the deletions under way.
 	overseen map[inbox.Resource]overseen
@@ -96,6 +96,7 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 	}
 	if !c.owns(r.Group()) {
 		c.unsee(r)
+		c.inbox.Settled(r)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
@@ -257,9 +258,6 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 			return err
 		}
 	}
-	k.mu.Lock()
-	delete(k.doomed, r)
-	k.mu.Unlock()
 	k.unsee(r)
 	k.inbox.Refreshed(r, letter.Refresh)
 	k.handled(r, letter)
