@@ -155,7 +155,9 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	for _, document := range response.Items {
 		change, err := readChange(document)
 		if err != nil {
-			return nil, "", err
+			// It would be the same the next time, and nothing that was written since would ever be heard of.
+			f.options.Log.ErrorContext(ctx, "the change feed shows a document that cannot be read; it is passed over", "error", err)
+			continue
 		}
 		changes = append(changes, change)
 	}
@@ -175,7 +177,7 @@ func readChange(document []byte) (Change, error) {
 		DeletionTimestamp json.RawMessage `json:"deletionTimestamp"`
 	}
 	if err := json.Unmarshal(document, &e); err != nil {
-		return Change{}, fmt.Errorf("decoding a change: %w", err)
+		return Change{}, fmt.Errorf("decoding the document %s: %w", idOf(document), err)
 	}
 	return Change{
 		Kind: e.Kind, Key: Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID}, Removed: len(e.DeletionTimestamp) > 0, document: document,
