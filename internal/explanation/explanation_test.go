@@ -352,3 +352,17 @@ func TestSituations(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatAnotherReleaseSaysIsExplained: in the middle of a rollout Cluster Service may know phases that the one who explains does not,
+// and words may begin with any letter. Neither ends the answer.
+func TestWhatAnotherReleaseSaysIsExplained(t *testing.T) {
+	facts := standing(cluster(func(c *csv1.Cluster) {
+		c.Status.Phase = 99
+		c.Status.Progress[3] = layer("control-plane", "Übergang", "Élu par les nœuds", time.Minute)
+	}))
+	facts.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) { p.Status.Phase = 77 })}
+	answer := explanation.Of(&facts)
+	if text := answer.Text(); len(answer.Findings) == 0 || !strings.Contains(text, "Élu par les nœuds") || strings.ContainsRune(text, '\ufffd') {
+		t.Errorf("%+v\n%s", answer.Findings, text)
+	}
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func (e *environment) connectLocally(options adminclient.Options) (*adminclient.
 	if err != nil {
 		return nil, err
 	}
-	options.Endpoint = first(options.Endpoint, endpoints.Admin)
+	options.Endpoint = cmp.Or(options.Endpoint, endpoints.Admin)
 	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
 	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience
 	return adminclient.New(options)

@@ -5,6 +5,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -132,9 +133,9 @@ func (e *environment) client() (*armclient.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Endpoint = first(options.Endpoint, endpoints.ARM)
-		options.CAFile = first(options.CAFile, endpoints.CAFile)
-		options.CredentialsFile = first(options.CredentialsFile, endpoints.CredentialsFile)
+		options.Endpoint = cmp.Or(options.Endpoint, endpoints.ARM)
+		options.CAFile = cmp.Or(options.CAFile, endpoints.CAFile)
+		options.CredentialsFile = cmp.Or(options.CredentialsFile, endpoints.CredentialsFile)
 	}
 	return armclient.New(options)
 }
@@ -145,13 +146,4 @@ func (e *environment) endpoints() (local.Endpoints, error) {
 		return local.Endpoints{}, err
 	}
 	return local.Describe(dir)
-}
-
-func first(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
 }
