@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
@@ -95,10 +97,21 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 			r.start("backend-0")
 			key := clusterKey(subscription, "a")
 			r.ends(r.createCluster(key), hub.Succeeded)
-			uid := r.tag(key, map[string]string{"aro-hcp.experimental.cluster.max-deletion-duration": "1s"})
+			item, err := r.db.Clusters().Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uid := item.Value.UID
 			r.fleet.wait(uid, true)
-			r.ends(r.change(key, database.DeleteRequest), hub.Failed)
-			r.tag(key, nil)
+			failing := r.change(key, database.DeleteRequest)
+			r.eventually("Cluster Service takes the deletion", func() string {
+				if r.fleet.deleted(uid) {
+					return ""
+				}
+				return "it has not"
+			})
+			r.age(failing, deadline.Delete)
+			r.ends(failing, hub.Failed)
 			r.ends(r.createPool(key, "late"), hub.Failed)
 			if !again {
 				r.fleet.wait(uid, false)
@@ -132,23 +145,22 @@ func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
 	}
 }
 
-// tag sets the tags of a cluster, and says which incarnation it is.
-func (r *region) tag(key database.Key, tags map[string]string) (uid string) {
+// age makes an operation that is under way older.
+func (r *region) age(operation database.Key, by time.Duration) {
 	r.t.Helper()
 	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
-		item, err := r.db.Clusters().Get(ctx, key)
+		item, err := r.db.Operations().Get(ctx, operation)
 		if err != nil {
 			return err
 		}
-		uid, item.Value.Cluster.Tags = item.Value.UID, tags
-		batch := r.db.NewBatch(key.SubscriptionID)
+		item.Value.StartTime = item.Value.StartTime.Add(-by)
+		batch := r.db.NewBatch(item.Key.SubscriptionID)
 		database.Replace(batch, item)
 		return batch.Commit(ctx)
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return uid
 }
 
 // wait has the deletion of a cluster wait, or go on.
@@ -157,4 +169,33 @@ func (f *fleet) wait(uid string, waits bool) {
 	defer f.mu.Unlock()
 	f.waiting[uid] = waits
 	f.moving[uid] = true
+}
+
+// deleted says whether the deletion of a cluster has begun.
+func (f *fleet) deleted(uid string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clusters[uid].GetDeleteTime() != nil
+}
+
+// TestAnOperationEndsThatClusterServiceNeverTakes: however long it is refused for a reason that may pass, its deadline ends it; and
+// what it asked for can be asked for anew.
+func TestAnOperationEndsThatClusterServiceNeverTakes(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.refuse(status.Error(codes.Internal, "there is a row that nobody expected"))
+	operation := r.change(key, database.UpdateRequest)
+	r.age(operation, deadline.Create)
+	if ended := r.ends(operation, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {
+		t.Errorf("it ended with %+v", ended.Error)
+	}
+	item, err := r.db.Clusters().Get(t.Context(), key)
+	if err != nil || item.Value.ProvisioningState != hub.Failed || item.Value.ActiveOperationID != "" {
+		t.Fatalf("the cluster is %+v, %v", item, err)
+	}
+	r.refuse(nil)
+	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
 }
