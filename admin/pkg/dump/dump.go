@@ -32,7 +32,7 @@ const listPage = 500
 // Bundles is Maestro, as far as it is asked.
 type Bundles interface {
 	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
-	All(ctx context.Context) ([]maestro.Bundle, error)
+	EachPage(ctx context.Context, take func([]maestro.Bundle) error) error
 }
 
 // Taker takes dumps.
