@@ -121,6 +121,9 @@ func (e *environment) get(k kind) *cobra.Command {
 				return err
 			}
 			resource, err := client.Get(c.Context(), k.id(client, names))
+			if armclient.IsNotFound(err) {
+				return fmt.Errorf("%w\nsee which there are: `%s list%s`", err, c.Parent().CommandPath(), strings.Join(append([]string{""}, names[:len(names)-1]...), " "))
+			}
 			if err != nil {
 				return err
 			}
