@@ -61,7 +61,7 @@ func TestAWrongCommandLineSaysHowItIsRight(t *testing.T) {
 		"cluster pause demo --reason late":  "ticket",
 		"elevate":                           "--reason and --ticket are required",
 		"audit --limit 0":                   "--limit: 0 is not 1 or more",
-		"shard shw mgmt-1":                  "did you mean show",
+		"shard shw mgmt-1":                  "did you mean set, show",
 		"upgrade policy lst":                "did you mean list",
 		"clusters":                          "did you mean cluster",
 		"orphan xyzzy":                      "there are delete, list",

@@ -139,7 +139,7 @@ func understood(line []string, whole bool) error {
 		}
 		return oneBelow(c, args)
 	}
-	if !whole && len(args) == 0 {
+	if !whole {
 		return nil
 	}
 	if err := c.ValidateArgs(args); err != nil {
