@@ -101,7 +101,9 @@ func (f *Follower) Look(ctx context.Context) {
 		case <-f.look:
 			timer.Stop()
 			for _, seeker := range f.seekers {
-				due[seeker] = due[seeker] // that it is there is what counts
+				if _, again := due[seeker]; !again {
+					due[seeker] = false
+				}
 			}
 		case <-timer.C:
 		}
