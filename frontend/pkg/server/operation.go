@@ -161,6 +161,9 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 		if detail == nil {
 			detail = &errorDetail{Code: string(operation.Status), Message: "The operation did not succeed."}
 		}
+		if detail.Target == "" && len(detail.Details) == 0 {
+			detail.Target = rq.target()
+		}
 		rq.w.Header().Set(headerErrorCode, detail.Code)
 		return rq.w.json(http.StatusConflict, errorBody{*detail})
 	}
@@ -199,5 +202,5 @@ func (s *Server) writeResult(ctx context.Context, rq *request, operation *databa
 	if !ok {
 		return fmt.Errorf("the operation %s is of the unknown resource type %q", operation.OperationID, operation.ResourceType)
 	}
-	return show(s, ctx, rq, status, key)
+	return show(s, ctx, rq, status, key, operation.UID)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -158,7 +160,11 @@ func (rq *request) clusterID() string {
 
 // object parses the body.
 func (rq *request) object() (map[string]any, error) {
-	fields, err := wire.ParseObject(rq.body)
+	if !utf8.Valid(rq.body) {
+		return nil, apierror.New(apierror.Invalid, "The request content is not valid: it is not UTF-8.")
+	}
+	// RFC 8259, section 8.1: a byte order mark, which some editors begin a file with, may be ignored.
+	fields, err := wire.ParseObject(bytes.TrimPrefix(rq.body, []byte("\uFEFF")))
 	if err == wire.ErrNotObject {
 		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
 	}
