@@ -54,9 +54,10 @@ type request struct {
 	// traceID and traceParent are of the span of the request, if it has one.
 	traceID     string
 	traceParent string
-	// The caller, as ARM authenticated it.
-	tenantID string
-	clientID string
+	// The subscription's tenant, and the caller's own tenant and id, as ARM authenticated it.
+	tenantID       string
+	clientTenantID string
+	clientID       string
 	// sender is who sent the request, which is ARM when it was authenticated.
 	sender authn.Caller
 
@@ -89,7 +90,7 @@ func (rq *request) identify(routes []*route) {
 	if rq.correlationID == "" || len(rq.correlationID) > maxHeader {
 		rq.correlationID = uuid.NewString()
 	}
-	rq.tenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientObjectID)
+	rq.tenantID, rq.clientTenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientTenantID), header.Get(headerClientObjectID)
 	answer := rq.w.Header()
 	answer.Set(headerRequestID, rq.requestID)
 	answer.Set(headerCorrelationID, rq.correlationID)
