@@ -105,8 +105,8 @@ func (s *Server) follow(rq *request, operationID string, location bool) {
 	}
 }
 
-// started reports whether the caller is the one who started an operation. ARM says of everybody whose tenant they are of, but
-// did not always.
+// started reports whether the caller is the one who started an operation. Where the caller's own tenant is not known of both
+// requests, the others decide.
 func (rq *request) started(operation *database.OperationDocument) bool {
 	if rq.clientTenantID != "" && operation.ClientTenantID != "" && !strings.EqualFold(rq.clientTenantID, operation.ClientTenantID) {
 		return false
