@@ -158,6 +158,11 @@ func (s *Server) paging(rq *request, list string) (asked, error) {
 				wire.Show(name), topOption, skipTokenOption).WithTarget(name)
 		}
 	}
+	for _, name := range []string{topOption, skipTokenOption} {
+		if len(rq.queryValues(name)) > 1 {
+			return asked{}, apierror.New(apierror.InvalidParameter, "%s must be given once.", name).WithTarget(name)
+		}
+	}
 	a := asked{list: list, limit: maxPage}
 	if text := rq.queryValue(topOption); text != "" || rq.hasQuery(topOption) {
 		top, err := strconv.ParseInt(text, 10, 32)

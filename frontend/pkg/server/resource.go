@@ -217,7 +217,8 @@ func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType
 	if err != nil {
 		return nil, nil, err
 	}
-	return resource, combine(body.Problems(), checkNames(body, common), rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
+	named := checkNames(body, common)
+	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
 }
 
 // changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
@@ -231,7 +232,8 @@ func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	return resource, combine(body.Problems(), checkNames(body, stored), rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
+	named := checkNames(body, stored)
+	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {
