@@ -144,7 +144,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	server := &http.Server{
-		Handler: door, TLSConfig: tlsConfig,
+		Handler: door, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
