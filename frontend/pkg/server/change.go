@@ -64,8 +64,8 @@ func recase(shown, patch map[string]any, path []string) {
 	}
 }
 
-// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL. What it cannot read it
-// notes in the body.
+// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL. What is no text is a
+// problem of the body.
 func checkNames(body *wire.Body, resource *hub.Resource) []apierror.Violation {
 	var wrong []apierror.Violation
 	for field, want := range map[string]string{"name": resource.Name, "type": resource.Type} {

@@ -98,15 +98,19 @@ func get[D, R any](t resourceType[D, R]) handler {
 	}
 }
 
-// answer answers with the resource of a key.
-type answer func(s *Server, ctx context.Context, rq *request, status int, key database.Key) error
+// answer answers with the resource of a key, if it is still the one with the uid.
+type answer func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error
 
-// result answers with the resource that an operation has created or updated.
+// result answers with the resource that an operation has created or updated. One that was deleted since is not found, and
+// neither is it when another has its name by now.
 func result[D, R any](t resourceType[D, R]) answer {
-	return func(s *Server, ctx context.Context, rq *request, status int, key database.Key) error {
-		item, err := t.collection(s.Database).Get(ctx, key)
+	return func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error {
+		item, err := t.collection(s.Database).Find(ctx, key)
 		if err != nil {
 			return err
+		}
+		if live(item) == nil || *t.parts(&item.Value).uid != uid {
+			return notFound(key.ResourceID)
 		}
 		return show(rq, t, status, item)
 	}
