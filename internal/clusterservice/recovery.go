@@ -1,0 +1,57 @@
+package clusterservice
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// ReasonClusterUnplaced is the answer of a cluster that has nothing yet that could be lost.
+const ReasonClusterUnplaced = "CLUSTER_UNPLACED"
+
+// RecoveryOf says of which state of a cluster what is kept for its recovery is; empty while it has nothing.
+func RecoveryOf(c *clusterservicev1.Cluster) string {
+	s := c.GetStatus()
+	if s.GetProvisionShard() == "" || c.GetDeleteTime() != nil {
+		return ""
+	}
+	return s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
+}
+
+// Recovery reads what has to be kept of a cluster; nil when there is nothing, or the service is of a release that has none.
+func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetRecovery, error) {
+	r, err := c.rpc.GetClusterRecovery(ctx, &clusterservicev1.GetClusterRecoveryRequest{Uid: uid})
+	if status.Code(err) == codes.Unimplemented {
+		return nil, nil
+	}
+	if err != nil {
+		failure := apierror.As(apierror.FromGRPC(err))
+		if failure.Kind == apierror.NotFound || failure.Reason == ReasonClusterUnplaced || failure.Reason == ReasonClusterDeleting {
+			return nil, nil
+		}
+		return nil, failure
+	}
+	return &database.FleetRecovery{Of: of, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
+		BaseDomainPrefix: r.GetBaseDomainPrefix(), CreateTime: when(r.GetCreateTime()), SigningKey: r.GetSigningKey()}, nil
+}
+
+func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecovery {
+	if r == nil {
+		return nil
+	}
+	return &clusterservicev1.ClusterRecovery{ProvisionShard: r.ProvisionShard, ReleaseVersion: r.ReleaseVersion, ReleaseImage: r.ReleaseImage,
+		BaseDomainPrefix: r.BaseDomainPrefix, SigningKey: r.SigningKey, CreateTime: timestamppb.New(r.CreateTime)}
+}
+
+// Inventory is a page of what Cluster Service holds and is not gone, in order of resource ids. next is empty on the last one.
+func (c *Client) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
+	page, err := c.rpc.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
+	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
+}
