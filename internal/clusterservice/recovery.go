@@ -49,9 +49,3 @@ func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecover
 	return &clusterservicev1.ClusterRecovery{ProvisionShard: r.ProvisionShard, ReleaseVersion: r.ReleaseVersion, ReleaseImage: r.ReleaseImage,
 		BaseDomainPrefix: r.BaseDomainPrefix, SigningKey: r.SigningKey, CreateTime: timestamppb.New(r.CreateTime)}
 }
-
-// Inventory is a page of what Cluster Service holds and is not gone, in order of resource ids. next is empty on the last one.
-func (c *Client) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
-	page, err := c.rpc.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
-	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
-}

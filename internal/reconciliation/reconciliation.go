@@ -66,9 +66,20 @@ type Promises interface {
 	Promises(ctx context.Context, subscriptionID, after string, limit int) ([]database.Promise, error)
 }
 
-// Inventory is Cluster Service's side; a *clusterservice.Client is one.
+// Inventory is Cluster Service's side; Held is one.
 type Inventory interface {
 	Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error)
+}
+
+// Held is what a Cluster Service holds.
+type Held struct {
+	Fleet clusterservicev1.ClusterServiceClient
+}
+
+// Inventory is a page of what is not gone, in order of resource ids. next is empty on the last one.
+func (h Held) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
+	page, err := h.Fleet.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
+	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
 }
 
 // Options of a comparison.
@@ -275,7 +286,7 @@ func (h *held) peek(ctx context.Context) (*clusterservicev1.InventoryEntry, erro
 		}
 		page, next, err := h.from.Inventory(ctx, h.token, h.options.Page)
 		if err != nil {
-			return nil, fmt.Errorf("reading what the fleet holds: %w", apierror.As(err))
+			return nil, fmt.Errorf("reading what the fleet holds: %w", err)
 		}
 		h.page, h.token, h.more = page, next, next != ""
 	}

@@ -86,15 +86,15 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	}
 	in := inbox.New()
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
-	clusterService := clusterservice.NewClient(connection)
+	clusterService, rpc := clusterservice.NewClient(connection), clusterservicev1.NewClusterServiceClient(connection)
 	found := operations.NewFinder(db, owner.Owns, in, p.Log)
 	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
-	reconciler := reconcile.New(db, clusterService, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
+	reconciler := reconcile.New(db, rpc, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
 	follower := fleetwatch.New(clusterService, owner, in, found.Doubt, reconciler, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
-	interventions := intervention.New(db, clusterservicev1.NewClusterServiceClient(connection), owner.Owns, intervention.Options{}, p.Metrics, p.Log)
+	interventions := intervention.New(db, rpc, reconciler, owner.Owns, intervention.Options{}, p.Metrics, p.Log)
 	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		found, deletions, notifications, counted, interventions)
 	owner.Subscribe(

@@ -108,31 +108,9 @@ func (k *kind[D]) lowered(ctx context.Context, v view) (bool, error) {
 	return err == nil && wasErr == nil && is.Compare(was) < 0, nil
 }
 
-// RemoveOrphan has Cluster Service delete what it holds of an incarnation that Cosmos DB does not have.
-func (c *Controller) RemoveOrphan(ctx context.Context, kind database.Kind, key database.Key, uid, clusterUID string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var err error
-	switch kind {
-	case database.ClusterKind:
-		d := &database.ClusterDocument{UID: uid}
-		d.Cluster.ID = key.ResourceID
-		_, err = c.clusterService.DeleteCluster(ctx, d)
-	case database.NodePoolKind:
-		d := &database.NodePoolDocument{UID: uid, ClusterUID: clusterUID}
-		d.NodePool.ID = key.ResourceID
-		_, err = c.clusterService.DeleteNodePool(ctx, d)
-	case database.ExternalAuthKind:
-		d := &database.ExternalAuthDocument{UID: uid, ClusterUID: clusterUID}
-		d.ExternalAuth.ID = key.ResourceID
-		_, err = c.clusterService.DeleteExternalAuth(ctx, d)
-	default:
-		return fmt.Errorf("nothing of kind %q is deleted", kind)
-	}
-	if err == nil {
-		c.metrics.Resent.WithLabelValues(string(kind), string(Deleted)).Inc()
-	}
-	return err
+// CountDeleted counts a deletion that was sent again beside Resend.
+func (c *Controller) CountDeleted(kind database.Kind) {
+	c.metrics.Resent.WithLabelValues(string(kind), string(Deleted)).Inc()
 }
 
 // recoveryOf is what has to be kept of a resource with a report.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
+
+// callTimeout bounds one call of Cluster Service.
+const callTimeout = 10 * time.Second
 
 // Concern is why somebody has to decide.
 type Concern string
@@ -104,7 +108,7 @@ func (m *mending) one(ctx context.Context, f reconciliation.Finding) (undecided 
 // orphan has deleted what was deleted, and nothing else.
 func (m *mending) orphan(ctx context.Context, f reconciliation.Finding) (undecided bool, err error) {
 	db := m.r.db
-	there, err := Lives(ctx, db, f)
+	there, err := reconciliation.Lives(ctx, db, f)
 	if err != nil || there {
 		return false, err // made meanwhile, if it is there
 	}
@@ -119,28 +123,15 @@ func (m *mending) orphan(ctx context.Context, f reconciliation.Finding) (undecid
 		m.concern(ctx, Unsent, f, nil)
 		return true, nil
 	}
-	if err := m.r.controller.RemoveOrphan(ctx, f.Kind, f.Key, f.UID, f.ClusterUID); err != nil {
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := reconciliation.Remove(callCtx, m.r.rpc, f.Kind, f.Key.ResourceID, f.UID, f.ClusterUID); err != nil {
 		return false, fmt.Errorf("deleting what Cluster Service had deleted: %w", err)
 	}
+	m.r.controller.CountDeleted(f.Kind)
 	m.count(func(r *Result) { r.Deleted++ })
 	m.r.log.WarnContext(ctx, "Cluster Service had lost a deletion, and was told again", "resourceId", f.Key.ResourceID, "uid", f.UID, "proof", proof)
 	return false, nil
-}
-
-// Lives says whether Cosmos DB has the incarnation now.
-func Lives(ctx context.Context, db *database.DB, f reconciliation.Finding) (bool, error) {
-	switch f.Kind {
-	case database.ClusterKind:
-		item, err := db.Clusters().Find(ctx, f.Key)
-		return item != nil && item.Removed == nil && item.Value.UID == f.UID, err
-	case database.NodePoolKind:
-		item, err := db.NodePools().Find(ctx, f.Key)
-		return item != nil && item.Removed == nil && item.Value.UID == f.UID, err
-	case database.ExternalAuthKind:
-		item, err := db.ExternalAuths().Find(ctx, f.Key)
-		return item != nil && item.Removed == nil && item.Value.UID == f.UID, err
-	}
-	return false, fmt.Errorf("nothing of kind %q is held", f.Kind)
 }
 
 func (m *mending) count(add func(*Result)) {

@@ -17,10 +17,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
-	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
@@ -53,15 +53,15 @@ func (o Options) complete() Options {
 
 // Reconciler compares and mends for the groups that this replica has.
 type Reconciler struct {
-	db             *database.DB
-	clusterService *clusterservice.Client
-	controller     *lifecycle.Controller
-	owns           func(partition.Group) bool
-	options        Options
-	log            *slog.Logger
-	concerns       *prometheus.GaugeVec
-	compared       *prometheus.CounterVec
-	suspects       prometheus.Gauge
+	db         *database.DB
+	rpc        clusterservicev1.ClusterServiceClient
+	controller *lifecycle.Controller
+	owns       func(partition.Group) bool
+	options    Options
+	log        *slog.Logger
+	concerns   *prometheus.GaugeVec
+	compared   *prometheus.CounterVec
+	suspects   prometheus.Gauge
 
 	asked chan struct{}
 	mu    sync.Mutex
@@ -71,9 +71,9 @@ type Reconciler struct {
 }
 
 // New makes a Reconciler.
-func New(db *database.DB, clusterService *clusterservice.Client, controller *lifecycle.Controller, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller *lifecycle.Controller, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
 	r := &Reconciler{
-		db: db, clusterService: clusterService, controller: controller, owns: owns, options: options.complete(), log: log,
+		db: db, rpc: rpc, controller: controller, owns: owns, options: options.complete(), log: log,
 		asked: make(chan struct{}, 1), suspected: map[partition.Group]int{},
 		concerns: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "backend_reconciliation_concerns", Help: "Resources of which Cosmos DB and Cluster Service disagree and somebody has to decide, by what is wrong, as the last comparison found.",
@@ -215,7 +215,7 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 			return ctx.Err()
 		}
 	}
-	counts, err := reconciliation.Compare(ctx, r.db, r.clusterService, reconciliation.Options{
+	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.Held{Fleet: r.rpc}, reconciliation.Options{
 		Wanted: func(subscription string) bool { return owns(partition.Of(subscription)) }, Page: r.options.Page,
 	}, func(f reconciliation.Finding) error {
 		// What belongs to one cluster is mended in its order, by one: a node pool needs its cluster.
