@@ -196,3 +196,29 @@ func TestInventory(t *testing.T) {
 		}
 	}
 }
+
+// TestALostClusterIsDeleted has a cluster deleted while the database has lost it: nothing is there to be removed in order, but
+// what Maestro holds of it goes.
+func TestALostClusterIsDeleted(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.start(nil).stop()
+	before := r.backup()
+	first := r.start(nil)
+	request, _ := first.createReady(t, "c")
+	pool := poolRequest(request, "np1", 2)
+	if _, err := first.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	first.awaitPool(t, pool.Uid, poolHas(2))
+	first.stop()
+	r.url = before
+	second := r.start(nil)
+	second.remove(t, request.Uid)
+	untilDone(t, func(context.Context) error {
+		if held := r.bundles(); len(held) > 0 {
+			return fmt.Errorf("Maestro still holds %q", held)
+		}
+		return nil
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,6 +63,9 @@ type Receiver struct {
 	pending map[string][]report
 	arrived chan struct{}
 
+	// namespaces finds the cluster ids in the names of namespaces.
+	namespaces *regexp.Regexp
+
 	// strangers are bundles that are no work and of which nothing says that they were removed, by id. Only process has them.
 	strangers map[string]bool
 }
@@ -71,7 +75,8 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, arrived: make(chan struct{}, 1), strangers: map[string]bool{}}
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, arrived: make(chan struct{}, 1), strangers: map[string]bool{},
+		namespaces: regexp.MustCompile(regexp.QuoteMeta(fleet.Namespace(o.Renderer.Environment, "")) + "([0-9a-v]{32})")}
 }
 
 // Run receives until ctx is over.
@@ -257,7 +262,15 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 				return err
 			}
 		case !known && leftovers[e.ResourceID] == nil && !removed[e.ResourceID] && !e.seen.Deleted:
-			r.stranger(e)
+			gone, err := r.ofGone(ctx, e)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				r.stranger(e)
+				continue
+			}
+			r.orphan(ctx, e, nil)
 		case !known:
 			r.orphan(ctx, e, leftovers[e.ResourceID])
 		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !e.seen.Deleted:
@@ -369,6 +382,22 @@ func older(e *maestro.Event, than order3) bool {
 		return len(e.Sequence) < len(than.sequence)
 	}
 	return e.Sequence < than.sequence
+}
+
+// ofGone says that a bundle is of a cluster that is gone: its deletion was asked for while this database had lost the cluster, and
+// so had its works. What it carries stands in namespaces that are named for the cluster.
+func (r *Receiver) ofGone(ctx context.Context, e report) (bool, error) {
+	ids := map[string]bool{}
+	for _, match := range r.namespaces.FindAllSubmatch(e.Body, -1) {
+		ids[string(match[1])] = true
+	}
+	if len(ids) != 1 {
+		return false, nil
+	}
+	for id := range ids {
+		return r.Store.GoneCluster(ctx, id)
+	}
+	return false, nil
 }
 
 // mostStrangers bounds those that are counted.

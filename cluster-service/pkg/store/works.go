@@ -54,3 +54,12 @@ func (s *Store) Removed(ctx context.Context, ids []string) (map[string]bool, err
 	}
 	return removed, nil
 }
+
+// GoneCluster says that the cluster of an id is a tombstone.
+func (s *Store) GoneCluster(ctx context.Context, clusterID string) (gone bool, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid WHERE cluster_id = $1 AND gone_time IS NOT NULL)", clusterID).Scan(&gone)
+	if err != nil {
+		return false, fmt.Errorf("reading whether a cluster is gone: %w", err)
+	}
+	return gone, nil
+}
