@@ -68,8 +68,8 @@ contract: third-party postgresql ## run all of the frontend's cases against a wh
 restore: postgresql ## restore Cluster Service's database to earlier states under random histories of a hundred customers
 	go test -count=1 -timeout 60m -v ./test/restore -restore-clusters 100 -restore-seeds 5
 
-bad-day: third-party postgresql restore ## kill every process of a region in turn while twenty clusters come and go
-	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost' ./test/e2e -bad-day-clusters 20
+bad-day: third-party postgresql restore ## kill every process of a region in turn while twenty clusters come and go, and restore its fleet
+	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestTheFleetIsRestored' ./test/e2e -bad-day-clusters 20 -restored-day
 
 clients: third-party postgresql ## drive a region with the published clients for Go and Node
 	$(needs-node) \

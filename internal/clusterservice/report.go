@@ -71,7 +71,7 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 		ResourceID: c.GetResourceId(),
 		Revision:   c.GetRevision(),
 		Generation: c.GetGeneration(),
-		Spec:       c.GetSpec(),
+		Spec:       specOf(c.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
 		Deleting:   c.GetDeleteTime() != nil,
@@ -98,7 +98,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 		ResourceID: n.GetResourceId(),
 		Revision:   n.GetRevision(),
 		Generation: n.GetGeneration(),
-		Spec:       n.GetSpec(),
+		Spec:       specOf(n.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
 		Deleting:   n.GetDeleteTime() != nil,
@@ -121,7 +121,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 		ResourceID: e.GetResourceId(),
 		Revision:   e.GetRevision(),
 		Generation: e.GetGeneration(),
-		Spec:       e.GetSpec(),
+		Spec:       specOf(e.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
 		Deleting:   e.GetDeleteTime() != nil,
@@ -159,6 +159,18 @@ func RevocationReport(r *clusterservicev1.BreakGlassRevocation) Report {
 		Phase:      phase(s.GetState().String(), "BREAK_GLASS_REVOCATION_STATE_"),
 		Conditions: conditions(s.GetConditions()),
 	}
+}
+
+// specOf is a message, or nothing for one that there is not.
+func specOf[M interface {
+	comparable
+	proto.Message
+}](spec M) proto.Message {
+	var none M
+	if spec == none {
+		return nil
+	}
+	return spec
 }
 
 func phase(name, prefix string) string {

@@ -154,7 +154,11 @@ func (r *region) restore(backup string) {
 	r.startService()
 }
 
-func name(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }
+// name of the database of a URL.
+func name(url string) string {
+	base, _, _ := strings.Cut(url, "?")
+	return base[strings.LastIndexByte(base, '/')+1:]
+}
 
 // connect is a connection that finds Cluster Service wherever it runs.
 func (r *region) connect(options ...grpc.DialOption) *grpc.ClientConn {

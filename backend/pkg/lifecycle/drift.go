@@ -61,7 +61,7 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 	}
 	report, err := k.get(ctx, uid)
 	switch {
-	case apierror.KindOf(err) == apierror.NotFound:
+	case err != nil && apierror.KindOf(err) == apierror.NotFound:
 		// What was deleted is not made again, however old the document is that says otherwise.
 		proof, err := k.db.WasDeleted(ctx, k.collection.Kind(), key, uid, clusterUID)
 		if err != nil {
@@ -174,7 +174,7 @@ func copyTimeless(to, from reflect.Value) {
 // restored to an earlier state, and what its numbers meant before is not known here.
 func (k *kind[D]) foreign(item *database.Item[D], v view, report *clusterservice.Report) bool {
 	return report.Generation > v.generation ||
-		report.Generation == v.generation && report.Spec.ProtoReflect().IsValid() && !proto.Equal(report.Spec, k.wanted(&item.Value))
+		report.Generation == v.generation && report.Spec != nil && !proto.Equal(report.Spec, k.wanted(&item.Value))
 }
 
 // overtake makes what a customer asks for now newer than all that Cluster Service holds. What the lost generations asked for is

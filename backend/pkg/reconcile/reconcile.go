@@ -232,7 +232,7 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 	}
 	close(m.work)
 	workers.Wait()
-	if apierror.KindOf(err) == apierror.MethodNotAllowed {
+	if err != nil && apierror.KindOf(err) == apierror.MethodNotAllowed {
 		r.log.WarnContext(ctx, "Cluster Service is of a release that cannot say what it holds: nothing was compared")
 		err = nil
 	}

@@ -17,7 +17,8 @@ import (
 // backup is a copy of the database, for restore; nothing may be connected to it meanwhile.
 func (r *region) backup() (url string) {
 	r.t.Helper()
-	return databases.DatabaseFrom(r.t, r.url[strings.LastIndexByte(r.url, '/')+1:])
+	base, _, _ := strings.Cut(r.url, "?")
+	return databases.DatabaseFrom(r.t, base[strings.LastIndexByte(base, '/')+1:])
 }
 
 // bundles are the ids of what Maestro holds.
