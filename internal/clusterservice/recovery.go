@@ -25,11 +25,13 @@ func RecoveryOf(c *clusterservicev1.Cluster) string {
 	return s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
 }
 
-// Recovery reads what has to be kept of a cluster; nil when there is nothing, or the service is of a release that has none.
+// Recovery reads what has to be kept of a cluster; nil when there is nothing, and without anything from a service of a release that
+// knows of none.
 func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetRecovery, error) {
 	r, err := c.rpc.GetClusterRecovery(ctx, &clusterservicev1.GetClusterRecoveryRequest{Uid: uid})
 	if status.Code(err) == codes.Unimplemented {
-		return nil, nil
+		// It says nothing, and is not asked again before the cluster has changed.
+		return &database.FleetRecovery{Of: of}, nil
 	}
 	if err != nil {
 		failure := apierror.As(apierror.FromGRPC(err))
@@ -43,7 +45,7 @@ func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetR
 }
 
 func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecovery {
-	if r == nil {
+	if r == nil || r.ProvisionShard == "" {
 		return nil
 	}
 	return &clusterservicev1.ClusterRecovery{ProvisionShard: r.ProvisionShard, ReleaseVersion: r.ReleaseVersion, ReleaseImage: r.ReleaseImage,

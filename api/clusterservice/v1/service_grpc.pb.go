@@ -93,7 +93,8 @@ type ClusterServiceClient interface {
 	// Creates the cluster of a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id). INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
+	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
 	ApplyCluster(ctx context.Context, in *ApplyClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
@@ -826,7 +827,8 @@ type ClusterServiceServer interface {
 	// Creates the cluster of a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id). INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
+	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
 	ApplyCluster(context.Context, *ApplyClusterRequest) (*Cluster, error)
 	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)

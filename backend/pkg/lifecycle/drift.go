@@ -84,7 +84,10 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 	defer cancel()
 	k.metrics.Resent.WithLabelValues(string(k.collection.Kind()), string(sent)).Inc()
 	if _, err := call(callCtx, &item.Value); err != nil {
-		if refusal(err) != nil {
+		switch reason := apierror.As(err).Reason; {
+		case reason == clusterservice.ReasonUIDDeleted || reason == clusterservice.ReasonClusterDeleting:
+			return Settled, nil // meanwhile, or before: what became of it is reported
+		case refusal(err) != nil:
 			return Refused, err
 		}
 		return "", fmt.Errorf("sending %s to Cluster Service again: %w", key.ResourceID, err)

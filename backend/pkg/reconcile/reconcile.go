@@ -33,6 +33,8 @@ type Options struct {
 	ReportOnly bool
 	// Workers is how many clusters are mended at once; 0 means 8.
 	Workers int
+	// Concerned is how soon they are compared again while there is a concern, to find out that it is none any more; 0 means 10 m.
+	Concerned time.Duration
 	// First and Most are the pauses before what could not be done is tried again; 0 means 1 s and 1 m.
 	First, Most time.Duration
 	// Page is how many resources of each side are held at a time; 0 means 500.
@@ -40,7 +42,7 @@ type Options struct {
 }
 
 func (o Options) complete() Options {
-	for value, fallback := range map[*time.Duration]time.Duration{&o.Every: 24 * time.Hour, &o.First: time.Second, &o.Most: time.Minute} {
+	for value, fallback := range map[*time.Duration]time.Duration{&o.Every: 24 * time.Hour, &o.First: time.Second, &o.Most: time.Minute, &o.Concerned: 10 * time.Minute} {
 		if *value == 0 {
 			*value = fallback
 		}
@@ -143,7 +145,11 @@ func (r *Reconciler) Run(ctx context.Context) {
 			r.count(result)
 			r.clear(suspicion)
 			pause = r.options.First
-			timer.Reset(r.wait())
+			wait := r.wait()
+			if len(result.Concerns) > 0 {
+				wait = min(wait, r.options.Concerned/2+rand.N(r.options.Concerned))
+			}
+			timer.Reset(wait)
 			continue
 		}
 		r.log.WarnContext(ctx, "comparing Cosmos DB with Cluster Service; will do so again", "error", err)

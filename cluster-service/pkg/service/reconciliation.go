@@ -99,12 +99,17 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 			c.SigningKey = r.GetSigningKey()
 		}
 	}
-	if placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard()); err != nil {
+	placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard())
+	switch {
+	case err != nil:
 		return false, err
+	case !placed:
+		// Anywhere else it would be a second one.
+		return false, failedPrecondition(ReasonShardUnknown, "The cluster lives on the provision shard '"+r.GetProvisionShard()+"', which is not known here: register it again.")
 	}
 	slog.WarnContext(ctx, "a cluster that was lost here is known again", "cluster_uid", c.UID, "cluster_id", c.ID(), "resource_id", c.ResourceID,
-		"shard", r.GetProvisionShard(), "shard_known", placed, "version", c.Release.Version)
-	return placed, nil
+		"shard", r.GetProvisionShard(), "version", c.Release.Version)
+	return true, nil
 }
 
 // raise gives a cluster the release that its control plane was given after what is known of it here: going on with the older one
