@@ -72,8 +72,9 @@ func (db *DB) Close() {
 
 // Ping asks Cosmos DB for the database; for readiness checks.
 func (db *DB) Ping(ctx context.Context) error {
-	_, err := db.connection.current.Load().database.Read(ctx, nil)
-	db.connection.note(db.connection.current.Load(), err)
+	used := db.connection.current.Load()
+	_, err := used.database.Read(ctx, nil)
+	db.connection.note(used, err)
 	if err != nil {
 		return failure(err, "reading the database's properties")
 	}

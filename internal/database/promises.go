@@ -30,6 +30,9 @@ type Promise struct {
 // Order is the key in the form in which promises are in order, by bytes.
 func (p Promise) Order() string { return p.Key.lower() }
 
+// unreadable is in the place of an operation of a document that cannot be read.
+const unreadable = "unreadable"
+
 // promised are the kinds of documents that make promises.
 const promised = "(c.kind = 'cluster' OR c.kind = 'nodePool' OR c.kind = 'externalAuth')"
 
@@ -57,7 +60,13 @@ func (db *DB) Promises(ctx context.Context, subscriptionID, after string, limit 
 			Fleet             FleetState            `json:"fleet"`
 		}
 		if err := json.Unmarshal(document, &d); err != nil {
-			return nil, fmt.Errorf("decoding a promise: %w", err)
+			// One that cannot be read must not hold up the others: it is taken for one that something is under way with.
+			change, err := readChange(document)
+			if err != nil {
+				return nil, err
+			}
+			promises[i] = Promise{Kind: change.Kind, Key: change.Key, Active: unreadable}
+			continue
 		}
 		promises[i] = Promise{Kind: d.Kind, Key: Key{SubscriptionID: d.PartitionKey, ResourceID: d.ResourceID}, UID: d.UID, ClusterUID: d.ClusterUID,
 			Generation: d.Generation, State: d.ProvisioningState, Active: d.ActiveOperationID, Fleet: d.Fleet}

@@ -20,37 +20,32 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	c := e.reading(&cobra.Command{Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			list, err := client.Drift(ctx)
 			if err != nil {
 				return err
 			}
-			list, err := client.Drift(c.Context())
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, list)
-			}
-			if len(list.Items) == 0 {
-				_, err := fmt.Fprintf(e.out, "Nothing differs: %d resources are promised, and %d held.\n", list.Promised, list.Held)
-				return err
-			}
-			var rows [][]string
-			for _, d := range list.Items {
-				rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Promised, 10), strconv.FormatInt(d.Held, 10), d.ResourceID, d.Remedy})
-			}
-			if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "PROMISED", "HELD", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
-				return err
-			}
-			_, err = fmt.Fprintf(e.out, "There is more than these %d.\n", len(list.Items))
-			return err
-		},
-	}
+			return e.present(list, func() error { return e.driftTable(list) })
+		})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
+}
+
+func (e *environment) driftTable(list *adminv1.DriftList) error {
+	if len(list.Items) == 0 {
+		_, err := fmt.Fprintf(e.out, "Nothing differs: %d resources are promised, and %d held.\n", list.Promised, list.Held)
+		return err
+	}
+	var rows [][]string
+	for _, d := range list.Items {
+		rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Promised, 10), strconv.FormatInt(d.Held, 10), d.ResourceID, d.Remedy})
+	}
+	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "PROMISED", "HELD", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
+		return err
+	}
+	_, err := fmt.Fprintf(e.out, "There is more than these %d.\n", len(list.Items))
+	return err
 }
 
 func (e *environment) driftReconcile() *cobra.Command {
