@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	clusters = flag.Int("restore-clusters", 8, "how many customers have a cluster")
-	seeds    = flag.Int("restore-seeds", 2, "how many random histories are played")
+	clusters = flag.Int("restore-clusters", 6, "how many customers have a cluster")
+	seeds    = flag.Int("restore-seeds", 1, "how many random histories are played")
 )
 
 const patience = 8 * time.Minute
