@@ -130,8 +130,15 @@ func (c *connection) note(used *client, err error) {
 		used.reached.Store(true)
 		return
 	}
-	if next, makeErr := c.newClient(); makeErr == nil && c.current.CompareAndSwap(used, next) {
+	next, makeErr := c.newClient()
+	if makeErr != nil {
+		return
+	}
+	// Whichever is not used lets go of what all clients of one endpoint share: what nobody lets go of stays for ever.
+	if c.current.CompareAndSwap(used, next) {
 		used.account.Close()
+	} else {
+		next.account.Close()
 	}
 }
 

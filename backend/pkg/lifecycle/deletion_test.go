@@ -64,6 +64,7 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := inbox.New()
+			defer in.Close()
 			c := &Controller{inbox: in, log: slog.New(slog.DiscardHandler), metrics: NewMetrics(prometheus.NewRegistry()),
 				doomed: map[inbox.Resource]doomed{}, overseen: map[inbox.Resource]overseen{}}
 			k := &kind[database.ClusterDocument]{Controller: c, doom: func(context.Context, *database.Item[database.ClusterDocument]) error { return nil }}
