@@ -66,7 +66,7 @@ func (e *environment) root() *cobra.Command {
 	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
-		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())
+		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.breakGlass())
 	root.AddGroup(&cobra.Group{ID: forSREs, Title: "When something is wrong, as an SRE:"}, &cobra.Group{ID: forCustomers, Title: "Clusters, through Azure Resource Manager:"},
 		&cobra.Group{ID: forRegions, Title: "A region on this machine:"})
 	for _, c := range root.Commands() {
