@@ -16,10 +16,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 )
 
 // TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.
 func TestContentOfAnyBytes(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // what is recorded is to be JSON that others can read
 	y := newHarness(t).tenancy(t)
 	y.ready("cluster")
 	for name, tc := range map[string]struct {
@@ -75,6 +77,7 @@ func fields(count int) string {
 
 // TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything is answered all the same.
 func TestTooLargeContentIsAnswered(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // a recorder reads all of the content before the server can refuse it
 	h := newHarness(t)
 	y := h.tenancy(t)
 	const size = 8 << 20
