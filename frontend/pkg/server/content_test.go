@@ -124,6 +124,23 @@ func TestTooLargeContentIsAnswered(t *testing.T) {
 	}
 }
 
+// TestPathsInOtherForms: a slash at the end and escaped letters change nothing, as RFC 3986 has it of the latter.
+func TestPathsInOtherForms(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // others that read what is recorded know no such paths
+	y := newHarness(t).tenancy(t)
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/", y.body("cluster.json", "{}"))
+	for _, target := range []string{
+		y.cluster("cluster"), y.cluster("cluster") + "/", y.cluster("%63l%75ster"),
+		strings.Replace(y.cluster("cluster"), "Microsoft.RedHatOpenShift/h", "Microsoft%2ERedHatOpenShift/%68", 1),
+		strings.Replace(y.cluster("cluster"), y.subscription, strings.ToUpper(y.subscription), 1),
+	} {
+		status, _, body := y.do(http.MethodGet, target, "")
+		if shown := decode[hub.Resource](t, body); status != http.StatusOK || shown.ID != y.cluster("cluster") || shown.Name != "cluster" {
+			t.Errorf("%s: %d %s", target, status, body)
+		}
+	}
+}
+
 // TestLargePages: a page of large resources ends before ARM would throw it away, and the next one goes on where it ended.
 func TestLargePages(t *testing.T) {
 	y := newHarness(t).tenancy(t)
