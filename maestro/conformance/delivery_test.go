@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 )
 
@@ -143,7 +144,7 @@ func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 	// And it asks for the status, in case only that was lost.
 	agent.until("status.resync_request", "", 2)
 	agent.report(b.ID, 1, 1, "Applied")
-	eventually(t, 10*time.Second, "the delivery is confirmed", func() error {
+	eventually.Holds(t, 10*time.Second, "the delivery is confirmed", func() error {
 		var n int
 		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)

@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
@@ -99,12 +101,12 @@ func TestServerIsKilled(t *testing.T) {
 	s := p.start()
 	defer func() { p.kill() }()
 	var consumer string
-	eventually(t, 30*time.Second, "the server program takes a registration", func() error {
-		if s.migrated(r) {
-			consumer = r.register(s)
-			return nil
+	eventually.Holds(t, 30*time.Second, "the server program takes a registration", func() error {
+		if !s.migrated(r) {
+			return errors.New("its database is not migrated")
 		}
-		return errNotYet
+		consumer = r.register(s)
+		return nil
 	})
 	r.startAgent(consumer)
 
@@ -112,7 +114,7 @@ func TestServerIsKilled(t *testing.T) {
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
 	insist := func(action string, b bundle) {
-		eventually(t, 60*time.Second, action+" of "+b.ID, func() error {
+		eventually.Holds(t, 60*time.Second, action+" of "+b.ID, func() error {
 			_, err := current().publish(action, b)
 			switch status.Code(err) {
 			case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -202,7 +204,7 @@ func TestAgentIsKilled(t *testing.T) {
 	defer func() { kill(agent) }()
 	reach := func(n int, what string, condition func(statusEvent) bool) {
 		t.Helper()
-		eventually(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
+		eventually.Holds(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
 			have := 0
 			for _, b := range works {
 				if condition(cs.status(b.ID)) {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -20,7 +22,7 @@ func (r *region) configMap(name string) (*unstructured.Unstructured, error) {
 
 func (r *region) untilGone(name string) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
+	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
 		_, err := r.configMap(name)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -96,13 +98,7 @@ func TestDeletionWaitsForTheObjects(t *testing.T) {
 	}
 	finalizers(`{"metadata":{"finalizers":["test.hcpmesh.io/hold"]}}`)
 	cs.must("delete", b)
-	eventually(t, 30*time.Second, "the object is being deleted", func() error {
-		object, err := r.configMap(b.configMapName())
-		if err != nil || object.GetDeletionTimestamp() != nil {
-			return err
-		}
-		return errNotYet
-	})
+	r.terminating(b.configMapName())
 	// What comes after it is not held up, and the work is still there.
 	sentinel := newBundle(consumer, "x")
 	cs.must("create", sentinel)

@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 // Two replicas share the consumers; when one goes the other takes over, and statuses reach subscribers of either.
@@ -34,7 +36,7 @@ func TestReplicasTakeOver(t *testing.T) {
 			onTwo.untilApplied(id, 1)
 		}
 	}
-	eventually(t, 20*time.Second, "each consumer is served once", func() error {
+	eventually.Holds(t, 20*time.Second, "each consumer is served once", func() error {
 		served := append(one.server.Dispatcher().Serving(), two.server.Dispatcher().Serving()...)
 		slices.Sort(served)
 		if len(served) != len(slices.Compact(slices.Clone(served))) || len(served) != len(consumers) {
@@ -93,7 +95,7 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	address := r.brokerAt
 	_ = r.broker.Close()
 	s := r.startServerUnready()
-	eventually(t, 20*time.Second, "the server waits for the broker alone", func() error {
+	eventually.Holds(t, 20*time.Second, "the server waits for the broker alone", func() error {
 		checks := s.server.Checks()
 		if err := checks["database"](t.Context()); err != nil {
 			return err
@@ -129,7 +131,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 		t.Error("the server says that the database is there")
 	}
 	gate.open()
-	eventually(t, 30*time.Second, "the server is ready", func() error {
+	eventually.Holds(t, 30*time.Second, "the server is ready", func() error {
 		for _, check := range s.server.Checks() {
 			if err := check(t.Context()); err != nil {
 				return err
@@ -150,6 +152,6 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	}
 	gate.open()
 	second := newBundle(consumer, "x")
-	eventually(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
+	eventually.Holds(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
 	cs.untilApplied(second.ID, 1)
 }

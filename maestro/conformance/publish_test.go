@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -127,13 +129,13 @@ func TestHeartbeats(t *testing.T) {
 	r := newRegion(t)
 	cs := r.source(r.startServer(), "cluster-service")
 	cs.subscribe()
-	eventually(t, 20*time.Second, "two heartbeats", func() error {
+	eventually.Holds(t, 20*time.Second, "two heartbeats have come", func() error {
 		cs.mu.Lock()
 		defer cs.mu.Unlock()
-		if cs.beats >= 2 {
-			return nil
+		if cs.beats < 2 {
+			return fmt.Errorf("%d have come", cs.beats)
 		}
-		return errNotYet
+		return nil
 	})
 }
 

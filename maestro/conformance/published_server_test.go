@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 // published is the program of the published Maestro. It is built on demand only: tooling/third-party/build.sh maestro.
@@ -83,7 +85,7 @@ topics:
 	p.stop = func() { _ = server.Process.Kill(); <-p.done }
 	r.t.Cleanup(p.stop)
 	// Statuses are dropped until its first heartbeats have made it ready.
-	eventually(r.t, 60*time.Second, "the published server is ready", func() error {
+	eventually.Holds(r.t, 60*time.Second, "the published server is ready", func() error {
 		select {
 		case <-p.done:
 			r.t.Fatal("the published server ended; MAESTRO_TEST_LOG=1 shows why")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
@@ -202,7 +202,7 @@ type maestroServer struct {
 func (r *region) startServer() *maestroServer {
 	r.t.Helper()
 	s := r.startServerUnready()
-	eventually(r.t, 30*time.Second, "the server is ready", func() error {
+	eventually.Holds(r.t, 30*time.Second, "the server is ready", func() error {
 		for name, check := range s.server.Checks() {
 			if err := check(r.t.Context()); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -294,13 +294,15 @@ func (r *region) call(s *maestroServer, method, path string, body, into any) int
 func (r *region) consumer(s *maestroServer) string {
 	r.t.Helper()
 	name := r.register(s)
-	eventually(r.t, 20*time.Second, "consumer "+name+" is served", func() error {
+	eventually.Holds(r.t, 20*time.Second, "consumer "+name+" is served", func() error {
+		var serving []string
 		for _, server := range r.servers {
-			if slices.Contains(server.Dispatcher().Serving(), name) {
+			serving = server.Dispatcher().Serving()
+			if slices.Contains(serving, name) {
 				return nil
 			}
 		}
-		return errNotYet
+		return fmt.Errorf("of %d servers the last serves %q", len(r.servers), serving)
 	})
 	return name
 }
@@ -322,24 +324,4 @@ func (r *region) dynamic() dynamic.Interface {
 		r.t.Fatal(err)
 	}
 	return client
-}
-
-var errNotYet = errors.New("not yet")
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, within time.Duration, what string, condition func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		<-again.C
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -25,12 +26,12 @@ func (r *region) held(name, finalizer string) {
 // terminating waits until a ConfigMap is being deleted.
 func (r *region) terminating(name string) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
+	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
 		object, err := r.configMap(name)
-		if err != nil || object.GetDeletionTimestamp() != nil {
-			return err
+		if err == nil && object.GetDeletionTimestamp() == nil {
+			err = fmt.Errorf("it has no time of deletion; its finalizers are %q", object.GetFinalizers())
 		}
-		return errNotYet
+		return err
 	})
 }
 

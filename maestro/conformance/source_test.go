@@ -22,6 +22,7 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protocol"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/sourceapi"
 )
@@ -188,7 +189,7 @@ func (s *source) status(id string) statusEvent {
 func (s *source) until(id, what string, condition func(statusEvent) bool) statusEvent {
 	s.t.Helper()
 	var last statusEvent
-	eventually(s.t, 60*time.Second, "resource "+id+" is "+what, func() error {
+	eventually.Holds(s.t, 60*time.Second, "resource "+id+" is "+what, func() error {
 		last = s.status(id)
 		if condition(last) {
 			return nil

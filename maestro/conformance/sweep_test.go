@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 )
 
@@ -80,7 +82,7 @@ func (l *life) stages() []stage {
 		{"update", l.with("two", "", "two"), fedBack(2, "two", "two")},
 		{"delete", l.with("two", "", "two"), func(st statusEvent) error {
 			if !st.is("Deleted") {
-				return errNotYet
+				return fmt.Errorf("the source was told %+v", st)
 			}
 			return nil
 		}},
@@ -144,19 +146,10 @@ func (r *region) sweep(t *testing.T, p player, consumer string) {
 
 // insist repeats do until it succeeds, or calls late with what it says in the end.
 func insist(do func() error, late func(error)) {
-	deadline := time.Now().Add(sweepWithin)
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			late(err)
-			return
-		}
-		<-again.C
+	ctx, cancel := context.WithTimeout(context.Background(), sweepWithin)
+	defer cancel()
+	if err := eventually.Repeat(ctx, do); err != nil {
+		late(err)
 	}
 }
 
