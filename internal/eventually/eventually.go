@@ -29,7 +29,7 @@ func Holds(t testing.TB, within time.Duration, what string, check func() error) 
 func Before(ctx context.Context, t testing.TB, what string, check func() error) {
 	t.Helper()
 	if err := Repeat(ctx, check); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

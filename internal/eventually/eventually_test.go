@@ -54,7 +54,7 @@ func TestHoldsSaysWhatItWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := &refusing{TB: t}
 		eventually.Holds(ended, time.Second, "it is green", func() error { return errNotYet })
-		if !strings.HasPrefix(ended.said, "waiting until it is green: ") || !strings.HasSuffix(ended.said, errNotYet.Error()) {
+		if !strings.HasPrefix(ended.said, "it is green: ") || !strings.HasSuffix(ended.said, errNotYet.Error()) {
 			t.Errorf("it said %q", ended.said)
 		}
 	})

@@ -30,6 +30,7 @@ import (
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -161,22 +162,9 @@ func (h *sreHouse) tokens() map[string]string {
 	return tokens
 }
 
-// eventually waits until something holds.
 func (h *sreHouse) eventually(what string, holds func() error) {
 	h.t.Helper()
-	within := time.NewTimer(patience)
-	defer within.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-within.C:
-			h.t.Fatalf("%s: not within %s: %v", what, patience, err)
-		case <-time.After(pause):
-		}
-	}
+	eventually.Holds(h.t, patience, what, holds)
 }
 
 // done waits for the end of an operation.

@@ -43,6 +43,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/localruntime"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
@@ -273,22 +274,9 @@ func (r *region) startService() {
 	})
 }
 
-// eventually waits until a condition holds.
 func (r *region) eventually(what string, condition func() error) {
 	r.t.Helper()
-	within := time.Now().Add(deadline)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(within) {
-			r.t.Fatalf("%s: not within %s: %v", what, deadline, err)
-		}
-		<-again.C
-	}
+	eventually.Holds(r.t, deadline, what, condition)
 }
 
 // cluster is a cluster of a test.
