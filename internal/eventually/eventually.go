@@ -10,10 +10,13 @@ import (
 	"time"
 )
 
-// What has happened already, or does so at once, is seen at once; what takes its time is not slowed down by the looking.
+// What has happened already, or does so at once, is seen at once; what takes its time is not slowed down by the looking: there is
+// lastPause between two looks, and as long as a look takes where that is more, up to longestPause.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
+
+	longestPause = 250 * time.Millisecond
 )
 
 // Holds waits until check returns nil, and ends the test when it does not within a time. What names the wait in one sentence, as
@@ -38,12 +41,13 @@ func Before(ctx context.Context, t testing.TB, what string, check func() error) 
 func Repeat(ctx context.Context, check func() error) error {
 	began, asked := time.Now(), 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		looking := time.Now()
 		err := check()
 		if err == nil {
 			return nil
 		}
 		asked++
-		again := time.NewTimer(pause)
+		again := time.NewTimer(max(pause, min(time.Since(looking), longestPause)))
 		select {
 		case <-ctx.Done():
 			again.Stop()

@@ -48,7 +48,9 @@ type refusing struct {
 
 func (r *refusing) Helper() {}
 
-func (r *refusing) Fatalf(format string, arguments ...any) { r.said = fmt.Sprintf(format, arguments...) }
+func (r *refusing) Fatalf(format string, arguments ...any) {
+	r.said = fmt.Sprintf(format, arguments...)
+}
 
 func TestHoldsSaysWhatItWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -175,7 +175,7 @@ func (d *day) breakGlass() {
 	d.isRefusedInTheEnd(sre, "the engineer's revoked credential")
 
 	recorded := map[string]bool{}
-	entries, err := engineer(d.t, "reader").Audit(d.ctx, 20)
+	entries, err := engineer(d.t, "reader").Audit(d.ctx, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}

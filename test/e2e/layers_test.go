@@ -63,13 +63,13 @@ func (g *guests) enter() {
 	g.inside++
 }
 
-// leave is its end, however it ends.
-func (g *guests) leave(t *testing.T, c *customer.Customer) {
+// leave is its end, however it ends, with those who have been in it.
+func (g *guests) leave(t *testing.T, customers ...*customer.Customer) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
-	g.done, g.failed = append(g.done, c), g.failed || t.Failed()
+	g.done, g.failed = append(g.done, customers...), g.failed || t.Failed()
 	if g.inside > 0 || g.failed {
 		return
 	}
