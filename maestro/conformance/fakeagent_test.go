@@ -30,7 +30,7 @@ type wire struct {
 // agentWire connects as the consumer.
 func (r *region) agentWire(consumer string) *wire {
 	r.t.Helper()
-	r.issue(consumer, mesh.MaestroAgent, consumer)
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	return r.wire(consumer, consumer, "sources/maestro/consumers/"+consumer+"/sourceevents")
 }
 
@@ -44,15 +44,15 @@ func (r *region) wire(certificate, consumer, filter string) *wire {
 	r.t.Helper()
 	w := &wire{t: r.t, consumer: consumer}
 	w.link = mqttlink.New(mqttlink.Options{
-		Address: r.brokerAt, TLS: r.mqtt(certificate), ClientID: unique("wire"), Subscribe: []string{filter},
+		Address: r.BrokerAddress, TLS: r.MQTT(certificate), ClientID: unique("wire"), Subscribe: []string{filter},
 		Receive: func(_ context.Context, _ string, evt *cloudevents.Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.received = append(w.received, *evt)
 		},
-		Log: r.log,
+		Log: r.Log,
 	})
-	r.run("wire of "+consumer, w.link.Run)
+	r.Run("wire of "+consumer, w.link.Run)
 	eventually.Holds(r.t, 10*time.Second, "the wire is up", func() error { return w.link.Ready(r.t.Context()) })
 	return w
 }

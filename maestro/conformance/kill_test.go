@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
 // program is the server as its own operating system process, so that it can be killed at any instruction.
@@ -31,7 +32,7 @@ type program struct {
 
 func (r *region) build(command string) string {
 	r.t.Helper()
-	binary := filepath.Join(r.dir, command+"-program")
+	binary := filepath.Join(r.Dir, command+"-program")
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/"+command).CombinedOutput(); err != nil {
 		r.t.Fatalf("build %s: %v\n%s", command, err, out)
 	}
@@ -41,19 +42,19 @@ func (r *region) build(command string) string {
 func (r *region) buildServer() *program {
 	r.t.Helper()
 	binary := r.build("maestro-server")
-	url := filepath.Join(r.dir, "database-url")
-	if err := os.WriteFile(url, []byte(r.db+"\n"), 0o600); err != nil {
+	url := filepath.Join(r.Dir, "database-url")
+	if err := os.WriteFile(url, []byte(r.Database+"\n"), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	return &program{t: r.t, binary: binary, args: []string{
 		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--die-with-parent",
-		"--identity-dir", filepath.Join(r.dir, "maestro-server"), "--database-url-file", url,
-		"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, "maestro-server"), "--resend-after", "2s",
+		"--identity-dir", filepath.Join(r.Dir, "maestro-server"), "--database-url-file", url,
+		"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, "maestro-server"), "--resend-after", "2s",
 	}}
 }
 
 // start runs the program and gives its addresses.
-func (p *program) start() *maestroServer {
+func (p *program) start() *maestrotest.Server {
 	p.t.Helper()
 	p.command = exec.Command(p.binary, p.args...)
 	stderr, err := p.command.StderrPipe()
@@ -76,7 +77,7 @@ func (p *program) start() *maestroServer {
 	}()
 	select {
 	case at := <-p.ready:
-		return &maestroServer{grpc: at[0], rest: at[1]}
+		return &maestrotest.Server{GRPC: at[0], REST: at[1]}
 	case <-time.After(30 * time.Second):
 		p.t.Fatal("the server program does not serve")
 		return nil
@@ -89,8 +90,8 @@ func (p *program) kill() {
 }
 
 // migrated says whether the database can be used.
-func (s *maestroServer) migrated(r *region) bool {
-	return r.call(s, "GET", "/consumers?size=0", nil, nil) == 200
+func (r *region) migrated(s *maestrotest.Server) bool {
+	return r.Call(s, "GET", "/consumers?size=0", nil, nil) == 200
 }
 
 // TestServerIsKilled kills the server again and again while a source publishes and the agent reports. Whatever was
@@ -102,10 +103,10 @@ func TestServerIsKilled(t *testing.T) {
 	defer func() { p.kill() }()
 	var consumer string
 	eventually.Holds(t, 30*time.Second, "the server program takes a registration", func() error {
-		if !s.migrated(r) {
+		if !r.migrated(s) {
 			return errors.New("its database is not migrated")
 		}
-		consumer = r.register(s)
+		consumer = r.newConsumer(s)
 		return nil
 	})
 	r.startAgent(consumer)
@@ -176,15 +177,15 @@ func TestServerIsKilled(t *testing.T) {
 // TestAgentIsKilled kills the agent again and again while it applies and deletes.
 func TestAgentIsKilled(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
-	r.issue(consumer, mesh.MaestroAgent, consumer)
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	cluster(t)
 	kubeconfig := management.Cluster(t).Kubeconfig()
 	binary := r.build("maestro-agent")
 	start := func() *exec.Cmd {
 		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
-			"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, consumer))
+			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer))
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func (r *region) untilGone(name string) {
 // TestLifecycle follows one resource from its creation to its end.
 func TestLifecycle(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	consumer := r.consumer(server)
 	r.startAgent(consumer)
 	cs := r.source(server, "cluster-service")
@@ -73,7 +73,7 @@ func TestLifecycle(t *testing.T) {
 	cs.untilDeleted(b.ID)
 	t.Logf("deleted after %s", time.Since(start))
 	r.untilGone(b.configMapName())
-	if status := r.call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
+	if status := r.Call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
 		t.Errorf("the deleted resource is still there: %d", status)
 	}
 }
@@ -81,7 +81,7 @@ func TestLifecycle(t *testing.T) {
 // TestDeletionWaitsForTheObjects: a work is gone when its objects are, and says so at once then.
 func TestDeletionWaitsForTheObjects(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	consumer := r.consumer(server)
 	r.startAgent(consumer)
 	cs := r.source(server, "cluster-service")

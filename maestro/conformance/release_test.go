@@ -85,7 +85,7 @@ func TestFinalizersAreReleased(t *testing.T) {
 // TestReleaseSurvivesTheAgent has an agent that was away told of a release, and of what is to be deleted, by its resync.
 func TestReleaseSurvivesTheAgent(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -94,7 +94,7 @@ func TestReleaseSurvivesTheAgent(t *testing.T) {
 	cs.must("create", b)
 	cs.untilApplied(b.ID, 1)
 	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
-	agent.stop()
+	agent.Stop()
 	cs.must("delete", b)
 	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
 	r.startAgent(consumer)

@@ -14,8 +14,8 @@ import (
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r := newRegion(t)
 	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
-	r.tune = func(c *server.Config) { c.ResyncWindow = 1 }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.ResyncWindow = 1 }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	first := r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -28,7 +28,7 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	for _, b := range works {
 		cs.untilApplied(b.ID, 1)
 	}
-	first.stop()
+	first.Stop()
 	before := map[string]int{}
 	cs.mu.Lock()
 	for id := range cs.seen {
@@ -71,8 +71,8 @@ func reportedAgain(cs *source, before map[string]int) (n int) {
 // A resync sends no more than its window before the agent confirms.
 func TestResyncIsBounded(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")
@@ -86,7 +86,7 @@ func TestResyncIsBounded(t *testing.T) {
 	}
 	eventually.Holds(t, 10*time.Second, "all is confirmed", func() error {
 		var n int
-		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
+		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)
 		}
 		return nil
@@ -133,7 +133,7 @@ func TestStatusResync(t *testing.T) {
 	cs.must("delete", gone)
 	agent.report(gone.ID, 1, 2, "Deleted")
 	eventually.Holds(t, 10*time.Second, "the deletion is confirmed", func() error {
-		if code := r.call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
+		if code := r.Call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
 			return fmt.Errorf("the bundle is answered with %d", code)
 		}
 		return nil

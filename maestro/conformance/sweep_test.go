@@ -108,7 +108,7 @@ type player interface {
 func (r *region) sweep(t *testing.T, p player, consumer string) {
 	var undisturbed []world
 	insist(func() error { // What the two have to say to each other when they meet is over.
-		connected := r.broker.Connected()
+		connected := r.Broker.Connected()
 		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
 			return fmt.Errorf("connected are only %v", connected)
 		}
@@ -168,7 +168,7 @@ type world struct {
 func (r *region) world(t *testing.T, l *life, told statusEvent) world {
 	t.Helper()
 	w := world{Told: l.status(told)}
-	conn, err := pgx.Connect(t.Context(), r.db)
+	conn, err := pgx.Connect(t.Context(), r.Database)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestSweepServer(t *testing.T) {
 	m := r.mortalServer()
 	consumer := unique("mgmt")
 	insist(func() error {
-		_, err := r.servers[0].Store().CreateConsumer(t.Context(), consumer, nil)
+		_, err := r.Servers[0].Store().CreateConsumer(t.Context(), consumer, nil)
 		return err
 	}, func(err error) { t.Fatal(err) })
 	r.startAgent(consumer)
@@ -307,8 +307,8 @@ func TestSweepServer(t *testing.T) {
 func TestSweepAgent(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()
