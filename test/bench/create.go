@@ -40,7 +40,7 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 			return ctx.Err()
 		}
 	}
-	// A delete waits five seconds for Kubernetes' namespace controller, so they go together.
+	// A delete waits for Kubernetes' namespace controller twice, so they go together.
 	deleted := make([]time.Duration, o.runs)
 	failed := everyCluster(o.runs, "bench", func(i int, name string) error {
 		sent := time.Now()

@@ -2,6 +2,8 @@
 # Builds the third-party programs of the local region, each at most once for its pins, and prints nothing when all are there.
 # With the word `maestro` also the published Maestro, which no region needs: ours is compared with it.
 #
+# They are built as they are published, but for one constant (kubernetes/namespaces.sed).
+#
 #   .build/third-party/<module>-<key>/   what a module's pins built to; <key> is a hash of go.mod, go.sum, sources and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins

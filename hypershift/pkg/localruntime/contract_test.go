@@ -50,7 +50,7 @@ func TestContract(t *testing.T) {
 		"DeleteStuck":       testDeleteStuck,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of a case is the five seconds that a namespace takes to go away
+			t.Parallel() // much of a case is the time that a namespace takes to go away
 			test(t, m)
 		})
 	}

@@ -31,8 +31,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
-// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for five
-// seconds before it looks at it.
+// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for a while
+// before it looks at it.
 var sweepClusters kubeapitest.Pool
 
 // mortal is a runtime that dies at its writes to the management cluster.
