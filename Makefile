@@ -27,9 +27,9 @@ test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, 
 	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
+	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
 	exit $$status
 
 lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions

@@ -36,13 +36,17 @@ built() {
 programs() { go build -trimpath -ldflags='-s -w' -o "$dir/" "$@"; }
 kubernetes() {
 	go mod download k8s.io/kubernetes # a module that is not downloaded has no folder
-	local published && published="$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/pkg/controller/namespace/namespace_controller.go"
-	local changed="$dir.namespaces" && mkdir -p "$changed"
-	sed -f namespaces.sed "$published" >"$changed/namespace_controller.go"
-	! cmp -s "$published" "$changed/namespace_controller.go" || { echo "namespaces.sed changes nothing of Kubernetes any more" >&2 && exit 1; }
-	echo "{\"Replace\": {\"$published\": \"$changed/namespace_controller.go\"}}" >"$changed/overlay.json"
-	GOFLAGS="${GOFLAGS:-} -overlay=$changed/overlay.json" programs k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
-	rm -r "$changed"
+	local source="$dir.source" file=pkg/controller/namespace/namespace_controller.go
+	cp -r "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)" "$source" && chmod -R u+w "$source"
+	cp "$source/$file" "$source.published"
+	sed -i -f namespaces.sed "$source/$file"
+	if cmp -s "$source.published" "$source/$file"; then
+		echo "kubernetes/namespaces.sed changes nothing of $file any more" >&2 && exit 1
+	fi
+	cp go.mod "$source.mod" && cp go.sum "$source.sum"
+	go mod edit -replace "k8s.io/kubernetes=$source" "$source.mod"
+	programs -modfile="$source.mod" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
+	rm -r "$source" "$source".*
 }
 etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 hypershift_crds() { go run . -out "$dir"; }
