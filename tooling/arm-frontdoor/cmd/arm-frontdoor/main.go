@@ -144,7 +144,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	server := &http.Server{
-		Handler: door, TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second,
+		Handler: door, TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second, DisableGeneralOptionsHandler: true,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	p.Log.Info("serving ARM", "url", o.publicURL)
