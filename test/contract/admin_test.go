@@ -264,10 +264,15 @@ func (h *sreHouse) furnish() map[string]string {
 // kubectl is run where the cluster is that goes, and returns what it printed.
 func (h *sreHouse) kubectl(arguments ...string) string {
 	h.t.Helper()
+	return h.kubectlAt(h.kubeconfig, append([]string{"--namespace", h.namespace}, arguments...)...)
+}
+
+func (h *sreHouse) kubectlAt(kubeconfig string, arguments ...string) string {
+	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig)
+	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("kubectl %s: %v: %s", strings.Join(arguments, " "), err, output)
@@ -275,8 +280,8 @@ func (h *sreHouse) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// orphan puts a bundle into Maestro that no work of Cluster Service's is for, once: Cluster Service removes it when it looks for
-// such things.
+// orphan puts a bundle into Maestro that no work of Cluster Service's is for, once. Cluster Service removes it as soon as it hears of
+// it, and it stays for as long as somebody holds its object.
 func (h *sreHouse) orphan() string {
 	h.t.Helper()
 	if h.orphaned != "" {
@@ -289,11 +294,12 @@ func (h *sreHouse) orphan() string {
 	h.must(err)
 	defer func() { _ = client.Close() }()
 	id := uuid.NewString()
-	name := "orphan-" + id[:8]
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	name := orphanName(id)
+	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": "default", "name": name, "finalizers": []string{goneController}}})
 	h.must(err)
-	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: "mgmt-1", Manifests: []json.RawMessage{manifest},
-		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
+	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: orphanShard, Manifests: []json.RawMessage{manifest},
+		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "default", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
 	h.must(err)
 	h.eventually("the orphan is found", func() error {
@@ -306,6 +312,11 @@ func (h *sreHouse) orphan() string {
 	h.orphaned = id
 	return id
 }
+
+// orphanShard is where the orphan's object is.
+const orphanShard = "mgmt-1"
+
+func orphanName(id string) string { return "orphan-" + id[:8] }
 
 // audit looks at what the region wrote down: admin, of every mutation and refusal; the backend, of how each operation ended; and
 // Cluster Service, of each thing that it did for somebody.
@@ -383,6 +394,16 @@ func (h *sreHouse) tidy() {
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
+	if h.orphaned != "" {
+		h.kubectlAt(h.region.Endpoints().Kubeconfigs[orphanShard], "patch", "--namespace", "default", "configmap", orphanName(h.orphaned), "--type", "merge", "--patch", `{"metadata": {"finalizers": null}}`)
+		h.eventually("the orphan is gone", func() error {
+			orphans, err := h.oncall.Orphans(ctx)
+			if err == nil && len(orphans) > 0 {
+				err = fmt.Errorf("there are %v", orphans)
+			}
+			return err
+		})
+	}
 	for _, name := range []string{h.alpha, h.beta} {
 		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
 	}
