@@ -30,6 +30,7 @@ import (
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -80,6 +81,9 @@ func TestCasesOfAdmin(t *testing.T) {
 		}
 		if strings.HasPrefix(c.Name, "orphans.") {
 			target.Variables["orphan"] = h.orphan()
+		}
+		if strings.HasPrefix(c.Name, "drift.") {
+			target.Variables["drifted"] = h.drift()
 		}
 		if err := suite.Run(t.Context(), target, c); err != nil {
 			t.Errorf("%s: %s: %v", c.Name, c.Reason, err)
@@ -135,8 +139,8 @@ type sreHouse struct {
 	someone                      *customer.Customer
 	alpha, beta                  string
 	going, kubeconfig, namespace string
-	// orphaned is the bundle that is nobody's; empty before there is one.
-	orphaned string
+	// orphaned is the bundle that is nobody's; empty before there is one. drifted is the cluster that ARM does not have.
+	orphaned, drifted string
 }
 
 func (h *sreHouse) must(err error) {
@@ -264,15 +268,10 @@ func (h *sreHouse) furnish() map[string]string {
 // kubectl is run where the cluster is that goes, and returns what it printed.
 func (h *sreHouse) kubectl(arguments ...string) string {
 	h.t.Helper()
-	return h.kubectlAt(h.kubeconfig, append([]string{"--namespace", h.namespace}, arguments...)...)
-}
-
-func (h *sreHouse) kubectlAt(kubeconfig string, arguments ...string) string {
-	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	command := exec.CommandContext(ctx, h.region.Endpoints().Kubectl, append([]string{"--namespace", h.namespace}, arguments...)...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("kubectl %s: %v: %s", strings.Join(arguments, " "), err, output)
@@ -280,8 +279,36 @@ func (h *sreHouse) kubectlAt(kubeconfig string, arguments ...string) string {
 	return string(output)
 }
 
-// orphan puts a bundle into Maestro that no work of Cluster Service's is for, once. Cluster Service removes it as soon as it hears of
-// it, and it stays for as long as somebody holds its object.
+// drift has Cluster Service make a cluster that ARM does not have, once.
+func (h *sreHouse) drift() string {
+	h.t.Helper()
+	if h.drifted != "" {
+		return h.drifted
+	}
+	e := h.region.Endpoints()
+	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.Frontend)])
+	h.must(err)
+	connection, err := clusterservice.Dial(h.t.Context(), e.ClusterService, identity)
+	h.must(err)
+	defer func() { _ = connection.Close() }()
+	const scope = "/subscriptions/11111111-0000-0000-0000-0000000000dd/resourceGroups/drift/providers/"
+	uid := uuid.NewString()
+	_, err = csv1.NewClusterServiceClient(connection).ApplyCluster(h.t.Context(), &csv1.ApplyClusterRequest{
+		Uid: uid, ResourceId: scope + "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/drifted", Generation: 1,
+		Spec: &csv1.ClusterSpec{
+			Name: "drifted", Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408", Version: &csv1.Version{Id: "4.20", ChannelGroup: "stable"},
+			Network: &csv1.Network{NetworkType: "OVNKubernetes", PodCidr: "10.128.0.0/14", ServiceCidr: "172.30.0.0/16", MachineCidr: "10.0.0.0/16", HostPrefix: 23},
+			Api:     &csv1.Api{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}, ImageRegistryEnabled: true,
+			Platform: &csv1.Platform{SubscriptionId: "11111111-0000-0000-0000-0000000000dd", ResourceGroup: "drift", ManagedResourceGroup: "managed-drifted", OutboundType: "LoadBalancer",
+				SubnetId: scope + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: scope + "Microsoft.Network/networkSecurityGroups/nsg"},
+		},
+	})
+	h.must(err)
+	h.drifted = uid
+	return uid
+}
+
+// orphan puts a bundle into Maestro that no work of Cluster Service's is for, and never was, once: Cluster Service leaves it alone.
 func (h *sreHouse) orphan() string {
 	h.t.Helper()
 	if h.orphaned != "" {
@@ -294,12 +321,11 @@ func (h *sreHouse) orphan() string {
 	h.must(err)
 	defer func() { _ = client.Close() }()
 	id := uuid.NewString()
-	name := orphanName(id)
-	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"namespace": "default", "name": name, "finalizers": []string{goneController}}})
+	name := "orphan-" + id[:8]
+	manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 	h.must(err)
-	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: orphanShard, Manifests: []json.RawMessage{manifest},
-		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "default", Name: name},
+	_, err = client.Create(h.t.Context(), &csmaestro.Bundle{ID: id, Name: name, Consumer: "mgmt-1", Manifests: []json.RawMessage{manifest},
+		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
 	h.must(err)
 	h.eventually("the orphan is found", func() error {
@@ -312,11 +338,6 @@ func (h *sreHouse) orphan() string {
 	h.orphaned = id
 	return id
 }
-
-// orphanShard is where the orphan's object is.
-const orphanShard = "mgmt-1"
-
-func orphanName(id string) string { return "orphan-" + id[:8] }
 
 // audit looks at what the region wrote down: admin, of every mutation and refusal; the backend, of how each operation ended; and
 // Cluster Service, of each thing that it did for somebody.
@@ -341,7 +362,7 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 			ended[l.OperationID] = l
 		}
 		var err error
-		if durable, err = h.oncall.Audit(t.Context(), 500); err != nil {
+		if durable, _, err = h.oncall.Audit(t.Context(), 500); err != nil {
 			return err
 		}
 		for _, entry := range durable {
@@ -394,16 +415,6 @@ func (h *sreHouse) tidy() {
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
-	if h.orphaned != "" {
-		h.kubectlAt(h.region.Endpoints().Kubeconfigs[orphanShard], "patch", "--namespace", "default", "configmap", orphanName(h.orphaned), "--type", "merge", "--patch", `{"metadata": {"finalizers": null}}`)
-		h.eventually("the orphan is gone", func() error {
-			orphans, err := h.oncall.Orphans(ctx)
-			if err == nil && len(orphans) > 0 {
-				err = fmt.Errorf("there are %v", orphans)
-			}
-			return err
-		})
-	}
 	for _, name := range []string{h.alpha, h.beta} {
 		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
 	}

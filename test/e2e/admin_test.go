@@ -89,7 +89,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 	if _, err := pause(oncall); err == nil {
 		t.Error("an elevation that was ended still counts")
 	}
-	entries, err := reader.Audit(ctx, 100)
+	entries, _, err := reader.Audit(ctx, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,12 +171,12 @@ func (d *day) breakGlass() {
 	d.isRefused(owner)
 	d.isTakenFor(sre, sreName)
 
-	// The command ends when Cluster Service has taken the revocation; the control plane then replaces the signer.
+	// The command ends when the API server was seen to refuse what the old signer made.
 	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
 	d.isRefusedInTheEnd(sre, "the engineer's revoked credential")
 
 	recorded := map[string]bool{}
-	entries, err := engineer(d.t, "reader").Audit(d.ctx, 100)
+	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}
