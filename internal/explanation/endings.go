@@ -140,6 +140,13 @@ func (s *subject) failedOperation() (Finding, bool) {
 	if s.record == nil || s.record.ProvisioningState != "Failed" || o == nil || o.Status != "Failed" {
 		return Finding{}, false
 	}
+	if o.Request == "Delete" {
+		return Finding{Subject: s.String(), Who: Customer, Since: o.EndTime,
+			Says:    fmt.Sprintf("%s is still there: its deletion failed %s ago, at %s, and the fleet has not begun with it.", upper(s.String()), lasting(s.Now.Sub(o.EndTime)), s.clock(o.EndTime)),
+			Because: []string{said("The operation "+o.ID, o.Message, o.Code)},
+			Acts:    []string{"The customer has to act: delete it again, if that is still wanted."},
+		}, true
+	}
 	return Finding{Subject: s.String(), Who: Customer, Since: o.EndTime,
 		Says: fmt.Sprintf("%s is ready now, but its last operation failed %s ago, at %s.", upper(s.String()), lasting(s.Now.Sub(o.EndTime)), s.clock(o.EndTime)),
 		Because: []string{said(fmt.Sprintf("The operation %s (%s)", o.ID, strings.ToLower(o.Request)), o.Message, o.Code),
