@@ -1,0 +1,137 @@
+// Writes the typed clients that customers get, as their generators make them from our OpenAPI documents, and builds the
+// programs that drive a region with them: for each language and api-version one.
+//
+//   node generate.mjs --documents FOLDER --into FOLDER [--only LANGUAGE/API-VERSION]
+//
+// AutoRest runs from node_modules, with the generators that are there: it downloads nothing. What it warns of fails, unless
+// it stands below with a reason. Last written is drivers.json: the command of each driver.
+
+import { spawn } from "node:child_process";
+import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+
+const { values: flags } = parseArgs({
+  options: { documents: { type: "string" }, into: { type: "string" }, only: { type: "string" } },
+});
+if (!flags.documents || !flags.into) {
+  console.error("usage: node generate.mjs --documents FOLDER --into FOLDER [--only LANGUAGE/API-VERSION]");
+  process.exit(2);
+}
+const here = import.meta.dirname;
+const modules = join(here, "node_modules");
+const documents = resolve(flags.documents);
+const into = resolve(flags.into);
+
+// What the generators say and need not, with the reason.
+const tolerated = [];
+
+const languages = {
+  go: {
+    generate: (version, folder) => [
+      "--go",
+      `--use=${join(modules, "@autorest", "go")}`,
+      "--module=hcpmesh.test/armredhatopenshifthcp",
+      "--generate-fakes=false",
+      `--output-folder=${join(folder, "armredhatopenshifthcp")}`,
+    ],
+    build: buildGo,
+  },
+  typescript: {
+    generate: (version, folder) => [
+      "--typescript",
+      `--use=${join(modules, "@autorest", "typescript")}`,
+      "--package-name=@azure/arm-redhatopenshifthcp",
+      "--package-version=1.0.0-beta.1",
+      "--generate-metadata=false",
+      "--add-credentials",
+      `--output-folder=${join(folder, "sdk")}`,
+    ],
+    build: buildTypeScript,
+  },
+};
+
+async function run(command, args, options = {}) {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (output += text));
+  const code = await new Promise((done, failed) => child.on("error", failed).on("close", done));
+  if (code !== 0) throw new Error(`${command} ${args.join(" ")} ended with ${code}\n${output}`);
+  return output;
+}
+
+async function autorest(version, folder, args) {
+  const output = await run(
+    process.execPath,
+    [
+      join(modules, "@autorest", "core", "entrypoints", "app.js"),
+      `--input-file=${join(documents, version, "openapi.json")}`,
+      "--azure-arm",
+      "--openapi-type=arm",
+      "--title=RedHatOpenShiftHcpClient",
+      "--license-header=MICROSOFT_MIT_NO_VERSION",
+      "--clear-output-folder",
+      `--use=${join(modules, "@autorest", "modelerfour")}`,
+      ...args,
+    ],
+    { cwd: folder, env: { ...process.env, AUTOREST_HOME: into } },
+  );
+  const complaints = output
+    .split("\n")
+    .filter((line) => /^(warning|error|fatal)\b/i.test(line) && !tolerated.some(({ line: pattern }) => pattern.test(line)));
+  if (complaints.length > 0) throw new Error(`AutoRest complains of ${version}:\n${complaints.join("\n")}`);
+}
+
+async function buildTypeScript(version, folder) {
+  await cp(join(here, "typescript"), join(folder, "drive"), { recursive: true, filter: (path) => !path.includes("versions") });
+  await cp(join(here, "typescript", "versions", `${version}.ts`), join(folder, "drive", "version.ts"));
+  await writeFile(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
+  const compilerOptions = {
+    target: "es2023",
+    module: "nodenext",
+    strict: true,
+    skipLibCheck: true,
+    noUnusedLocals: true,
+    types: ["node"],
+    rootDir: folder,
+    outDir: join(folder, "out"),
+  };
+  await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["drive", "sdk"] }));
+  await run(process.execPath, [join(modules, "typescript", "bin", "tsc"), "--project", folder]);
+  return [process.execPath, join(folder, "out", "drive", "drive.js")];
+}
+
+async function buildGo(version, folder) {
+  const program = join(folder, "drive");
+  const goMod = await readFile(join(here, "go.mod"), "utf8");
+  const client = join(folder, "armredhatopenshifthcp");
+  await writeFile(join(folder, "drive.mod"), goMod.replace(/^(replace \S+ =>) .*$/m, `$1 ${client}`));
+  await cp(join(here, "go.sum"), join(folder, "drive.sum"));
+  const tags = `v${version.replaceAll("-", "")}`;
+  const options = { cwd: here, env: { ...process.env, GOWORK: "off", GOFLAGS: "-mod=mod" } };
+  for (const args of [["build", "-o", program], ["vet"]]) {
+    await run("go", [args[0], `-modfile=${join(folder, "drive.mod")}`, `-tags=${tags}`, ...args.slice(1), "./go"], options);
+  }
+  return [program, "-models", client];
+}
+
+const versions = (await readdir(documents)).filter((name) => /^\d{4}-\d{2}-\d{2}(-preview)?$/.test(name)).sort();
+await mkdir(into, { recursive: true });
+await rm(join(into, "node_modules"), { force: true });
+await symlink(modules, join(into, "node_modules"));
+const drivers = {};
+for (const version of versions) {
+  await Promise.all(
+    Object.entries(languages).map(async ([language, { generate, build }]) => {
+      if (flags.only && flags.only !== `${language}/${version}`) return;
+      const folder = join(into, language, version);
+      await rm(folder, { recursive: true, force: true });
+      await mkdir(folder, { recursive: true });
+      await autorest(version, folder, generate(version, folder));
+      const command = await build(version, folder);
+      (drivers[language] ??= {})[version] = command;
+      console.log(`${language} at ${version}: generated and built`);
+    }),
+  );
+}
+await writeFile(join(into, "drivers.json"), JSON.stringify(drivers, null, 2) + "\n");
