@@ -213,6 +213,19 @@ func (d *day) updateCluster(ctx context.Context) error {
 	if len(result.Tags) != 2 || *result.Tags["mood"] != "good" || *result.Properties.NodeDrainTimeoutMinutes != 45 {
 		return fmt.Errorf("it became %s", body)
 	}
+
+	// What was read can be written back as it is: whoever changes one field does so.
+	replacement, err := d.clusters.BeginCreateOrUpdate(ctx, d.task.ResourceGroup, "typed", result.HcpOpenShiftCluster, nil)
+	same, body, err := finish(ctx, replacement, err)
+	if err != nil {
+		return fmt.Errorf("writing back what was read: %w", err)
+	}
+	if err := d.created("typed", same.HcpOpenShiftCluster, body); err != nil {
+		return err
+	}
+	if len(same.Tags) != 2 || *same.Properties.NodeDrainTimeoutMinutes != 45 {
+		return fmt.Errorf("written back, it became %s", body)
+	}
 	return nil
 }
 

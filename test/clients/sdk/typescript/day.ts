@@ -213,6 +213,12 @@ export class Day {
     this.#created("typed", updated);
     assert.deepEqual(updated.tags, tags);
     assert.equal(updated.properties!.nodeDrainTimeoutMinutes, 45);
+
+    // What was read can be written back as it is: whoever changes one field does so.
+    const same = await (await this.#clusters.beginCreateOrUpdate(this.#group, "typed", updated)).pollUntilDone();
+    this.#created("typed", same);
+    assert.deepEqual(same.tags, tags);
+    assert.equal(same.properties!.nodeDrainTimeoutMinutes, 45);
   }
 
   async #manageNodePools(): Promise<void> {
