@@ -73,9 +73,11 @@ clients: third-party postgresql ## drive a region with the published clients for
 	(cd test/clients/npm && npm ci); \
 	go test -count=1 -timeout 30m -v -run '^TestLifeOfACluster' ./test/e2e
 
-sdks: third-party postgresql ## generate typed clients for Go and TypeScript at every api-version and drive a region with them
+sdks: third-party postgresql ## hold the contract against ARM's rules, generate typed clients from it, and drive a region with them
 	$(needs-node) \
+	(cd api/typespec && npm ci --silent && npm run --silent clients); \
 	(cd test/clients/sdk && npm ci); \
+	node test/clients/sdk/lint.mjs --documents api/openapi --work .build/sdks/lint; \
 	node test/clients/sdk/generate.mjs --documents api/openapi --into .build/sdks; \
 	go test -count=1 -timeout 60m -v -run '^TestTypedClients' ./test/e2e -sdks $(CURDIR)/.build/sdks
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -237,6 +238,9 @@ func (d *day) manageCredentials(ctx context.Context) error {
 	}
 	if err := d.judge.check(result.HcpOpenShiftClusterAdminCredential, body); err != nil {
 		return fmt.Errorf("the credential is not typed: %w", err)
+	}
+	if result.Kubeconfig == nil || *result.Kubeconfig == "" || result.ExpirationTimestamp == nil || result.ExpirationTimestamp.Before(time.Now()) {
+		return errors.New("the credential lacks its kubeconfig, or has ended")
 	}
 	revocation, err := d.clusters.BeginRevokeCredentials(ctx, d.task.ResourceGroup, "typed", nil)
 	if err != nil {

@@ -270,6 +270,7 @@ export class Day {
     const poller = await requestCredential(this.#connection.client, this.#task, "typed");
     const credential = await poller.pollUntilDone();
     check("HcpOpenShiftClusterAdminCredential", credential, this.#body);
+    assert.ok(credential.kubeconfig, "it has no kubeconfig");
     assert.ok(credential.expirationTimestamp > new Date(), "it has ended");
     await (await this.#clusters.beginRevokeCredentials(this.#group, "typed")).pollUntilDone();
   }
