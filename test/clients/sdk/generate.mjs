@@ -58,25 +58,27 @@ const languages = {
 };
 
 // generate makes a client, unless the one that is there was made from the same.
-async function generate(version, folder, args) {
-  const sources = createHash("sha256").update(JSON.stringify(args));
-  for (const file of [join(documents, version, "openapi.json"), join(here, "package-lock.json"), import.meta.filename]) {
-    sources.update(await readFile(file));
-  }
-  const made = join(folder, "made-from");
-  const digest = sources.digest("hex");
-  if ((await readFile(made, "utf8").catch(() => "")) === digest) return;
-  await rm(folder, { recursive: true, force: true });
-  await mkdir(folder, { recursive: true });
-  const output = await autorest(folder, [
+async function generate(version, folder, own) {
+  const args = [
     `--input-file=${join(documents, version, "openapi.json")}`,
     "--azure-arm",
     "--title=RedHatOpenShiftHcpClient",
     "--license-header=MICROSOFT_MIT_NO_VERSION",
     "--clear-output-folder",
     use("@autorest/modelerfour"),
-    ...args,
-  ]);
+    ...own,
+  ];
+  const sources = createHash("sha256").update(JSON.stringify(args));
+  const types = (await readdir(join(documents, "common-types"), { recursive: true })).filter((name) => name.endsWith(".json")).sort();
+  for (const file of [join(version, "openapi.json"), ...types.map((name) => join("common-types", name))]) {
+    sources.update(await readFile(join(documents, file)));
+  }
+  const digest = sources.update(await readFile(join(here, "package-lock.json"))).digest("hex");
+  const made = join(folder, "made-from");
+  if ((await readFile(made, "utf8").catch(() => "")) === digest) return;
+  await rm(folder, { recursive: true, force: true });
+  await mkdir(folder, { recursive: true });
+  const output = await autorest(folder, args);
   const complaints = output.filter((line) => /^(warning|error|fatal)\b/i.test(line) && !tolerated.some(({ line: pattern }) => pattern.test(line)));
   if (complaints.length > 0) throw new Error(`AutoRest complains of ${version}:\n${complaints.join("\n")}`);
   await writeFile(made, digest);
@@ -109,7 +111,7 @@ async function buildGo(version, folder) {
   await cp(join(here, "go.sum"), join(folder, "drive.sum"));
   const tags = `v${version.replaceAll("-", "")}`;
   const options = { cwd: here, env: { ...process.env, GOWORK: "off", GOFLAGS: "-mod=mod" } };
-  for (const args of [["build", "-o", program], ["vet"]]) {
+  for (const args of [["build", "-o", program], ["vet"], ["test"]]) {
     await run("go", [args[0], `-modfile=${join(folder, "drive.mod")}`, `-tags=${tags}`, ...args.slice(1), "./go"], options);
   }
   return [program, "-models", client];

@@ -27,7 +27,12 @@ func observed(p *sdk.HcpOpenShiftClusterProperties) error {
 	return errors.Join(available(p.Status), mirrored(p))
 }
 
-func observedAuth(p *sdk.ExternalAuthProperties) error { return available(p.Status) }
+func observedAuth(p *sdk.ExternalAuthProperties) error {
+	if p.Status == nil {
+		return nil
+	}
+	return available(p.Status)
+}
 
 func available(status *sdk.ResourceStatus) error {
 	if status == nil || !slices.ContainsFunc(status.Conditions, func(c *sdk.Condition) bool {

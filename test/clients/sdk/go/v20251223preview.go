@@ -26,8 +26,8 @@ func observed(p *sdk.HcpOpenShiftClusterProperties) error {
 }
 
 func observedAuth(p *sdk.ExternalAuthProperties) error {
-	if p.Condition == nil || *p.Condition.Type != sdk.ExternalAuthConditionTypeAvailable {
-		return errors.New("an external authentication has no condition")
+	if p.Condition != nil && p.Condition.LastTransitionTime.IsZero() {
+		return errors.New("the condition of an external authentication has no time")
 	}
 	return nil
 }

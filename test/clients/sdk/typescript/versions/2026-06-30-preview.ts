@@ -28,7 +28,7 @@ export function observed(properties: HcpOpenShiftClusterProperties): void {
 }
 
 export function observedAuth({ status }: ExternalAuthProperties): void {
-  available(status);
+  if (status) available(status);
 }
 
 function available(status?: ResourceStatus): void {
