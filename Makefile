@@ -79,7 +79,7 @@ sdks: third-party postgresql ## hold the contract against ARM's rules, generate 
 	(cd test/clients/sdk && npm ci); \
 	node test/clients/sdk/lint.mjs --documents api/openapi --work .build/sdks/lint; \
 	node test/clients/sdk/generate.mjs --documents api/openapi --into .build/sdks; \
-	go test -count=1 -timeout 60m -v -run '^TestTypedClients' ./test/e2e -sdks $(CURDIR)/.build/sdks
+	go test -count=1 -timeout 60m -parallel 4 -v -run '^TestTypedClients' ./test/e2e -sdks $(CURDIR)/.build/sdks
 
 oav: third-party postgresql ## record the tests' traffic and hold it against the OpenAPI documents with oav
 	$(needs-node) \
