@@ -64,6 +64,22 @@ type FleetState struct {
 	AcceptedGeneration int64  `json:"acceptedGeneration,omitempty"`
 	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
 	Phase              string `json:"phase,omitempty"`
+	// Recovery is what Cluster Service needs besides the document should it lose the cluster; nil until it has something.
+	Recovery *FleetRecovery `json:"recovery,omitempty"`
+}
+
+// FleetRecovery is what a cluster has in the fleet that follows from no document. It goes back to Cluster Service with every
+// request.
+type FleetRecovery struct {
+	// Of says of which state of the cluster it is: another one has it read again.
+	Of               string    `json:"of"`
+	ProvisionShard   string    `json:"provisionShard"`
+	ReleaseVersion   string    `json:"releaseVersion"`
+	ReleaseImage     string    `json:"releaseImage"`
+	BaseDomainPrefix string    `json:"baseDomainPrefix,omitempty"`
+	CreateTime       time.Time `json:"createTime"`
+	// SigningKey is sealed by Cluster Service, which alone can open it.
+	SigningKey []byte `json:"signingKey,omitempty"`
 }
 
 // OperationRequest is what an operation does to its resource.
@@ -97,9 +113,11 @@ type OperationDocument struct {
 	LastTransitionTime time.Time       `json:"lastTransitionTime"`
 	EndTime            *time.Time      `json:"endTime,omitempty"`
 	Error              *OperationError `json:"error,omitempty"`
-	// The caller, who alone may see the operation.
-	TenantID string `json:"tenantId,omitempty"`
-	ClientID string `json:"clientId,omitempty"`
+	// The caller, who alone may see the operation: the subscription's tenant, the caller's own, which is another one where
+	// somebody else manages the subscription, and the caller.
+	TenantID       string `json:"tenantId,omitempty"`
+	ClientTenantID string `json:"clientTenantId,omitempty"`
+	ClientID       string `json:"clientId,omitempty"`
 	// Requester names the caller for the record of what is done with credentials: 1 to 256 characters.
 	Requester     string `json:"requester,omitempty"`
 	CorrelationID string `json:"correlationId,omitempty"`

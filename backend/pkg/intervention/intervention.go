@@ -21,6 +21,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -34,29 +35,36 @@ const (
 
 // Options are the timing.
 type Options struct {
-	// Patience is how long an operation is tried that cannot be done now; 0 means 10 minutes.
+	// Patience is how long an operation is tried that cannot be done now, from its first attempt on; 0 means 10 minutes.
 	Patience time.Duration
 }
 
 // Executor executes the operations. It is a changes.Seeker.
 type Executor struct {
-	db      *database.DB
-	rpc     clusterservicev1.ClusterServiceClient
-	owns    func(partition.Group) bool
-	options Options
-	log     *slog.Logger
-	ended   *prometheus.CounterVec
-	queue   workqueue.TypedRateLimitingInterface[database.Key]
-	actions map[string]action
+	db  *database.DB
+	rpc clusterservicev1.ClusterServiceClient
+	// reconciler compares what was promised with what the fleet holds.
+	reconciler Reconciler
+	owns       func(partition.Group) bool
+	options    Options
+	log        *slog.Logger
+	ended      *prometheus.CounterVec
+	queue      workqueue.TypedRateLimitingInterface[database.Key]
+	actions    map[string]action
+}
+
+// Reconciler is what *reconcile.Reconciler does for SREs.
+type Reconciler interface {
+	All(ctx context.Context) (reconcile.Result, error)
 }
 
 // New makes an Executor.
-func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
 	if options.Patience == 0 {
 		options.Patience = 10 * time.Minute
 	}
 	e := &Executor{
-		db: db, rpc: rpc, owns: owns, options: options, log: log,
+		db: db, rpc: rpc, reconciler: reconciler, owns: owns, options: options, log: log,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "backend_admin_operations_total", Help: "Operations of SREs that came to their end, by action and state.",
 		}, []string{"action", "state"}),
@@ -125,6 +133,7 @@ func (e *Executor) Run(ctx context.Context) {
 
 func (e *Executor) turn(ctx context.Context, key database.Key) {
 	if ctx.Err() != nil || !e.owns(partition.Of(key.SubscriptionID)) {
+		e.queue.Forget(key)
 		return
 	}
 	again, err := e.execute(ctx, key)
@@ -160,7 +169,8 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		return false, ctx.Err()
 	}
 	if failure != nil && passing(failure) {
-		if time.Since(o.StartTime) < e.options.Patience {
+		// LastTransitionTime is that of the first attempt, which may come long after the request: nobody was here to make it.
+		if time.Since(o.LastTransitionTime) < e.options.Patience {
 			return true, fmt.Errorf("executing %s: %w", o.Action, failure)
 		}
 		failure = apierror.New(apierror.Unavailable, "It could not be done for %s: %s", e.options.Patience, apierror.As(failure).Message).WithCause(failure)

@@ -20,6 +20,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/intervention"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -91,6 +92,11 @@ type house struct {
 	rpc   clusterservicev1.ClusterServiceClient
 }
 
+// All finds that half of what there is was lost.
+func (h *house) All(context.Context) (reconcile.Result, error) {
+	return reconcile.Result{Promised: 4, Held: 2, Applied: 2, Concerns: map[reconcile.Concern]int{reconcile.Newer: 1}}, nil
+}
+
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
@@ -116,7 +122,7 @@ func newHouse(t *testing.T) *house {
 func (h *house) run(t *testing.T, options intervention.Options) (stop func()) {
 	t.Helper()
 	all := func(partition.Group) bool { return true }
-	executor := intervention.New(h.db, h.rpc, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	executor := intervention.New(h.db, h.rpc, h, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })
@@ -230,6 +236,24 @@ func TestAnOperationIsTriedForAWhile(t *testing.T) {
 	if o := h.await(t, h.ask(t, "two", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}), database.AdminFailed); o.Error.Code != "ServiceUnavailable" {
 		t.Errorf("after its time it ends: %+v", o.Error)
 	}
+}
+
+// TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong: when nobody was here for longer than an operation is tried, its first
+// attempt is not its last.
+func TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong(t *testing.T) {
+	h := newHouse(t)
+	h.fleet.answer = func(call int) error {
+		if call < 3 {
+			return apierror.New(apierror.Unavailable, "Cluster Service is starting, too.")
+		}
+		return nil
+	}
+	key := h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}, func(o *database.AdminOperationDocument) {
+		o.StartTime = time.Now().UTC().Add(-time.Hour)
+		o.LastTransitionTime = o.StartTime
+	})
+	h.run(t, intervention.Options{})
+	h.await(t, key, database.AdminSucceeded)
 }
 
 // TestAnOperationSurvivesTheBackend ends the executor after the effect and before the outcome is written, again and again:

@@ -331,6 +331,9 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, "DELETE FROM removed_works WHERE time < $1", before.Add(-removedKept)); err != nil {
+			return err
+		}
 		// A replica of an earlier release may be running beside this one.
 		return identify(ctx, tx)
 	})

@@ -46,8 +46,8 @@ export class Connection {
     return this.exchanges.at(-1)!;
   }
 
-  // heeded throws if a poll came before the poll before it had said, and returns how many did wait. The first one does not:
-  // the clients send it with the request.
+  // heeded throws if a poll came before the poll before it had said, and returns how many did wait. Clients send one with the
+  // request and one when they begin to wait, whatever they were told: only what comes after these counts.
   heeded(): number {
     let waited = 0;
     this.exchanges.forEach((next, i) => {

@@ -150,9 +150,9 @@ export class Day {
   }
 
   async #createCluster(): Promise<void> {
-    this.#connection.exchanges = [];
     const poller = await this.#clusters.beginCreateOrUpdate(this.#group, "typed", this.#cluster("typed"));
     assert.ok(!poller.isDone(), "its poller has nothing to wait for");
+    this.#connection.exchanges = [];
     const result = await poller.pollUntilDone();
     this.#created("typed", result);
     assert.equal(poller.getResult(), result);

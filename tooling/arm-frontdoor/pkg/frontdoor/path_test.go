@@ -1,11 +1,13 @@
 package frontdoor
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 func FuzzParsePath(f *testing.F) {
@@ -77,6 +79,84 @@ func TestClientsFindTheirWay(t *testing.T) {
 		_ = response.Body.Close()
 		if response.StatusCode == http.StatusOK || !strings.Contains(string(text), name) {
 			t.Errorf("%v: %d %s, want %s", form, response.StatusCode, text, name)
+		}
+	}
+}
+
+// TestEveryAnswerHasItsIDsOnce: some clients join what they find twice, and then look for an id that nobody wrote.
+func TestEveryAnswerHasItsIDsOnce(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	const correlation = "66666666-6666-6666-6666-666666666666"
+	for path, byProvider := range map[string]bool{
+		clusterID("one") + "?api-version=" + apiVersion:               true,
+		"/subscriptions/" + subscription + "?api-version=2022-12-01":  false,
+		"/subscriptions/" + subscription + "/nowhere?api-version=1":   false,
+		"/subscriptions/" + subscription + "/resourceGroups/nowhere/": false,
+	} {
+		response, body := h.do(t, http.MethodGet, path, http.Header{"X-Ms-Correlation-Request-Id": {correlation}}, nil)
+		ids, correlations := response.Header.Values("X-Ms-Request-Id"), response.Header.Values("X-Ms-Correlation-Request-Id")
+		if len(ids) != 1 || (ids[0] == "the provider's") != byProvider || len(correlations) != 1 || correlations[0] != correlation {
+			t.Errorf("%s: %d with the ids %q and %q: %v", path, response.StatusCode, ids, correlations, body)
+		}
+	}
+	response, _ := h.do(t, http.MethodGet, "/subscriptions?api-version=2022-12-01", http.Header{"Authorization": {"none"}}, nil)
+	if response.Header.Get("X-Ms-Request-Id") == "" {
+		t.Errorf("%s without an id", response.Status)
+	}
+}
+
+// TestTheProviderJudgesItsVersions: an api-version that is missing is ARM's matter, but below the provider's namespace.
+func TestTheProviderJudgesItsVersions(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	for path, byProvider := range map[string]bool{
+		clusterID("one"): true,
+		"/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters?API-VERSION=x": true,
+		"/providers/microsoft.redhatopenshift/operations":                                                            true,
+		"/providers/Microsoft.RedHatOpenShift":                                                                       false,
+		"/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/register":                           false,
+		"/subscriptions/" + subscription + "/resourceGroups/group":                                                   false,
+	} {
+		response, body := h.do(t, http.MethodGet, path, nil, nil)
+		if response.Header.Get("X-Ms-Request-Id") == "the provider's" != byProvider || (response.Header.Get("X-Ms-Error-Code") == "MissingApiVersionParameter") == byProvider {
+			t.Errorf("%s: %d %v", path, response.StatusCode, body)
+		}
+	}
+}
+
+// TestGroupsOfADeletedSubscription: their deletion comes to an end though the provider answers nothing more.
+func TestGroupsOfADeletedSubscription(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	group := "/subscriptions/" + subscription + "/resourcegroups/group?api-version=2021-04-01"
+	for _, step := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{
+		{http.MethodPut, clusterID("one") + "?api-version=" + apiVersion, map[string]any{"location": "westus3"}, http.StatusCreated},
+		{http.MethodPut, "/subscriptions/" + subscription + "?api-version=2022-12-01", map[string]string{"state": "Deleted"}, http.StatusOK},
+		{http.MethodGet, clusterID("one") + "?api-version=" + apiVersion, nil, http.StatusBadRequest},
+		{http.MethodDelete, group, nil, http.StatusAccepted},
+	} {
+		if response, body := h.do(t, step.method, step.path, nil, step.body); response.StatusCode != step.status {
+			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		response, _ := h.do(t, http.MethodGet, group, nil, nil)
+		if response.StatusCode == http.StatusNotFound {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the group is still there: %s", response.Status)
+		case <-tick.C:
 		}
 	}
 }
