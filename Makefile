@@ -22,14 +22,14 @@ run: build postgresql ## run the whole region on this machine and create a clust
 # Tests wait more than they compute, so more packages and more tests at a time run than there are cores. Whole regions run
 # one after the other, and by themselves: their tests would time what the others do. -short takes slices of the crash sweeps,
 # and leaves out nothing else. Go does not run again what has passed and has not changed since; what a whole region is made of
-# is every file here, which HCPMESH_SOURCES tells it.
+# is every file here, which HCPMESH_SOURCES tells it. Vetting is lint's, and no debugger looks into the tests' programs.
 test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, contract and bad-day)
 	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
+	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
 	exit $$status
 
 # Several times as slow as without, and so with two packages at a time. What takes longest here are the sweeps: with -short

@@ -92,7 +92,7 @@ func (s *subject) behind() Finding {
 func (s *subject) orphan() Finding {
 	return Finding{Subject: s.String(), Who: SRE, Layer: layerCosmos, State: "Orphan",
 		Says: upper(s.String()) + " has no resource in ARM any more, and stands on " + s.fill("{shard}") + " all the same.",
-		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill(mustGather)}
+		Acts: []string{"The backend deletes it once it compares, if ARM's documents prove that it was deleted. Otherwise an SRE has to decide: the list says which it is."}, Command: "hcpctl drift list"}
 }
 
 // failure: Cluster Service gave up, until the customer asks for something else.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -71,6 +72,9 @@ type Inventory interface {
 	Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error)
 }
 
+// pageTimeout bounds the reading of a page of Cluster Service's side.
+const pageTimeout = 30 * time.Second
+
 // Held is what a Cluster Service holds.
 type Held struct {
 	Fleet clusterservicev1.ClusterServiceClient
@@ -78,6 +82,8 @@ type Held struct {
 
 // Inventory is a page of what is not gone, in order of resource ids. next is empty on the last one.
 func (h Held) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
 	page, err := h.Fleet.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
 	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
 }

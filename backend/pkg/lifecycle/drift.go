@@ -47,6 +47,8 @@ func (c *Controller) Resend(ctx context.Context, kind database.Kind, key databas
 }
 
 func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID string) (Resent, error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
 	item, err := k.collection.Find(ctx, key)
 	if err != nil || item == nil || item.Removed != nil {
 		return Settled, err
@@ -80,8 +82,8 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 			return Settled, err
 		}
 	}
-	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+	callCtx, cancelCall := context.WithTimeout(ctx, callTimeout)
+	defer cancelCall()
 	k.metrics.Resent.WithLabelValues(string(k.collection.Kind()), string(sent)).Inc()
 	if _, err := call(callCtx, &item.Value); err != nil {
 		switch reason := apierror.As(err).Reason; {
