@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients sdks oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -84,6 +84,14 @@ clients: third-party postgresql ## drive a region with the published clients for
 	$(needs-node) \
 	(cd test/clients/npm && npm ci); \
 	go test -count=1 -timeout 30m -v -run '^TestLifeOfACluster' ./test/e2e
+
+sdks: third-party postgresql ## hold the contract against ARM's rules, generate typed clients from it, and drive a region with them
+	$(needs-node) \
+	(cd api/typespec && npm ci --silent && npm run --silent clients); \
+	(cd test/clients/sdk && npm ci); \
+	node test/clients/sdk/lint.mjs --documents api/openapi --work .build/sdks/lint; \
+	node test/clients/sdk/generate.mjs --documents api/openapi --into .build/sdks; \
+	go test -count=1 -timeout 60m -parallel 4 -v -run '^TestTypedClients' ./test/e2e -sdks $(CURDIR)/.build/sdks
 
 oav: third-party postgresql ## record the tests' traffic and hold it against the OpenAPI documents with oav
 	$(needs-node) \
