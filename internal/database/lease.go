@@ -103,17 +103,19 @@ func runLeases(ctx context.Context, store leaseStore, options LeaseOptions, run 
 		held: map[string]*Lease{}, seen: map[string]sighting{},
 	}
 	defer h.releaseAll()
-	ticker := time.NewTicker(options.Duration / 3)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		if err := h.tick(ctx); err != nil && ctx.Err() == nil {
-			options.Log.WarnContext(ctx, "renewing leases", "group", options.Group, "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		next, err := h.tick(ctx)
+		if err != nil && ctx.Err() == nil {
+			options.Log.WarnContext(ctx, "renewing leases", "group", options.Group, "error", err)
+		}
+		timer.Reset(time.Until(next))
 	}
 }
 
@@ -128,7 +130,8 @@ type holder struct {
 
 	held map[string]*Lease
 	seen map[string]sighting
-	// life is the own sign of life as last written, alive the time of that write's beginning.
+	// life is the own sign of life as last written, alive the time of that write's beginning: nobody can have seen it earlier, so
+	// nobody takes over before Duration has passed since.
 	life  leaseDocument
 	alive time.Time
 	saved time.Time
@@ -140,47 +143,93 @@ type sighting struct {
 	since time.Time
 }
 
-func (h *holder) tick(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.options.Duration/3)
+// tick gives a sign of life, and then shares the work. It says when the next tick is due.
+func (h *holder) tick(ctx context.Context) (next time.Time, err error) {
+	if err := h.renew(ctx); err != nil {
+		return h.afterSilence(), err
+	}
+	// What is not taken by then is taken at the next tick: the next sign of life is not to come late for it.
+	ctx, cancel := context.WithDeadline(ctx, h.alive.Add(h.options.Duration/2))
 	defer cancel()
-	started := time.Now()
+	next = h.alive.Add(h.options.Duration / 3)
 	documents, err := h.store.list(ctx, h.options.Group)
-	if err == nil {
-		err = h.giveSignOfLife(ctx, documents)
-	}
 	if err != nil {
-		// Others take over after Duration. Ticks come every third of it, so this one is the last that comes before then.
-		if time.Since(h.alive) >= h.options.Duration*2/3 {
-			h.dropAll()
-		}
-		return err
+		return next, err
 	}
-	h.alive = started
-	return h.share(ctx, documents)
+	return next, h.share(ctx, documents)
 }
 
-func (h *holder) giveSignOfLife(ctx context.Context, documents []leaseDocument) error {
-	next := leaseDocument{
-		ID: "replica:" + h.options.Owner, Group: h.options.Group, Owner: h.options.Owner, Incarnation: h.incarnation,
-		Beat: h.life.Beat + 1, TTL: replicaTTL,
+// renew gives a sign of life. It may take until the leases have to be given up; who has none has nothing to lose.
+func (h *holder) renew(ctx context.Context) error {
+	deadline := time.Now().Add(h.options.Duration)
+	if len(h.held) > 0 {
+		deadline = h.giveUp()
 	}
-	for _, d := range documents {
-		if d.ID != next.ID {
-			continue
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err := h.giveSignOfLife(ctx)
+		if !errors.Is(err, errLeaseRace) || attempt == 3 {
+			return err
 		}
-		if h.life.ETag != "" && d.Incarnation != h.incarnation {
-			h.dropAll()
-			return fmt.Errorf("another process runs as replica %q of %s", h.options.Owner, h.options.Group)
+		// Often it was this process that was faster, with a write whose answer was lost: what is stored tells.
+		if err := h.findLife(ctx); err != nil {
+			return err
 		}
-		next.ETag = d.ETag
 	}
+}
+
+func (h *holder) giveSignOfLife(ctx context.Context) error {
+	next := h.life
+	next.ID, next.Group, next.TTL = "replica:"+h.options.Owner, h.options.Group, replicaTTL
+	next.Owner, next.Incarnation, next.Beat = h.options.Owner, h.incarnation, h.life.Beat+1
+	began := time.Now()
 	etag, err := h.store.write(ctx, next)
 	if err != nil {
 		return fmt.Errorf("giving a sign of life: %w", err)
 	}
 	next.ETag = etag
-	h.life = next
+	h.life, h.alive = next, began
 	return nil
+}
+
+// findLife finds what the next sign of life replaces. One of another process under this name is replaced by a process that
+// starts, and stops one that has been there.
+func (h *holder) findLife(ctx context.Context) error {
+	documents, err := h.store.list(ctx, h.options.Group)
+	if err != nil {
+		return err
+	}
+	h.life.ETag = ""
+	for _, d := range documents {
+		if d.ID != "replica:"+h.options.Owner {
+			continue
+		}
+		if h.life.Beat > 0 && d.Incarnation != h.incarnation {
+			h.dropAll()
+			return fmt.Errorf("another process runs as replica %q of %s", h.options.Owner, h.options.Group)
+		}
+		h.life.ETag = d.ETag
+	}
+	return nil
+}
+
+// giveUp is when this replica has to have stopped working, for others take over soon after.
+func (h *holder) giveUp() time.Time { return h.alive.Add(h.options.Duration * 5 / 6) }
+
+// afterSilence gives up the leases when it is time to, and says when to try again: soon, while there is something to lose.
+func (h *holder) afterSilence() time.Time {
+	now := time.Now()
+	if len(h.held) > 0 && !now.Before(h.giveUp()) {
+		h.dropAll()
+	}
+	if len(h.held) == 0 {
+		return now.Add(h.options.Duration / 3)
+	}
+	if soon := now.Add(h.options.Duration / 12); soon.Before(h.giveUp()) {
+		return soon
+	}
+	return h.giveUp()
 }
 
 // share takes what is free and gives back what is more than this replica's part.

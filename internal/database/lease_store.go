@@ -11,7 +11,7 @@ import (
 )
 
 // cosmosLeases keeps leases in the container Leases. A write whose answer is lost is not looked for: its ETag is then
-// unknown, the next write of this replica loses, and the work is taken again from what the next list shows.
+// unknown, and if it is sent again it loses to itself: the next list shows whose it is.
 type cosmosLeases struct{ db *DB }
 
 func (s cosmosLeases) list(ctx context.Context, group string) ([]leaseDocument, error) {

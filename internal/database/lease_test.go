@@ -23,6 +23,10 @@ type reach struct {
 	*memoryLeases
 	mu  sync.Mutex
 	cut bool
+	// slow is how long each read and write takes, and lost is how many of the coming writes take place and are answered as if
+	// another had been faster: what a client sees that sends a write again whose answer it did not get.
+	slow time.Duration
+	lost int
 }
 
 func (r *reach) setCut(cut bool) {
@@ -31,17 +35,46 @@ func (r *reach) setCut(cut bool) {
 	r.cut = cut
 }
 
-func (r *reach) broken() error {
+func (r *reach) setSlow(slow time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cut {
-		return errors.New("the store cannot be reached")
-	}
-	return nil
+	r.slow = slow
 }
 
-func (r *reach) list(_ context.Context, group string) ([]leaseDocument, error) {
-	if err := r.broken(); err != nil {
+func (r *reach) loseAnswers(lost int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = lost
+}
+
+// broken waits as long as the way takes, and says when it cannot be gone.
+func (r *reach) broken(ctx context.Context) error {
+	r.mu.Lock()
+	cut, slow := r.cut, r.slow
+	r.mu.Unlock()
+	if cut {
+		return errors.New("the store cannot be reached")
+	}
+	if slow == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(slow):
+		return nil
+	}
+}
+
+func (r *reach) answerIsLost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost--
+	return r.lost >= 0
+}
+
+func (r *reach) list(ctx context.Context, group string) ([]leaseDocument, error) {
+	if err := r.broken(ctx); err != nil {
 		return nil, err
 	}
 	r.memoryLeases.mu.Lock()
@@ -55,8 +88,8 @@ func (r *reach) list(_ context.Context, group string) ([]leaseDocument, error) {
 	return documents, nil
 }
 
-func (r *reach) write(_ context.Context, d leaseDocument) (string, error) {
-	if err := r.broken(); err != nil {
+func (r *reach) write(ctx context.Context, d leaseDocument) (string, error) {
+	if err := r.broken(ctx); err != nil {
 		return "", err
 	}
 	r.memoryLeases.mu.Lock()
@@ -67,6 +100,9 @@ func (r *reach) write(_ context.Context, d leaseDocument) (string, error) {
 	r.writes++
 	d.ETag = fmt.Sprint(r.writes)
 	r.documents[d.ID] = d
+	if r.answerIsLost() {
+		return "", errLeaseRace
+	}
 	return d.ETag, nil
 }
 
@@ -178,6 +214,37 @@ func TestLeasesOfADeadReplicaAreTakenOver(t *testing.T) {
 		stopB()
 		r.wg.Wait()
 	})
+}
+
+func TestLeasesSurviveASlowStoreAndLostAnswers(t *testing.T) {
+	for name, disturb := range map[string]func(*reach){
+		"each request takes a third of the duration": func(r *reach) { r.setSlow(2 * time.Second) },
+		"the answer to a sign of life is lost":       func(r *reach) { r.loseAnswers(1) },
+		"two answers in a row are lost":              func(r *reach) { r.loseAnswers(2) },
+		"the store is away for half of the duration": func(r *reach) {
+			r.setCut(true)
+			go func() { time.Sleep(3 * time.Second); r.setCut(false) }()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReplicas()
+				starts := 0
+				way, stop := r.start("a", "a", func(*Lease) { r.mu.Lock(); starts++; r.mu.Unlock() })
+				time.Sleep(5 * time.Second)
+				r.want(t, "undisturbed", map[string]int{"a": 8})
+				disturb(way)
+				time.Sleep(time.Minute)
+				r.want(t, "disturbed", map[string]int{"a": 8})
+				if r.mu.Lock(); starts != 8 {
+					t.Errorf("work was begun %d times, want 8: leases were given up that nobody took", starts)
+				}
+				r.mu.Unlock()
+				stop()
+				r.wg.Wait()
+			})
+		})
+	}
 }
 
 func TestLeasesComeBackAtOnceUnderTheSameName(t *testing.T) {
