@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -28,7 +29,10 @@ const (
 	batchSize = 64
 	// sweepInterval is how often every status is asked for, to find works without an owner.
 	sweepInterval = 10 * time.Minute
-	storeRetry    = time.Second
+	// storeRetry is after what time statuses that could not be stored are tried again; it doubles up to lastStoreRetry for those
+	// that could not be while others could.
+	storeRetry     = time.Second
+	lastStoreRetry = time.Minute
 )
 
 // ReceiverOptions are what a receiver works with.
@@ -60,7 +64,15 @@ type Receiver struct {
 
 	mu      sync.Mutex
 	pending map[string][]report
-	arrived chan struct{}
+	// postponed are the works among them whose statuses cannot be stored, though others can.
+	postponed map[string]postponement
+	arrived   chan struct{}
+}
+
+// postponement is until when the statuses of a work are left alone, and how long that was.
+type postponement struct {
+	until time.Time
+	pause time.Duration
 }
 
 // NewReceiver makes a receiver; Run runs it.
@@ -68,7 +80,8 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, arrived: make(chan struct{}, 1)}
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{},
+		arrived: make(chan struct{}, 1)}
 }
 
 // Run receives until ctx is over.
@@ -157,14 +170,19 @@ func enqueue(waiting []report, next report) []report {
 	return append(waiting, next)
 }
 
-// take takes one report each of some works.
-func (r *Receiver) take() []report {
+// take takes one report each of some works, and says how long until those that are postponed may be tried; zero if none is.
+func (r *Receiver) take(now time.Time) (reports []report, later time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var reports []report
 	for id, waiting := range r.pending {
 		if len(reports) == batchSize {
 			break
+		}
+		if left := r.postponed[id].until.Sub(now); left > 0 {
+			if later == 0 || left < later {
+				later = left
+			}
+			continue
 		}
 		reports = append(reports, waiting[0])
 		if len(waiting) == 1 {
@@ -174,7 +192,7 @@ func (r *Receiver) take() []report {
 		r.pending[id] = waiting[1:]
 	}
 	r.Metrics.pending.Set(float64(len(r.pending)))
-	return reports
+	return reports, later
 }
 
 // putBack returns reports that could not be stored, in front of those that came since.
@@ -190,30 +208,79 @@ func (r *Receiver) putBack(reports []report) {
 	}
 }
 
+// postpone leaves the statuses of works alone for a while, a longer one each time.
+func (r *Receiver) postpone(now time.Time, reports []report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range reports {
+		pause := min(max(storeRetry, 2*r.postponed[e.ResourceID].pause), lastStoreRetry)
+		r.postponed[e.ResourceID] = postponement{now.Add(pause), pause}
+	}
+}
+
+// stored forgets that the statuses of works were postponed.
+func (r *Receiver) stored(reports []report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range reports {
+		delete(r.postponed, e.ResourceID)
+	}
+}
+
 func (r *Receiver) process(ctx context.Context) {
 	for {
-		reports := r.take()
+		reports, later := r.take(time.Now())
 		if len(reports) == 0 {
+			if later == 0 {
+				later = time.Hour // nothing waits: only what arrives does
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-r.arrived:
+			case <-time.After(later):
 			}
 			continue
 		}
-		if err := r.apply(ctx, reports); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("statuses could not be stored and are tried again", "statuses", len(reports), "error", err)
-			r.putBack(reports)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(storeRetry):
-			}
+		left, err := r.applyApart(ctx, reports)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		slog.Warn("statuses could not be stored and are tried again", "statuses", len(left), "error", err)
+		r.putBack(left)
+		if !store.IsUnavailable(err) {
+			r.postpone(time.Now(), left)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(storeRetry):
 		}
 	}
+}
+
+// applyApart stores statuses, all together if they can be. If they cannot, and not for the database's sake, each half is tried
+// by itself, so that a tenancy for which it never goes well holds up no other. It returns those that could not be stored.
+func (r *Receiver) applyApart(ctx context.Context, reports []report) (left []report, err error) {
+	err = r.apply(ctx, reports)
+	switch {
+	case err == nil:
+		r.stored(reports)
+		return nil, nil
+	case len(reports) == 1, ctx.Err() != nil, store.IsUnavailable(err):
+		return reports, err
+	}
+	half := len(reports) / 2
+	left, err = r.applyApart(ctx, reports[:half])
+	if store.IsUnavailable(err) {
+		return append(left, reports[half:]...), err
+	}
+	more, errMore := r.applyApart(ctx, reports[half:])
+	return append(left, more...), errors.Join(err, errMore)
 }
 
 // apply stores statuses and has the state machine decide.

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -77,11 +78,11 @@ func (u *Upgrader) Run(ctx context.Context) {
 	for {
 		wait := upgradeInterval
 		next, err := u.beginDue(ctx)
-		if err == nil {
-			if !next.IsZero() {
-				wait = max(0, min(wait, next.Sub(u.Store.Now())))
-			}
-			err = u.followPolicies(ctx)
+		if err == nil && !next.IsZero() {
+			wait = max(0, min(wait, next.Sub(u.Store.Now())))
+		}
+		if !store.IsUnavailable(err) {
+			err = errors.Join(err, u.followPolicies(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			slog.Warn("beginning upgrades failed", "error", err)
@@ -101,16 +102,17 @@ func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
-	for _, uid := range clusters {
+	err = each(ctx, clusters, func(uid string) error {
 		result, err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Tenancies[uid], u.Renderer)
 		})
 		if err != nil {
-			return next, fmt.Errorf("beginning an upgrade whose time has come: %w", err)
+			return fmt.Errorf("beginning an upgrade whose time has come: %w", err)
 		}
 		u.Publish(result.Due)
-	}
-	return next, nil
+		return nil
+	})
+	return next, err
 }
 
 func (u *Upgrader) followPolicies(ctx context.Context) error {
@@ -124,10 +126,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 	}
 	u.running.Store(int64(all))
 	known := map[string]bool{}
+	var failed []error
 	for _, p := range policies {
 		known[p.GetName()] = true
 		if err := u.followPolicy(ctx, p, policies); err != nil {
-			return fmt.Errorf("upgrade policy %s: %w", p.GetName(), err)
+			failed = append(failed, fmt.Errorf("upgrade policy %s: %w", p.GetName(), err))
 		}
 	}
 	for name := range u.queues {
@@ -135,10 +138,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 			delete(u.queues, name)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
-// followPolicy begins as many of a policy's upgrades as may be under way.
+// followPolicy begins as many of a policy's upgrades as may be under way. A cluster that cannot be begun with is left to the
+// next look.
 func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
 	schedule, err := fleet.ParseSchedule(p.GetSpec().GetSchedule())
 	if err != nil {
@@ -152,19 +156,23 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for len(q.clusters) > 0 {
 		uid := q.clusters[0]
 		admitted, err := u.begin(ctx, p, uid)
 		if err != nil {
-			return err
+			failed = append(failed, fmt.Errorf("cluster %s: %w", uid, err))
+			if ctx.Err() != nil || store.IsUnavailable(err) {
+				break
+			}
 		}
-		if !admitted {
+		if err == nil && !admitted {
 			break
 		}
 		q.clusters = q.clusters[1:]
 	}
 	u.queues[p.GetName()] = q
-	return nil
+	return errors.Join(failed...)
 }
 
 // candidates are the clusters to begin with: what is left of the last look, as long as the policy and the catalogue are the
