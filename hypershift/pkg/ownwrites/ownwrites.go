@@ -27,6 +27,9 @@ const (
 	// keepFor bounds how long a write is remembered of an object that is not read again. No cache is behind for so long and
 	// recovers without a new list.
 	keepFor = 10 * time.Minute
+	// longBehind is after what time a cache that is still behind is no explanation any more: a server that was restored from a
+	// backup gives out versions again that are older than what was written.
+	longBehind = 30 * time.Second
 	// room is how many writes are remembered at least before old ones are looked for.
 	room = 1024
 )
@@ -72,7 +75,8 @@ func (c *Client) Current(ctx context.Context, object client.Object) error {
 	if !known {
 		return nil
 	}
-	if last.version == "" {
+	isOlder := older(object.GetResourceVersion(), last.version)
+	if last.version == "" || isOlder && time.Since(last.at) > longBehind {
 		now := object.DeepCopyObject().(client.Object)
 		err := c.live.Get(ctx, client.ObjectKeyFromObject(object), now)
 		if client.IgnoreNotFound(err) != nil {
@@ -82,11 +86,11 @@ func (c *Client) Current(ctx context.Context, object client.Object) error {
 			c.replace(object.GetUID(), last, nil)
 			return nil // it is gone, which the cache will say
 		}
-		learned := mark{version: now.GetResourceVersion(), at: last.at}
+		learned := mark{version: now.GetResourceVersion(), at: time.Now()}
 		c.replace(object.GetUID(), last, &learned)
-		last = learned
+		last, isOlder = learned, older(object.GetResourceVersion(), learned.version)
 	}
-	if older(object.GetResourceVersion(), last.version) {
+	if isOlder {
 		return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", object)}, object.GetName(), errBehind)
 	}
 	c.replace(object.GetUID(), last, nil)
