@@ -56,6 +56,8 @@ type Options struct {
 	MaxFeedbackBytes int32
 	// StatusPoll is how often objects that are not watched are looked at; 0 means 10 minutes.
 	StatusPoll time.Duration
+	// StrayPause is how often it is looked for what is applied of works that the server has not sent; 0 means 10 minutes.
+	StrayPause time.Duration
 	Registry   prometheus.Registerer
 	Log        *slog.Logger
 }
@@ -83,6 +85,9 @@ func (o *Options) complete() error {
 	}
 	if o.StatusPoll <= 0 {
 		o.StatusPoll = statusPoll
+	}
+	if o.StrayPause <= 0 {
+		o.StrayPause = strayPause
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -272,6 +277,8 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	}
 	start(func(ctx context.Context) { applied.nudgeOften(ctx, objects.watchesAll) })
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
+	strays := &strays{works: hub, consumer: a.o.Consumer, hubHash: hubHash, applied: applied.Lister(), ask: a.uplink.askAbout, pause: a.o.StrayPause, log: a.o.Log}
+	start(strays.run)
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
 		return ctx.Err()
 	}

@@ -102,6 +102,7 @@ type region struct {
 	brokerAt  string
 	log       *slog.Logger
 	tune      func(*server.Config)
+	tuneAgent func(*agent.Options)
 	servers   []*server.Server
 }
 
@@ -242,10 +243,14 @@ func (r *region) startServerUnready() *maestroServer {
 func (r *region) startAgent(consumer string) *process {
 	r.t.Helper()
 	r.issue(consumer, mesh.MaestroAgent, consumer)
-	a, err := agent.New(agent.Options{
+	options := agent.Options{
 		Consumer: consumer, MQTTAddress: r.brokerAt, MQTTTLS: r.mqtt(consumer), Cluster: cluster(r.t),
 		Log: r.log.With("process", consumer),
-	})
+	}
+	if r.tuneAgent != nil {
+		r.tuneAgent(&options)
+	}
+	a, err := agent.New(options)
 	if err != nil {
 		r.t.Fatal(err)
 	}
