@@ -2,7 +2,8 @@
 // the client: such a read is refused as a conflict, and whoever asked comes back when the cache has caught up. A controller
 // that writes nothing where all is as it should be, and is not woken by its own writes, needs this: deciding on an object older
 // than its own last write it would find nothing to do, and nobody would wake it again. Only Get refuses; what List returns may
-// be asked about with Current. After a restart nothing is remembered and nothing need be, for the cache begins with a list.
+// be asked about with Current. After a restart nothing is remembered and nothing need be, for the cache begins with a list. Locked
+// and NotStatusAlone are how such a controller writes, and what it is woken by.
 package ownwrites
 
 import (
