@@ -84,6 +84,7 @@ func TestADamagedTenancyHoldsUpNoPlaces(t *testing.T) {
 	}
 	service.awaitCluster(t, other.Uid, clusterReady(1))
 	heal()
+	capacity++
 	if _, err := service.UpdateProvisionShard(t.Context(), update); err != nil {
 		t.Fatal(err)
 	}

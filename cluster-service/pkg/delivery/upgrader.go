@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,10 @@ const (
 	// upgradeInterval is how often policies are looked at when nothing tells to: windows open, releases come out, and other
 	// replicas' upgrades end.
 	upgradeInterval = 5 * time.Second
-	upgradePage     = 500
-	dueLimit        = 100
+	// lookShare is how many times as long as a look at all clusters takes nobody looks again, if it found nothing.
+	lookShare   = 20
+	upgradePage = 500
+	dueLimit    = 100
 )
 
 // UpgraderOptions are what an upgrader works with.
@@ -50,11 +53,16 @@ type Upgrader struct {
 
 // queue is what one look at all clusters found for a policy.
 type queue struct {
-	of       time.Time
+	// of is of which policies it was: those for one cluster are taken out of the others.
+	of       string
 	catalog  *release.Catalog
 	clusters []string
-	// found is when it was.
-	found time.Time
+	// none says that it found no cluster.
+	none bool
+	// found is when it was, revision up to where it saw everything, and took what it took.
+	found    time.Time
+	revision int64
+	took     time.Duration
 }
 
 // NewUpgrader makes an upgrader; Run runs it.
@@ -179,16 +187,32 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 // same, or those of a new one.
 func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (queue, error) {
 	now, catalog := u.Store.Now(), u.Catalog()
+	var of strings.Builder
+	for _, other := range all {
+		fmt.Fprintln(&of, other.GetName(), other.GetUpdateTime().AsTime().UnixMicro())
+	}
 	q, looked := u.queues[p.GetName()]
-	if looked && q.of.Equal(p.GetUpdateTime().AsTime()) && q.catalog == catalog && (len(q.clusters) > 0 || now.Sub(q.found) < upgradeInterval) {
+	looked = looked && q.of == of.String() && q.catalog == catalog
+	if looked && (len(q.clusters) > 0 || now.Sub(q.found) < max(upgradeInterval, lookShare*q.took)) {
 		return q, nil
 	}
-	q = queue{of: p.GetUpdateTime().AsTime(), catalog: catalog, found: now}
-	err := EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
+	// Before the look, so that what changes meanwhile counts as changed.
+	clock, err := u.Store.Clock(ctx)
+	if err != nil {
+		return q, err
+	}
+	if looked && q.none && q.revision == clock.Revision {
+		q.found = now
+		return q, nil // nothing has changed of any cluster or upgrade
+	}
+	began := time.Now()
+	q = queue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
+	err = EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
 		if candidacy.Version != "" {
 			q.clusters = append(q.clusters, c.UID)
 		}
 	})
+	q.none, q.took = len(q.clusters) == 0, time.Since(began)
 	return q, err
 }
 

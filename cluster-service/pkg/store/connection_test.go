@@ -55,7 +55,10 @@ func TestAStoppedProcessLosesItsLocks(t *testing.T) {
 // TestAReadOnlyServerIsUnavailable has the server take no writes, as when it has no more room.
 func TestAReadOnlyServerIsUnavailable(t *testing.T) {
 	url := databases.Database(t)
-	open(t, store.Options{URL: url}).Close()
+	first := open(t, store.Options{URL: url})
+	if _, err := first.Clock(t.Context()); err != nil { // the first look at the clock writes to it
+		t.Fatal(err)
+	}
 	direct, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
