@@ -60,6 +60,7 @@ func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
 	consumer := r.consumer(s)
 	first := r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
+	cs.subscribe()
 	kept, deleted := newBundle(consumer, "x"), newBundle(consumer, "x")
 	for _, b := range []bundle{kept, deleted} {
 		cs.must("create", b)
