@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint generate bench peers sweeps cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -30,6 +30,15 @@ test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, 
 	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
 	go test -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
+	exit $$status
+
+# Several times as slow as without, and so with two packages at a time. What takes longest here are the sweeps: with -short
+# each is tried at a few of its points.
+race: third-party postgresql ## run the tests under Go's race detector, and the life of a cluster with programs built for it (half an hour)
+	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
+	status=0; \
+	go test -race -short -p 2 -parallel 4 -timeout 40m $(units) || status=1; \
+	HCPMESH_RACE=1 go test -race -count=1 -timeout 30m -run '^TestLifeOfACluster$$' ./test/e2e || status=1; \
 	exit $$status
 
 lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions

@@ -1,5 +1,7 @@
 package hub
 
+import "strings"
+
 // SubscriptionState is how a subscription stands with the resource provider (ARM's subscription life cycle API).
 type SubscriptionState string
 
@@ -28,6 +30,9 @@ type SubscriptionProperties struct {
 	SpendingLimit       string      `json:"spendingLimit,omitempty"`
 	RegisteredFeatures  []Feature   `json:"registeredFeatures,omitempty"`
 	ManagedByTenants    []TenantRef `json:"managedByTenants,omitempty"`
+	// AvailabilityZones and AdditionalProperties are kept as ARM sent them, which adds to them without another version.
+	AvailabilityZones    any            `json:"availabilityZones,omitempty"`
+	AdditionalProperties map[string]any `json:"additionalProperties,omitempty"`
 }
 
 // TenantRef names a tenant.
@@ -41,13 +46,13 @@ type Feature struct {
 	State string `json:"state"`
 }
 
-// HasFeature reports whether the named feature is registered.
+// HasFeature reports whether the named feature is registered. Names of features have no casing in Azure.
 func (s Subscription) HasFeature(name string) bool {
 	if s.Properties == nil {
 		return false
 	}
 	for _, feature := range s.Properties.RegisteredFeatures {
-		if feature.Name == name && feature.State == "Registered" {
+		if strings.EqualFold(feature.Name, name) && strings.EqualFold(feature.State, "Registered") {
 			return true
 		}
 	}

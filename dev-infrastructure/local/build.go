@@ -34,6 +34,9 @@ func (r *Region) build(ctx context.Context) error {
 		return fmt.Errorf("building the third-party programs: %w", err)
 	}
 	arguments := []string{"build", "-o", r.binDir() + string(filepath.Separator)}
+	if r.racing {
+		arguments = append(arguments, "-race")
+	}
 	for _, folder := range mains {
 		arguments = append(arguments, "./"+folder)
 	}
@@ -63,7 +66,12 @@ func (r *Region) runInSource(ctx context.Context, program string, arguments ...s
 }
 
 // binDir holds our programs.
-func (r *Region) binDir() string { return filepath.Join(r.config.SourceDir, ".build", "bin") }
+func (r *Region) binDir() string {
+	if r.racing {
+		return filepath.Join(r.config.SourceDir, ".build", "race")
+	}
+	return filepath.Join(r.config.SourceDir, ".build", "bin")
+}
 
 // program is the path of one of ours.
 func (r *Region) program(name string) string { return filepath.Join(r.binDir(), name) }

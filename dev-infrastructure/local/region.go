@@ -60,6 +60,8 @@ type Region struct {
 	supervisor *supervisor.Supervisor
 	control    *control.Server
 	started    time.Time
+	// racing says that our programs run with the race detector.
+	racing bool
 	// interrupt ends a start that is under way.
 	interrupt context.CancelFunc
 	closeOnce sync.Once
@@ -88,7 +90,7 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 		return nil, err
 	}
 	ctx, interrupt := context.WithCancel(ctx)
-	r := &Region{config: config, state: held, started: time.Now(), interrupt: interrupt, down: make(chan struct{})}
+	r := &Region{config: config, state: held, started: time.Now(), racing: racing(), interrupt: interrupt, down: make(chan struct{})}
 	r.enter(PhaseBuilding)
 	if err := r.start(ctx); err != nil {
 		r.Close()

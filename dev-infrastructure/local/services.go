@@ -49,6 +49,7 @@ func (r *Region) ours(name, program string, ops service, arguments ...string) su
 		Name:    name,
 		Program: r.program(program),
 		Args:    append([]string{"--ops-listen=" + r.address(ops), "--log-level=" + r.config.LogLevel}, arguments...),
+		Env:     r.raceEnvironment(),
 		Ports:   map[string]int{"ops": r.port(ops)},
 		Ready:   httpReady("http://"+r.address(ops)+"/readyz", nil),
 	}

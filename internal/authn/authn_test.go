@@ -37,6 +37,10 @@ type issuer struct {
 	keys  map[string]*rsa.PrivateKey
 	reads atomic.Int64
 	down  atomic.Bool
+	// suffix is what its name has behind its URL. reading, when not nil, is told of each reading of the keys, and holds it up until
+	// it is told something in turn.
+	suffix  string
+	reading chan struct{}
 }
 
 func newIssuer(t testing.TB) *issuer {
@@ -50,9 +54,13 @@ func newIssuer(t testing.TB) *issuer {
 		var document any
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
-			document = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+			document = map[string]any{"issuer": i.URL + i.suffix, "jwks_uri": i.URL + "/keys"}
 		case "/keys":
 			i.reads.Add(1)
+			if i.reading != nil {
+				i.reading <- struct{}{}
+				<-i.reading
+			}
 			document = map[string]any{"keys": i.published()}
 		}
 		_ = json.NewEncoder(w).Encode(document)
@@ -91,7 +99,7 @@ func (i *issuer) add(t testing.TB, id string) {
 func (i *issuer) claims(changes jwt.MapClaims) jwt.MapClaims {
 	now := time.Now()
 	all := jwt.MapClaims{
-		"iss": i.URL, "aud": audience, "appid": arm, "oid": object, "tid": tenant,
+		"iss": i.URL + i.suffix, "aud": audience, "appid": arm, "oid": object, "tid": tenant,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
 	for name, value := range changes {
@@ -289,6 +297,68 @@ func TestRotation(t *testing.T) {
 	ahead.Store(int64(10 * time.Second))
 	if _, err := ask(tokens, second); err != nil || i.reads.Load() != 2 {
 		t.Errorf("the new key was not found: %v after %d readings", err, i.reads.Load())
+	}
+}
+
+// TestAnIssuerWhoseNameEndsWithASlash: the issuer of Entra's tokens of version 1 is https://sts.windows.net/<tenant>/, and its
+// configuration says so, too.
+func TestAnIssuerWhoseNameEndsWithASlash(t *testing.T) {
+	i := newIssuer(t)
+	i.suffix = "/"
+	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL + "/", Audience: audience, ClientIDs: []string{arm}, Client: i.Client()})
+	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAReadingOutlivesWhoBeganIt: the keys are read once for all that wait for them. That the first of these gives up must not have
+// the others refused.
+func TestAReadingOutlivesWhoBeganIt(t *testing.T) {
+	i := newIssuer(t)
+	i.reading = make(chan struct{})
+	tokens := i.tokens()
+	token := "Bearer " + i.sign(t, "first", nil)
+	ctx, giveUp := context.WithCancel(t.Context())
+	gaveUp, answered := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(gaveUp)
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		request.Header.Set("Authorization", token)
+		_, _ = tokens.Authenticate(ctx, request)
+	}()
+	<-i.reading
+	go func() {
+		_, err := ask(tokens, token)
+		answered <- err
+	}()
+	giveUp()
+	i.reading <- struct{}{}
+	if err := <-answered; err != nil {
+		t.Errorf("who waited was answered %v", err)
+	}
+	<-gaveUp
+}
+
+// TestANewKeyWhileTheIssuerIsAway: a token whose key cannot be looked for is not a wrong one.
+func TestANewKeyWhileTheIssuerIsAway(t *testing.T) {
+	i := newIssuer(t)
+	now := time.Now()
+	var ahead atomic.Int64
+	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
+		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
+	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+		t.Fatal(err)
+	}
+	i.add(t, "second")
+	i.down.Store(true)
+	ahead.Store(int64(10 * time.Second))
+	for range 2 { // the second is not looked for again so soon
+		if _, err := ask(tokens, "Bearer "+i.sign(t, "second", nil)); apierror.KindOf(err) != apierror.Unavailable {
+			t.Errorf("answered %v", err)
+		}
+	}
+	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+		t.Errorf("a key that is known is not enough any more: %v", err)
 	}
 }
 

@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
 
 // The pace at which keys are read.
 const (
-	keysRetry    = 500 * time.Millisecond
+	keysRetry    = 500 * time.Millisecond // after a failure, twice as long after each further one
+	keysMost     = 30 * time.Second
 	keysRefresh  = time.Hour
 	keysOldest   = 24 * time.Hour
 	keysAtMost   = 5 * time.Second // one reading for tokens with an unknown key within this time
@@ -30,7 +33,7 @@ const (
 	maxModulus  = 1024 // bytes, of an RSA key with 8192 bits
 )
 
-// keysMissing is the error while no keys could be read.
+// keysMissing is the error while the keys could not be read, or not those of now: who is asking cannot be decided.
 type keysMissing struct{ cause error }
 
 func (e *keysMissing) Error() string {
@@ -42,6 +45,7 @@ func (e *keysMissing) Error() string {
 
 // keys are the issuer's, as it publishes them (OpenID Connect Discovery 1.0, section 4; RFC 7517).
 type keys struct {
+	// issuer is as tokens name it; some issuers' names end with a slash.
 	issuer string
 	client *http.Client
 	now    func() time.Time
@@ -57,10 +61,14 @@ type keys struct {
 }
 
 func (k *keys) run(ctx context.Context) {
+	again := keysRetry
 	for {
 		pause := keysRefresh
 		if err := k.refresh(ctx); err != nil {
-			pause = keysRetry
+			pause = again/2 + rand.N(again)
+			again = min(2*again, keysMost)
+		} else {
+			again = keysRetry
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -79,7 +87,7 @@ func (k *keys) ready() error {
 		return &keysMissing{k.failed}
 	}
 	if age := k.now().Sub(k.read); age > keysOldest {
-		return fmt.Errorf("the issuer's keys were last read %s ago: %w", age.Round(time.Minute), k.failed)
+		return fmt.Errorf("the issuer's keys were last read %s ago: %w", age.Round(time.Minute), &keysMissing{k.failed})
 	}
 	return nil
 }
@@ -95,7 +103,8 @@ func (k *keys) find(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if key, again, err := k.known(id); key != nil || again.After(tried) {
 		return key, err
 	}
-	_ = k.readNow(ctx)
+	// Others wait for this reading, too: it does not end with the request that happened to begin it.
+	_ = k.readNow(context.WithoutCancel(ctx))
 	key, _, err = k.known(id)
 	return key, err
 }
@@ -106,11 +115,14 @@ func (k *keys) known(id string) (*rsa.PublicKey, time.Time, error) {
 	if k.byID == nil {
 		return nil, k.tried, &keysMissing{k.failed}
 	}
-	key := k.byID[id]
-	if key == nil {
-		return nil, k.tried, errors.New("the key is not one of the issuer's")
+	switch key := k.byID[id]; {
+	case key != nil:
+		return key, k.tried, nil
+	case k.failed != nil:
+		// It may be one that the issuer has made since.
+		return nil, k.tried, &keysMissing{k.failed}
 	}
-	return key, k.tried, nil
+	return nil, k.tried, errors.New("the key is not one of the issuer's")
 }
 
 func (k *keys) refresh(ctx context.Context) error {
@@ -134,7 +146,7 @@ func (k *keys) readNow(ctx context.Context) error {
 }
 
 func (k *keys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
-	content, err := k.get(ctx, k.issuer+"/.well-known/openid-configuration")
+	content, err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
 		return nil, err
 	}

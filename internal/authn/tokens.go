@@ -61,7 +61,7 @@ func NewTokens(options TokenOptions) *Tokens {
 	}
 	return &Tokens{
 		options: options,
-		keys:    &keys{issuer: strings.TrimSuffix(options.Issuer, "/"), client: options.Client, now: options.Now},
+		keys:    &keys{issuer: options.Issuer, client: options.Client, now: options.Now},
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(options.Issuer), jwt.WithAudience(options.Audience),
 			jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now)),
 		verified: map[[sha256.Size]byte]verified{},

@@ -29,7 +29,6 @@ const (
 	ReasonResourceIDInUse   = "RESOURCE_ID_IN_USE"
 	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
-	ReasonNodePoolUnknown   = "NODE_POOL_UNKNOWN"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
 	// ReasonCallDone is the answer to a call whose CallID had its effect before.
 	ReasonCallDone = "CALL_DONE"

@@ -8,14 +8,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Reasons of errors about credentials that callers act on.
-const (
-	ReasonRevocationInProgress = "REVOCATION_IN_PROGRESS"
-	ReasonTooManyCredentials   = "TOO_MANY_CREDENTIALS"
-	ReasonCredentialUnknown    = "BREAK_GLASS_CREDENTIAL_UNKNOWN"
-	ReasonRevocationUnknown    = "BREAK_GLASS_REVOCATION_UNKNOWN"
-)
-
 // ApplyCredential asks for the credential of a document.
 func (c *Client) ApplyCredential(ctx context.Context, document *database.CredentialDocument) (*clusterservicev1.BreakGlassCredential, error) {
 	report, err := c.rpc.ApplyBreakGlassCredential(ctx, CredentialRequest(document))

@@ -3,13 +3,18 @@ package clusterservice
 import (
 	"context"
 	"slices"
+	"time"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// listPage is how many resources List asks for at a time.
-const listPage = 500
+const (
+	// listPage is how many resources List asks for at a time.
+	listPage = 500
+	// pageTimeout is how long one answer may take: who lists goes on following after it, and must not wait for ever.
+	pageTimeout = 30 * time.Second
+)
 
 // Change is one message of a watch: a report, or a bookmark when Report is nil.
 type Change struct {
@@ -87,7 +92,11 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (revision 
 	for i, list := range lists {
 		// The first page of the first list is what the watch begins after: it is the oldest.
 		oldest := i == 0
-		err := EachPage(func(token string) (page, error) { return list(ctx, token) }, func(p page) error {
+		err := EachPage(func(token string) (page, error) {
+			ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+			defer cancel()
+			return list(ctx, token)
+		}, func(p page) error {
 			if oldest {
 				revision, oldest = p.revision, false
 			}

@@ -67,7 +67,11 @@ func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument,
 				return err
 			}
 		}
-		if document["deletionTime"], err = json.Marshal(at); err != nil {
+		// The clock of the replica that noted the beginning may be ahead of this one's: no life is shorter than none. A beginning that
+		// cannot be read must not keep the cluster from ending.
+		var begun time.Time
+		_ = json.Unmarshal(document["creationTime"], &begun)
+		if document["deletionTime"], err = json.Marshal(later(begun, at)); err != nil {
 			return err
 		}
 		body, err := json.Marshal(document)
@@ -88,6 +92,13 @@ func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument,
 		return failure(err, "ending the billing of %s", key.ResourceID)
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Billing reads what has been noted of an incarnation; nil when nothing has.

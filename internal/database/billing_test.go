@@ -44,6 +44,17 @@ func TestOneLifePerIncarnation(t *testing.T) {
 		t.Errorf("a life whose end was noted first: %+v, %v", got, err)
 	}
 
+	ahead := cluster("begun by a clock that is ahead")
+	if err := db.BeginBilling(t.Context(), key, &ahead, at(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.EndBilling(t.Context(), key, &ahead, at(1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Billing(t.Context(), subscription, ahead.UID); err != nil || got.DeletionTime == nil || got.DeletionTime.Before(got.CreationTime) {
+		t.Errorf("a life that ended before it began: %+v, %v", got, err)
+	}
+
 	raced := cluster("raced")
 	var wg sync.WaitGroup
 	for i := range 12 {

@@ -72,8 +72,9 @@ func (db *DB) Close() {
 
 // Ping asks Cosmos DB for the database; for readiness checks.
 func (db *DB) Ping(ctx context.Context) error {
-	_, err := db.connection.current.Load().database.Read(ctx, nil)
-	db.connection.note(db.connection.current.Load(), err)
+	used := db.connection.current.Load()
+	_, err := used.database.Read(ctx, nil)
+	db.connection.note(used, err)
 	if err != nil {
 		return failure(err, "reading the database's properties")
 	}
@@ -129,8 +130,15 @@ func (c *connection) note(used *client, err error) {
 		used.reached.Store(true)
 		return
 	}
-	if next, makeErr := c.newClient(); makeErr == nil && c.current.CompareAndSwap(used, next) {
+	next, makeErr := c.newClient()
+	if makeErr != nil {
+		return
+	}
+	// Whichever is not used lets go of what all clients of one endpoint share: what nobody lets go of stays for ever.
+	if c.current.CompareAndSwap(used, next) {
 		used.account.Close()
+	} else {
+		next.account.Close()
 	}
 }
 

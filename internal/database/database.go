@@ -1,6 +1,6 @@
 // Package database is hcpmesh's view of Cosmos DB for NoSQL, and the only package that speaks to it: typed documents,
-// compare-and-swap as the only way to replace one, atomic batches within a subscription, and change-feed followers with
-// durable positions.
+// compare-and-swap as the only way to replace one, atomic batches within a subscription, the change feed, and leases by which
+// replicas share work.
 //
 // Every document lives in an envelope: its id derives from its ARM resource id, its partition is the subscription. A
 // read gives an Item, which remembers the ETag and the fields this release does not know; a write takes the Item back, so

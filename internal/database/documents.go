@@ -97,9 +97,11 @@ type OperationDocument struct {
 	LastTransitionTime time.Time       `json:"lastTransitionTime"`
 	EndTime            *time.Time      `json:"endTime,omitempty"`
 	Error              *OperationError `json:"error,omitempty"`
-	// The caller, who alone may see the operation.
-	TenantID string `json:"tenantId,omitempty"`
-	ClientID string `json:"clientId,omitempty"`
+	// The caller, who alone may see the operation: the subscription's tenant, the caller's own, which is another one where
+	// somebody else manages the subscription, and the caller.
+	TenantID       string `json:"tenantId,omitempty"`
+	ClientTenantID string `json:"clientTenantId,omitempty"`
+	ClientID       string `json:"clientId,omitempty"`
 	// Requester names the caller for the record of what is done with credentials: 1 to 256 characters.
 	Requester     string `json:"requester,omitempty"`
 	CorrelationID string `json:"correlationId,omitempty"`

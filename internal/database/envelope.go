@@ -53,7 +53,7 @@ type readEnvelope[T any] struct {
 func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
 	var e readEnvelope[T]
 	if err := json.Unmarshal(document, &e); err != nil {
-		return nil, fmt.Errorf("decoding a document of kind %s: %w", c.kind, err)
+		return nil, fmt.Errorf("decoding the document %s of kind %s: %w", idOf(document), c.kind, err)
 	}
 	if e.Kind != c.kind {
 		return nil, fmt.Errorf("the document %s is of kind %q, not %q", e.ID, e.Kind, c.kind)
@@ -67,6 +67,15 @@ func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
 		collection: c,
 		read:       document,
 	}, nil
+}
+
+// idOf is the id of a document that cannot be read as what it should be; empty when not even that can be.
+func idOf(document []byte) string {
+	var named struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(document, &named)
+	return named.ID
 }
 
 // encode makes the document that replaces what the item was read from.

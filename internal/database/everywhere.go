@@ -2,14 +2,47 @@ package database
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
+// Unreadable says that documents were passed over that cannot be read: another release wrote them, or something that is none of
+// ours. All others that were asked for have been given: one such document must not keep the rest of a region from being found.
+type Unreadable struct {
+	// Count is how many there are, and First why the first of them cannot be read.
+	Count int
+	First error
+}
+
+// Error names the first.
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("%d documents cannot be read, the first because of %v", u.Count, u.First)
+}
+
+// Unwrap gives why the first cannot be read.
+func (u *Unreadable) Unwrap() error { return u.First }
+
+// note counts a document.
+func (u *Unreadable) note(err error) {
+	if u.Count++; u.First == nil {
+		u.First = err
+	}
+}
+
+// after is what a search that ended with err tells its caller.
+func (u *Unreadable) after(err error) error {
+	if err == nil && u.Count > 0 {
+		return u
+	}
+	return err
+}
+
 // ActiveOperations calls each for every operation, of all subscriptions, that is not terminal, in no order. It reads all
-// partitions: it is for start-up, for the slow safety net and for what SREs ask of a whole region, not for ARM's requests.
+// partitions: it is for start-up, for the slow safety net and for what SREs ask of a whole region, not for ARM's requests. An
+// error of type *Unreadable says that each was called for all but some.
 func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.properties.endTime)"
 	return everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
@@ -49,27 +82,31 @@ func (db *DB) UnemptiedSubscriptions(ctx context.Context, each func(*Item[Subscr
 func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) error {
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, {'provisioningState': c.properties.provisioningState} AS properties " +
 		"FROM c WHERE IS_DEFINED(c.properties.provisioningState) AND NOT IS_DEFINED(c.deletionTimestamp)"
-	return db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
+	var unreadable Unreadable
+	return unreadable.after(db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
 		change, err := readChange(document)
 		if err != nil {
-			return err
+			unreadable.note(err)
+			return nil
 		}
 		return each(change)
-	})
+	}))
 }
 
-// everywhere calls each for the documents of all partitions that a query finds. The query has the collection's kind as
-// @kind.
+// everywhere calls each for the documents of all partitions that a query finds; see ActiveOperations. The query has the
+// collection's kind as @kind.
 func everywhere[T any](ctx context.Context, c *Collection[T], query string, each func(*Item[T]) error, parameters ...azcosmos.QueryParameter) error {
 	parameters = append(parameters, azcosmos.QueryParameter{Name: "@kind", Value: string(c.kind)})
 	// An empty partition key asks across all of them.
-	return c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
+	var unreadable Unreadable
+	return unreadable.after(c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
 		item, err := c.decode(document)
 		if err != nil {
-			return err
+			unreadable.note(err)
+			return nil
 		}
 		return each(item)
-	})
+	}))
 }
 
 // pages calls each for everything that a query without an order finds, page by page.

@@ -41,8 +41,8 @@ func (c Change) ProvisioningState() (state hub.ProvisioningState, ok bool) {
 	return e.Properties.ProvisioningState, e.Properties.ProvisioningState != ""
 }
 
-// Handler takes changes in their order. As long as it returns an error the same changes come again, after a back-off;
-// they also come again after a crash, so it must be idempotent.
+// Handler takes changes in their order. As long as it returns an error the same changes come again, after a back-off, so it must be
+// idempotent.
 type Handler func(ctx context.Context, changes []Change) error
 
 // FeedOptions tune how a follower reads the change feed, which Cosmos DB only lets it ask for.
@@ -50,8 +50,6 @@ type FeedOptions struct {
 	// Busy is how soon the feed is asked again after it had changes, Idle the longest it is left alone; every empty
 	// answer doubles the pause from one towards the other. 0 means 25 ms and 1 s.
 	Busy, Idle time.Duration
-	// Nudge makes the follower ask at once: whoever in this process writes, or hears that something was written, sends.
-	Nudge <-chan struct{}
 	// PageSize is the most changes that a handler gets at once; 0 means 200.
 	PageSize int
 	Log      *slog.Logger
@@ -77,21 +75,21 @@ func (o *FeedOptions) complete() {
 func (db *DB) Tail(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
 	options.complete()
 	f := &feed{db: db, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}
-	return f.follow(ctx, handler, nil)
+	return f.follow(ctx, handler)
 }
 
-// feed reads one range of the change feed of the container Resources.
+// feed reads the change feed of the container Resources.
 type feed struct {
 	db      *DB
 	options FeedOptions
 	span    azcosmos.FeedRange
 	since   *time.Time
-	// position is azcosmos's token: where every physical range within the span stands. Empty is the beginning.
+	// position is azcosmos's token: where every physical range within the span stands. Empty is since.
 	position string
 }
 
-// follow reads and handles until ctx ends. moved, if not nil, hears the position up to which everything was handled.
-func (f *feed) follow(ctx context.Context, handler Handler, moved func(position string)) error {
+// follow reads and handles until ctx ends.
+func (f *feed) follow(ctx context.Context, handler Handler) error {
 	pause := f.options.Busy
 	for {
 		changes, position, err := f.next(ctx)
@@ -106,9 +104,6 @@ func (f *feed) follow(ctx context.Context, handler Handler, moved func(position 
 			pause = min(2*pause, mostBackoff)
 		default:
 			f.position = position
-			if moved != nil {
-				moved(position)
-			}
 			pause = min(2*pause, f.options.Idle)
 		}
 		if err == nil && len(changes) > 0 {
@@ -123,7 +118,7 @@ func (f *feed) follow(ctx context.Context, handler Handler, moved func(position 
 	}
 }
 
-// sleep waits for the pause or a nudge. Jitter keeps followers from asking in step.
+// sleep waits for the pause. Jitter keeps followers from asking in step.
 func (f *feed) sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause - rand.N(pause/8+1))
 	defer timer.Stop()
@@ -131,9 +126,8 @@ func (f *feed) sleep(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
-	case <-f.options.Nudge:
+		return true
 	}
-	return true
 }
 
 // next reads one page after the position.
@@ -155,7 +149,9 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	for _, document := range response.Items {
 		change, err := readChange(document)
 		if err != nil {
-			return nil, "", err
+			// It would be the same the next time, and nothing that was written since would ever be heard of.
+			f.options.Log.ErrorContext(ctx, "the change feed shows a document that cannot be read; it is passed over", "error", err)
+			continue
 		}
 		changes = append(changes, change)
 	}
@@ -175,7 +171,7 @@ func readChange(document []byte) (Change, error) {
 		DeletionTimestamp json.RawMessage `json:"deletionTimestamp"`
 	}
 	if err := json.Unmarshal(document, &e); err != nil {
-		return Change{}, fmt.Errorf("decoding a change: %w", err)
+		return Change{}, fmt.Errorf("decoding the document %s: %w", idOf(document), err)
 	}
 	return Change{
 		Kind: e.Kind, Key: Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID}, Removed: len(e.DeletionTimestamp) > 0, document: document,

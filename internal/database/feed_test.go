@@ -88,12 +88,10 @@ func start(t *testing.T, run func(ctx context.Context) error) (stop func()) {
 func TestTailSeesWritesAndRemovals(t *testing.T) {
 	db, _ := databasetest.New(t)
 	w := newWitness()
-	nudge := make(chan struct{}, 1)
 	start(t, func(ctx context.Context) error {
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Nudge: nudge, Idle: 200 * time.Millisecond}, w.handle(db))
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 200 * time.Millisecond}, w.handle(db))
 	})
 	item := create(t, db, "a", "uid-1")
-	nudge <- struct{}{}
 	w.await(t, "uid-1", "1")
 	batch := db.NewBatch(subscription)
 	item.Value.Generation = 2
@@ -110,40 +108,13 @@ func TestTailSeesWritesAndRemovals(t *testing.T) {
 	w.await(t, "uid-1", "removed")
 }
 
-func TestFollowResumesWhereItStood(t *testing.T) {
-	db, server := databasetest.New(t)
-	create(t, db, "before", "uid-before")
-	options := database.FollowOptions{
-		FeedOptions: database.FeedOptions{Idle: 50 * time.Millisecond}, Name: "test", Owner: "replica-0", LeaseDuration: time.Second,
-	}
-	first := newWitness()
-	stop := start(t, func(ctx context.Context) error { return db.Follow(ctx, options, first.handle(db)) })
-	first.await(t, "uid-before", "1")
-	create(t, db, "during", "uid-during")
-	first.await(t, "uid-during", "1")
-	stop()
-
-	create(t, db, "after", "uid-after")
-	second := newWitness()
-	other := server.Open(t)
-	options.Owner = "replica-1"
-	start(t, func(ctx context.Context) error { return other.Follow(ctx, options, second.handle(other)) })
-	second.await(t, "uid-after", "1")
-	second.mu.Lock()
-	defer second.mu.Unlock()
-	if _, again := second.seen["uid-before"]; again {
-		t.Error("what was handled before the position was saved came again")
-	}
-}
-
-func TestFollowRedeliversUntilHandled(t *testing.T) {
+func TestTailRedeliversUntilHandled(t *testing.T) {
 	db, _ := databasetest.New(t)
 	create(t, db, "a", "uid-1")
 	w := newWitness()
 	refusals := 3
-	options := database.FollowOptions{FeedOptions: database.FeedOptions{Idle: 20 * time.Millisecond}, Name: "test", Owner: "replica-0"}
 	start(t, func(ctx context.Context) error {
-		return db.Follow(ctx, options, func(ctx context.Context, changes []database.Change) error {
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 20 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
 			if refusals > 0 {
 				refusals--
 				return errors.New("not now")
@@ -154,15 +125,13 @@ func TestFollowRedeliversUntilHandled(t *testing.T) {
 	w.await(t, "uid-1", "1")
 }
 
-// TestFeedSurvivesASplit has a physical partition split while a tail and a shared follower read it.
+// TestFeedSurvivesASplit has a physical partition split while a tail reads it.
 func TestFeedSurvivesASplit(t *testing.T) {
 	db, server := databasetest.New(t)
-	tail, follower := newWitness(), newWitness()
+	tail := newWitness()
 	start(t, func(ctx context.Context) error {
 		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 20 * time.Millisecond}, tail.handle(db))
 	})
-	options := database.FollowOptions{FeedOptions: database.FeedOptions{Idle: 20 * time.Millisecond}, Name: "test", Owner: "replica-0"}
-	start(t, func(ctx context.Context) error { return db.Follow(ctx, options, follower.handle(db)) })
 	write := func(round string) {
 		t.Helper()
 		for i := range 8 {
@@ -178,7 +147,6 @@ func TestFeedSurvivesASplit(t *testing.T) {
 		for i := range 8 {
 			uid := fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i) + round
 			tail.await(t, uid, "1")
-			follower.await(t, uid, "1")
 		}
 	}
 	write("before")

@@ -163,10 +163,3 @@ func foreignFinalizers(step *csv1.DeletionStep) []string {
 	}
 	return foreign
 }
-
-func lower(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToLower(s[:1]) + s[1:]
-}

@@ -42,6 +42,9 @@ func (s *subject) notYetKnown() (Finding, bool) {
 		w.suspicion, w.stuck, w.next = "", "see what the backend's log says of the operation", ""
 	}
 	if o := s.operation; o != nil && o.Status == "Failed" {
+		if o.Code == deadlineExceeded {
+			return s.neverTaken(finding, s.String()), true
+		}
 		finding.Says = fmt.Sprintf("%s was refused: it never reached the fleet.", upper(s.String()))
 		finding.Because = []string{said("The operation "+o.ID, o.Message, o.Code)}
 		finding.Since, finding.Who = o.EndTime, Customer
@@ -53,11 +56,28 @@ func (s *subject) notYetKnown() (Finding, bool) {
 	return finding, true
 }
 
+// deadlineExceeded is the code of an operation that was not at its end in time.
+const deadlineExceeded = "DeadlineExceeded"
+
+// neverTaken: its operation came to its deadline before Cluster Service had taken it, and nobody sends it any more.
+func (s *subject) neverTaken(finding Finding, what string) Finding {
+	o := s.operation
+	finding.Says = fmt.Sprintf("%s never reached the fleet: Cluster Service had not taken it when its operation ended, at %s.", upper(what), s.clock(o.EndTime))
+	finding.Because = append(finding.Because, said("The operation "+o.ID, o.Message, o.Code))
+	finding.Since, finding.Who = o.EndTime, Customer
+	finding.Acts = []string{"The customer has to act: repeat the request, which is sent at once when Cluster Service takes it."}
+	return finding
+}
+
 // behind: a change was accepted that Cluster Service does not have.
 func (s *subject) behind() Finding {
 	finding := Finding{Subject: s.String(), Layer: layerClusterService, State: "Behind"}
 	if o := s.operation; o != nil {
 		finding.Since = o.StartTime
+		if o.Status == "Failed" && o.Code == deadlineExceeded {
+			finding.Because = []string{fmt.Sprintf("ARM has generation %d, Cluster Service %d.", s.record.Generation, s.generation)}
+			return s.neverTaken(finding, "the last change of "+s.String())
+		}
 	}
 	finding.Says = fmt.Sprintf("%s was changed, and the change has been waiting to reach Cluster Service %s.", upper(s.String()), s.since(finding.Since))
 	finding.Because = []string{fmt.Sprintf("ARM has generation %d, Cluster Service %d.", s.record.Generation, s.generation)}

@@ -352,3 +352,37 @@ func TestSituations(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatAnotherReleaseSaysIsExplained: in the middle of a rollout Cluster Service may know phases that the one who explains does not,
+// and words may begin with any letter. Neither ends the answer.
+func TestWhatAnotherReleaseSaysIsExplained(t *testing.T) {
+	facts := standing(cluster(func(c *csv1.Cluster) {
+		c.Status.Phase = 99
+		c.Status.Progress[3] = layer("control-plane", "Übergang", "Élu par les nœuds", time.Minute)
+	}))
+	facts.NodePools = []*csv1.NodePool{pool("workers", func(p *csv1.NodePool) { p.Status.Phase = 77 })}
+	answer := explanation.Of(&facts)
+	if text := answer.Text(); len(answer.Findings) == 0 || !strings.Contains(text, "Élu par les nœuds") || strings.ContainsRune(text, '\ufffd') {
+		t.Errorf("%+v\n%s", answer.Findings, text)
+	}
+}
+
+// TestWhatClusterServiceNeverTookIsToBeAskedForAnew: an operation that came to its deadline without being taken is sent by nobody any
+// more, so nothing may say that it will be.
+func TestWhatClusterServiceNeverTookIsToBeAskedForAnew(t *testing.T) {
+	expired := func(id, request string) []explanation.Operation {
+		o := ended(id, request, clusterID, "Failed", 3*time.Hour, 2*time.Hour)
+		o.Code, o.Message = "DeadlineExceeded", "The operation was not complete within 1h0m0s."
+		return []explanation.Operation{o}
+	}
+	created := explanation.Facts{Now: now, Asked: "demo", Matches: []string{clusterID}, Records: []explanation.Record{record(clusterID, 1, "Failed", "")}, Operations: expired(createID, "Create")}
+	changed := standing(cluster(unchanged[*csv1.Cluster]))
+	changed.Records, changed.Operations = []explanation.Record{record(clusterID, 2, "Failed", "")}, expired(updateID, "Update")
+	for what, facts := range map[string]explanation.Facts{"Cluster demo": created, "The last change of cluster demo": changed} {
+		answer := explanation.Of(&facts)
+		text := strings.Join(strings.Fields(answer.Text()), " ")
+		if answer.Findings[0].Who != explanation.Customer || !strings.HasPrefix(text, what+" never reached the fleet") || !strings.Contains(text, "repeat the request") || strings.Contains(text, "The backend sends it") {
+			t.Errorf("%s", answer.Text())
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package explanation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -223,7 +224,7 @@ func (s *subject) act(finding *Finding, w wait) {
 	finding.Who, finding.Command = w.who, s.fill(w.command)
 	switch {
 	case late:
-		finding.Who, finding.Command = SRE, s.fill(first(w.stuckCommand, mustGather))
+		finding.Who, finding.Command = SRE, s.fill(cmp.Or(w.stuckCommand, mustGather))
 		finding.Because = append(finding.Because, upper(usual)+".")
 		if w.suspicion != "" {
 			finding.Because = append(finding.Because, s.fill(w.suspicion))
@@ -261,9 +262,9 @@ func (s *subject) outcome(w wait) []string {
 // fill puts names into a text of the table.
 func (s *subject) fill(text string) string {
 	shard := s.Cluster.GetStatus().GetProvisionShard()
-	return strings.NewReplacer("{shard}", first(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
-		"{asked}", first(s.Asked, s.clusterID()), "{uid}", s.uid(), "{gate}", s.gate(),
-		"{component}", first(s.component().GetName(), "a component"),
+	return strings.NewReplacer("{shard}", cmp.Or(shard, "its management cluster"), "{cluster}", nameOf(s.clusterID()), "{scope}", s.scope(),
+		"{asked}", cmp.Or(s.Asked, s.clusterID()), "{uid}", s.uid(), "{gate}", s.gate(),
+		"{component}", cmp.Or(s.component().GetName(), "a component"),
 		"{subject}", s.String(), "{noun}", s.noun, "{name}", nameOf(s.resourceID)).Replace(text)
 }
 
@@ -284,15 +285,6 @@ func (f *Facts) scope() string {
 	return " -g " + parts[4] + " --subscription " + parts[2]
 }
 
-func first(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
-}
-
 // condition finds a condition; its getters give empty strings when there is none.
 func (s *subject) condition(name string) *csv1.Condition {
 	i := slices.IndexFunc(s.conditions, func(c *csv1.Condition) bool { return c.GetType() == name })
@@ -302,8 +294,15 @@ func (s *subject) condition(name string) *csv1.Condition {
 	return s.conditions[i]
 }
 
-// phase is the end of an enumeration's name: READY of CLUSTER_PHASE_READY.
-func phase(name string) string { return name[strings.Index(name, "_PHASE_")+len("_PHASE_"):] }
+// phase is the end of an enumeration's name: READY of CLUSTER_PHASE_READY. One that this release does not know has a number for a
+// name, and is none of those above.
+func phase(name string) string {
+	_, end, known := strings.Cut(name, "_PHASE_")
+	if !known {
+		return name
+	}
+	return end
+}
 
 func when(t *timestamppb.Timestamp) time.Time {
 	if t == nil {

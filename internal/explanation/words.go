@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // width is where lines are broken.
@@ -156,10 +158,16 @@ func noun(request string) string {
 	return strings.ToLower(request)
 }
 
-// upper begins a sentence.
-func upper(s string) string {
-	if s == "" {
+// upper begins a sentence, and lower goes on with one.
+func upper(s string) string { return begin(s, unicode.ToUpper) }
+
+func lower(s string) string { return begin(s, unicode.ToLower) }
+
+// begin changes the first character, whose bytes may be several.
+func begin(s string, change func(rune) rune) string {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 || r == utf8.RuneError {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	return string(change(r)) + s[size:]
 }

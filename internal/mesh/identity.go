@@ -29,14 +29,16 @@ type Identity struct {
 
 	mu      sync.Mutex
 	checked time.Time
-	changed time.Time
-	own     *tls.Certificate
-	roots   *x509.CertPool
+	// stamp is of the files as they were read, or before: a rotation in between is read again.
+	stamp stamp
+	own   *tls.Certificate
+	roots *x509.CertPool
 }
 
 // LoadIdentity reads tls.crt, tls.key and ca.crt from dir. The certificate must carry one SPIFFE id.
 func LoadIdentity(dir string) (*Identity, error) {
 	identity := &Identity{dir: dir}
+	identity.stamp = identity.stampOfFiles()
 	own, roots, err := identity.read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the identity in %s: %w", dir, err)
@@ -46,7 +48,6 @@ func LoadIdentity(dir string) (*Identity, error) {
 		return nil, fmt.Errorf("reading the identity in %s: %w", dir, err)
 	}
 	identity.id, identity.own, identity.roots, identity.checked = id, own, roots, time.Now()
-	identity.changed = identity.lastChange()
 	return identity, nil
 }
 
@@ -131,25 +132,28 @@ func (i *Identity) refresh() {
 		return
 	}
 	i.checked = time.Now()
-	changed := i.lastChange()
-	if changed.Equal(i.changed) {
+	now := i.stampOfFiles()
+	if now == i.stamp {
 		return
 	}
 	own, roots, err := i.read()
 	if err != nil {
 		return
 	}
-	i.own, i.roots, i.changed = own, roots, changed
+	i.own, i.roots, i.stamp = own, roots, now
 }
 
-func (i *Identity) lastChange() time.Time {
-	var last time.Time
-	for _, name := range []string{CertificateFile, KeyFile, CAFile} {
-		if info, err := os.Stat(filepath.Join(i.dir, name)); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
+// stamp tells the files of an identity from others: when each was written, and how large it is. A rotation may bring files that are
+// older than those before.
+type stamp [3]struct{ written, size int64 }
+
+func (i *Identity) stampOfFiles() (s stamp) {
+	for n, name := range [...]string{CertificateFile, KeyFile, CAFile} {
+		if info, err := os.Stat(filepath.Join(i.dir, name)); err == nil {
+			s[n].written, s[n].size = info.ModTime().UnixNano(), info.Size()
 		}
 	}
-	return last
+	return s
 }
 
 func (i *Identity) read() (*tls.Certificate, *x509.CertPool, error) {

@@ -108,7 +108,8 @@ type opsServer struct {
 
 func serveOps(listener net.Listener, p *Process) *opsServer {
 	ops := &opsServer{
-		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second},
+		// No bound of the answer: a profile takes as long as it was asked to.
+		server: &http.Server{Handler: p.OpsHandler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
 		done:   make(chan struct{}),
 	}
 	go func() {

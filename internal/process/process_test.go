@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/leaktest"
 )
 
 // childVariable makes the test binary play one of the programs below.
@@ -58,7 +60,7 @@ func TestMain(m *testing.M) {
 			return nil
 		})
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 func child(t *testing.T, role string, arguments ...string) *exec.Cmd {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stdout.WriteString("child\n")
 		select {}
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 func self(as string) *exec.Cmd {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -37,7 +38,9 @@ type objects struct {
 	kinds map[schema.GroupVersionResource]*kind
 	// byWork are the objects that a work wants to hear of.
 	byWork map[string]map[watched]struct{}
-	run    sync.WaitGroup
+	// ended is set when the watches that run are waited for.
+	ended bool
+	run   sync.WaitGroup
 }
 
 // watched names an object of a watched kind.
@@ -167,6 +170,9 @@ func (o *objects) forgetObject(work string, w watched) {
 
 // watch starts to watch a kind. The lock is held.
 func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
+	if o.ended {
+		return nil, errors.New("the agent is stopping")
+	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(o.client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
 	k := &kind{informer: informer.Informer(), lister: informer.Lister(), interested: map[string]map[string]workqueue.TypedRateLimitingInterface[string]{}}
 	if err := k.informer.SetTransform(withoutManagedFields); err != nil {
@@ -181,8 +187,7 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 		return nil, fmt.Errorf("watch %s: %w", gvr, err)
 	}
 	o.kinds[gvr] = k
-	o.run.Add(1)
-	go func() { defer o.run.Done(); k.informer.Run(o.ctx.Done()) }()
+	o.run.Go(func() { k.informer.Run(o.ctx.Done()) })
 	o.log.Info("kind watched for feedback", "kind", gvr.String())
 	return k, nil
 }
@@ -219,8 +224,13 @@ func (o *objects) watchesAll(resources []workv1.AppliedManifestResourceMeta) boo
 	return len(resources) > 0
 }
 
-// wait returns once every watch has ended.
-func (o *objects) wait() { o.run.Wait() }
+// wait returns once every watch has ended, after the context has. None is begun any more.
+func (o *objects) wait() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+	o.run.Wait()
+}
 
 func appliedOwners(object metav1.Object) []string {
 	var owners []string

@@ -336,7 +336,7 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 			ended[l.OperationID] = l
 		}
 		var err error
-		if durable, err = h.oncall.Audit(t.Context(), 500); err != nil {
+		if durable, _, err = h.oncall.Audit(t.Context(), 500); err != nil {
 			return err
 		}
 		for _, entry := range durable {

@@ -25,6 +25,10 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if whole.region != nil {
 		whole.region.Close()
+		if races := whole.region.Races(); races != "" {
+			fmt.Fprint(os.Stderr, races)
+			code = 1
+		}
 	}
 	switch {
 	case whole.dir == "":

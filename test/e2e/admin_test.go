@@ -86,7 +86,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 	if _, err := pause(oncall); err == nil {
 		t.Error("an elevation that was ended still counts")
 	}
-	entries, err := reader.Audit(ctx, 10)
+	entries, _, err := reader.Audit(ctx, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func (d *day) breakGlass() {
 	}, func() string { return "the revoked credential is answered " + answer })
 
 	recorded := map[string]bool{}
-	entries, err := engineer(d.t, "reader").Audit(d.ctx, 20)
+	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 20)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -57,6 +57,10 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	region.Close()
+	if races := region.Races(); races != "" {
+		fmt.Fprint(os.Stderr, races)
+		code = 1
+	}
 	if code != 0 {
 		fmt.Fprintf(os.Stderr, "the region's logs are in %s\n", filepath.Join(dir, "logs"))
 		return code

@@ -3,6 +3,7 @@ package dump
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -77,12 +78,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	return layer, nil
 }
 
-func compare(a, b string) int {
-	if hub.Key(a) < hub.Key(b) {
-		return -1
-	}
-	return 1
-}
+func compare(a, b string) int { return strings.Compare(hub.Key(a), hub.Key(b)) }
 
 // Operations are ARM's of a resource and of what is below it, newest first.
 func (t *Taker) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {

@@ -32,7 +32,7 @@ const listPage = 500
 // Bundles is Maestro, as far as it is asked.
 type Bundles interface {
 	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
-	All(ctx context.Context) ([]maestro.Bundle, error)
+	EachPage(ctx context.Context, take func([]maestro.Bundle) error) error
 }
 
 // Taker takes dumps.
@@ -200,7 +200,7 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 	group.Go(func() error {
 		shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
 		if err != nil {
-			return fmt.Errorf("listing: %w", apierror.FromGRPC(err))
+			return fmt.Errorf("listing the provision shards: %w", apierror.FromGRPC(err))
 		}
 		layer.ProvisionShards = adminv1.Messages(shards.GetProvisionShards())
 		return nil
@@ -215,7 +215,8 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 func (t *Taker) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	t.access(ctx, group, uid, &credentials, &revocations)
-	return credentials, revocations, group.Wait()
+	err = group.Wait() // what is returned is read after this, whatever the order within a return
+	return credentials, revocations, err
 }
 
 // access has a group read a cluster's credentials, without their certificates, and the revocations.
@@ -255,7 +256,8 @@ func into[P interface{ GetNextPageToken() string }, M proto.Message](group *errg
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("listing: %w", err)
+			var none M
+			return fmt.Errorf("listing every %s: %w", none.ProtoReflect().Descriptor().Name(), err)
 		}
 		return nil
 	})

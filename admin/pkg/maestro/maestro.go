@@ -106,17 +106,16 @@ func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 	return all, nil
 }
 
-// All are the bundles of Cluster Service, of all management clusters, in no order.
-func (c *Client) All(ctx context.Context) ([]Bundle, error) {
-	var all []Bundle
+// EachPage calls take for the bundles of Cluster Service, of all management clusters, in order of id, a page at a time: a region has
+// more of them than can be held. It ends with the first error of take.
+func (c *Client) EachPage(ctx context.Context, take func([]Bundle) error) error {
 	for number := 1; ; number++ {
 		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(perPage)}})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, found.Items...)
-		if len(found.Items) < perPage {
-			return all, nil
+		if err := take(found.Items); err != nil || len(found.Items) < perPage {
+			return err
 		}
 	}
 }

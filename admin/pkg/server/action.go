@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -155,21 +156,29 @@ func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "operation", ID: item.Value.OperationID, ResourceID: item.Key.ResourceID}, nil)
 }
 
+// errFound ends a search.
+var errFound = errors.New("found")
+
 func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
 	if err := rq.nobody(); err != nil {
 		return nil, err
 	}
-	orphans, err := s.orphans(ctx)
-	if err != nil {
-		return nil, err
-	}
 	id := rq.http.PathValue("bundle")
-	for _, orphan := range orphans {
-		if orphan.ID == id {
-			return s.accept(ctx, rq, database.AdminTarget{Kind: "bundle", ID: id}, adminv1.Message[*clusterservicev1.DeleteOrphanRequest]{
-				Of: &clusterservicev1.DeleteOrphanRequest{WorkId: id, ProvisionShard: orphan.Consumer},
-			})
+	var found *adminv1.Orphan
+	err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
+		if orphan.ID != id {
+			return nil
 		}
+		found = &orphan
+		return errFound
+	})
+	switch {
+	case err != nil && !errors.Is(err, errFound):
+		return nil, err
+	case found == nil:
+		return nil, apierror.New(apierror.NotFound, "There is no orphan '%s'.", id)
 	}
-	return nil, apierror.New(apierror.NotFound, "There is no orphan '%s'.", id)
+	return s.accept(ctx, rq, database.AdminTarget{Kind: "bundle", ID: id}, adminv1.Message[*clusterservicev1.DeleteOrphanRequest]{
+		Of: &clusterservicev1.DeleteOrphanRequest{WorkId: id, ProvisionShard: found.Consumer},
+	})
 }

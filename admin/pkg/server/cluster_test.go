@@ -329,6 +329,7 @@ func TestRefusals(t *testing.T) {
 		"parameter":      {"a parameter is one that there is", "reader", "/clusters?colour=red", 400, "InvalidParameter"},
 		"page size":      {"a page has a size", "reader", "/clusters?pageSize=501", 400, "InvalidParameter"},
 		"flag":           {"a flag is true or false", "reader", "/deletions?stuck=yes", 400, "InvalidParameter"},
+		"active":         {"wherever it stands", "reader", "/elevations?active=yes", 400, "InvalidParameter"},
 		"follow":         {"node pools follow in ways that there are", "reader", "/clusters/alpha/upgrade-plan?nodePools=some", 400, "InvalidParameter"},
 		"no path":        {"there is no such path", "reader", "/nothing", 404, "NotFound"},
 	}

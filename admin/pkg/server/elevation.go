@@ -61,7 +61,9 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	if err := rq.body(&asked); err != nil {
 		return nil, err
 	}
-	rq.done = done{target: string(asked.Role), reason: asked.Reason, ticket: asked.Ticket}
+	// What is around the words counts for nothing, and must not be kept where there is a limit to them.
+	asked.Reason, asked.Ticket = strings.TrimSpace(asked.Reason), strings.TrimSpace(asked.Ticket)
+	rq.done = done{target: string(asked.Role), reason: shortened(asked.Reason), ticket: shortened(asked.Ticket)}
 	duration, err := rq.checkElevation(asked)
 	if err != nil {
 		return nil, err
@@ -102,10 +104,10 @@ func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration
 	case !slices.Contains(rq.roles, asked.Role):
 		return 0, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s.", asked.Role)
 	}
-	if n := utf8.RuneCountInString(strings.TrimSpace(asked.Reason)); n < leastReason || n > mostReason {
+	if n := utf8.RuneCountInString(asked.Reason); n < leastReason || n > mostReason {
 		fail("reason", "Invalid value: must be %d to %d characters", leastReason, mostReason)
 	}
-	if n := utf8.RuneCountInString(strings.TrimSpace(asked.Ticket)); n < 1 || n > mostTicket {
+	if n := utf8.RuneCountInString(asked.Ticket); n < 1 || n > mostTicket {
 		fail("ticket", "Invalid value: must be 1 to %d characters", mostTicket)
 	}
 	duration, err := time.ParseDuration(asked.Duration)
@@ -121,7 +123,10 @@ func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	query := rq.http.URL.Query()
-	only := query.Get("active") == "true"
+	only, err := rq.flag("active")
+	if err != nil {
+		return nil, err
+	}
 	records, next, err := s.Database.AdminRecords(ctx, database.AdminFilter{
 		Kinds: []database.Kind{database.ElevationKind}, ObjectID: query.Get("actor"), Underway: only,
 	}, token, size)

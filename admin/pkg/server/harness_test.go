@@ -303,9 +303,14 @@ func (w *works) Bundles(_ context.Context, ids []string) ([]maestro.Bundle, erro
 	return found, nil
 }
 
-func (w *works) All(context.Context) ([]maestro.Bundle, error) {
+func (w *works) EachPage(_ context.Context, take func([]maestro.Bundle) error) error {
 	if w.down {
-		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.")
+		return apierror.New(apierror.Unavailable, "Maestro cannot be reached.")
 	}
-	return w.bundles, nil
+	for _, b := range w.bundles {
+		if err := take([]maestro.Bundle{b}); err != nil {
+			return err
+		}
+	}
+	return take(nil)
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,13 +81,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // noRoute answers what no route takes: another method of a path that there is, or a path that there is not.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	rq := &request{http: r, w: w, id: uuid.NewString()}
+	var allowed []string
 	for _, route := range s.routes() {
 		other := r.Clone(r.Context())
 		other.Method = route.Method
 		if _, pattern := s.mux.Handler(other); pattern == route.Method+" "+route.Path {
-			s.fail(rq, apierror.New(apierror.MethodNotAllowed, "The path does not take the method %s.", r.Method))
-			return
+			allowed = append(allowed, route.Method)
 		}
+	}
+	if len(allowed) > 0 {
+		takes := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", takes) // RFC 9110, section 15.5.6
+		s.fail(rq, apierror.New(apierror.MethodNotAllowed, "The path does not take the method %s, only %s.", r.Method, takes))
+		return
 	}
 	s.fail(rq, apierror.New(apierror.NotFound, "There is no such path; see %s/openapi.json.", adminv1.Root))
 }

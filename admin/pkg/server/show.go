@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -154,40 +155,47 @@ func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[
 }
 
 func (s *Server) listOrphans(ctx context.Context, _ *request) (any, error) {
-	orphans, err := s.orphans(ctx)
-	return adminv1.OrphanList{Items: orphans}, err
+	list := adminv1.OrphanList{Items: []adminv1.Orphan{}}
+	err := s.orphans(ctx, func(orphan adminv1.Orphan) error {
+		list.Items = append(list.Items, orphan)
+		return nil
+	})
+	return list, err
 }
 
-// orphans are Maestro's bundles of Cluster Service that are none of its works. Maestro is asked first: a work whose bundle
-// is seen was there before, so that what is then no work is none for good.
-func (s *Server) orphans(ctx context.Context) ([]adminv1.Orphan, error) {
-	bundles, err := s.Maestro.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	orphans := []adminv1.Orphan{}
-	for len(bundles) > 0 {
-		some := bundles[:min(len(bundles), 500)]
-		bundles = bundles[len(some):]
-		ids := make([]string, len(some))
-		for i, b := range some {
+// orphans calls each for Maestro's bundles of Cluster Service that are none of its works, until it returns an error. Maestro is
+// asked first: a work whose bundle is seen was there before, so that what is then no work is none for good.
+func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) error {
+	return s.Maestro.EachPage(ctx, func(bundles []maestro.Bundle) error {
+		if len(bundles) == 0 {
+			return nil // no ids would mean all works
+		}
+		ids := make([]string, len(bundles))
+		for i, b := range bundles {
 			ids[i] = b.ID
 		}
-		known, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{Ids: ids})
+		response, err := s.Fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{Ids: ids})
 		if err != nil {
-			return nil, apierror.FromGRPC(err)
+			return apierror.FromGRPC(err)
 		}
-		for _, b := range some {
-			if slices.ContainsFunc(known.GetWorks(), func(w *clusterservicev1.Work) bool { return w.GetId() == b.ID }) {
+		known := map[string]bool{}
+		for _, w := range response.GetWorks() {
+			known[w.GetId()] = true
+		}
+		for _, b := range bundles {
+			if known[b.ID] {
 				continue
 			}
-			orphans = append(orphans, adminv1.Orphan{
+			err := each(adminv1.Orphan{
 				ID: b.ID, Consumer: b.ConsumerName, Version: b.Version, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, DeletedAt: b.DeletedAt,
 				ClusterID: b.ClusterID(), Objects: b.Objects(),
 			})
+			if err != nil {
+				return err
+			}
 		}
-	}
-	return orphans, nil
+		return nil
+	})
 }
 
 func (s *Server) getShard(ctx context.Context, rq *request) (any, error) {

@@ -100,7 +100,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	t.Cleanup(func() {
 		_ = connection.Close()
 		close(f.stop)
-		f.changed.Broadcast()
+		f.wake()
 		server.Stop()
 		<-served
 		<-moved
@@ -359,7 +359,7 @@ func (f *fleet) compact() {
 }
 
 func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStreamingServer[clusterservicev1.WatchResponse]) error {
-	defer context.AfterFunc(stream.Context(), f.changed.Broadcast)()
+	defer context.AfterFunc(stream.Context(), f.wake)()
 	after := r.AfterRevision
 	f.mu.Lock()
 	history := f.history
@@ -380,6 +380,13 @@ func (f *fleet) Watch(r *clusterservicev1.WatchRequest, stream grpc.ServerStream
 			after = m.Revision
 		}
 	}
+}
+
+// wake has those who wait look again for why they should not. Without the lock it could come between their look and their wait.
+func (f *fleet) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed.Broadcast()
 }
 
 func (f *fleet) changesAfter(ctx context.Context, after int64, history int) ([]*clusterservicev1.WatchResponse, error) {

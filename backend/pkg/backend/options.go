@@ -83,12 +83,15 @@ func (o *Options) Validate() error {
 	case o.CascadeDeletions < 1 || o.CascadeDeletions > 10_000:
 		return fmt.Errorf("--cascade-deletions: %d is not 1 to 10000", o.CascadeDeletions)
 	}
-	for name, value := range map[string]time.Duration{
-		"fast-path-grace": o.Timing.Grace, "progress-interval": o.Timing.Coalesce, "create-deadline": o.Timing.CreateDeadline,
-		"delete-deadline": o.Timing.DeleteDeadline, "feed-busy-interval": o.FeedBusy, "feed-idle-interval": o.FeedIdle, "resync": o.Resync,
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"fast-path-grace", o.Timing.Grace}, {"progress-interval", o.Timing.Coalesce}, {"create-deadline", o.Timing.CreateDeadline},
+		{"delete-deadline", o.Timing.DeleteDeadline}, {"feed-busy-interval", o.FeedBusy}, {"feed-idle-interval", o.FeedIdle}, {"resync", o.Resync},
 	} {
-		if value <= 0 {
-			return fmt.Errorf("--%s: %s is not more than 0", name, value)
+		if flag.value <= 0 {
+			return fmt.Errorf("--%s: %s is not more than 0", flag.name, flag.value)
 		}
 	}
 	if o.LeaseDuration < time.Second {

@@ -5,6 +5,7 @@ package census
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -128,7 +129,8 @@ func (c *Census) Look(ctx context.Context, refresh bool) error {
 	defer c.mu.Unlock()
 	heard := c.heard
 	c.heard = nil
-	if err != nil {
+	var unreadable *database.Unreadable
+	if err != nil && !errors.As(err, &unreadable) {
 		return fmt.Errorf("counting the resources: %w", err)
 	}
 	for g, changes := range heard {
@@ -145,6 +147,9 @@ func (c *Census) Look(ctx context.Context, refresh bool) error {
 		}
 	}
 	c.groups = listed
+	if unreadable != nil {
+		return fmt.Errorf("counting the resources: %w", unreadable)
+	}
 	return nil
 }
 
@@ -162,7 +167,10 @@ func (c *Census) Describe(descs chan<- *prometheus.Desc) { descs <- c.gauge }
 func (c *Census) Collect(metrics chan<- prometheus.Metric) {
 	totals := map[class]int{}
 	c.mu.Lock()
-	for _, g := range c.groups {
+	for number, g := range c.groups {
+		if !c.owns(number) {
+			continue // lost while a change of it was on its way: another replica counts it
+		}
 		for of, n := range g.totals {
 			totals[of] += n
 		}

@@ -6,12 +6,19 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// Back-off of a seeker whose look through the store failed.
+const (
+	firstAgain = 500 * time.Millisecond
+	mostAgain  = 15 * time.Second
 )
 
 // overlap is how far before the start the feed is read from: more than clocks differ.
@@ -72,27 +79,64 @@ func (f *Follower) Follow(ctx context.Context, started time.Time) {
 	})
 }
 
-// Look has the store looked through whenever a group was got, and every resync, until ctx ends.
+// Look has the store looked through whenever a group was got, and every resync, until ctx ends. A seeker whose look failed is asked
+// again after a back-off; the others are not.
 func (f *Follower) Look(ctx context.Context) {
-	pause := f.pause()
+	// due are the seekers to be asked, and whether the safety net asks.
+	due := map[Seeker]bool{}
+	backoff, resync := firstAgain, time.Now().Add(f.pause())
 	for {
+		pause := time.Until(resync)
+		if len(due) > 0 {
+			pause = min(pause, backoff/2+rand.N(backoff))
+			backoff = min(2*backoff, mostAgain)
+		} else {
+			backoff = firstAgain
+		}
 		timer := time.NewTimer(pause)
-		refresh := false
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-f.look:
 			timer.Stop()
-		case <-timer.C:
-			refresh = true
-		}
-		pause = f.pause()
-		for _, seeker := range f.seekers {
-			if err := seeker.Look(ctx, refresh); err != nil && ctx.Err() == nil {
-				f.log.WarnContext(ctx, "looking through the store; will do so again", "error", err)
-				pause = time.Second
+			for _, seeker := range f.seekers {
+				if _, again := due[seeker]; !again {
+					due[seeker] = false
+				}
 			}
+		case <-timer.C:
+		}
+		if !time.Now().Before(resync) {
+			for _, seeker := range f.seekers {
+				due[seeker] = true
+			}
+			resync = time.Now().Add(f.pause())
+		}
+		f.ask(ctx, due)
+	}
+}
+
+// ask asks those who are due, and leaves those who are to be asked again.
+func (f *Follower) ask(ctx context.Context, due map[Seeker]bool) {
+	for _, seeker := range f.seekers {
+		refresh, asked := due[seeker]
+		if !asked {
+			continue
+		}
+		err := seeker.Look(ctx, refresh)
+		var unreadable *database.Unreadable
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			delete(due, seeker)
+		case errors.As(err, &unreadable):
+			// It would be no other the next time, and all else was found.
+			f.log.ErrorContext(ctx, "looking through the store", "error", err)
+			delete(due, seeker)
+		default:
+			f.log.WarnContext(ctx, "looking through the store; will do so again", "error", err)
 		}
 	}
 }

@@ -253,9 +253,11 @@ func (f *Follower) noteRevisions(ctx context.Context) {
 
 // note hands the revisions to the leases.
 func (f *Follower) note() {
-	behind, sent := f.inbox.Revisions()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// Read under the lock under which a stream begins: what an earlier stream had sent says nothing of a group that has joined
+	// since, and would be noted as dealt with.
+	behind, sent := f.inbox.Revisions()
 	for group, began := range f.joined {
 		revision := max(began, sent)
 		if first, ok := behind[group]; ok {

@@ -25,6 +25,7 @@ func dealt(in *inbox.Inbox) int64 {
 
 func TestRevisionsWaitForWhatIsNotDealtWith(t *testing.T) {
 	in := inbox.New()
+	defer in.Close()
 	in.Report(reported(7))
 	in.Report(reported(9))
 	in.Sent(12)
@@ -44,6 +45,7 @@ func TestRevisionsWaitForWhatIsNotDealtWith(t *testing.T) {
 // TestADoubtIsClearedUpFirst: a crash must not make the doubts forgotten while the revisions go on.
 func TestADoubtIsClearedUpFirst(t *testing.T) {
 	in := inbox.New()
+	defer in.Close()
 	in.Operation(resource, "operation", database.Key{})
 	in.Sent(1000)
 	in.Doubt(resource)
@@ -72,6 +74,7 @@ func TestADoubtIsClearedUpFirst(t *testing.T) {
 
 func TestWhatIsLostIsForgotten(t *testing.T) {
 	in := inbox.New()
+	defer in.Close()
 	in.Operation(resource, "operation", database.Key{})
 	in.Report(reported(7))
 	in.Lost(resource, 6)

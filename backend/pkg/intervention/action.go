@@ -1,10 +1,12 @@
 package intervention
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -111,11 +113,14 @@ func actorOf(o *database.AdminOperationDocument) *clusterservicev1.Actor {
 	return &clusterservicev1.Actor{Name: nameOf(o), Reason: o.Actor.Reason, Ticket: o.Actor.Ticket}
 }
 
+// mostName and mostReason are how many bytes Cluster Service takes of who asks, and why.
+const (
+	mostName   = 256
+	mostReason = 1024
+)
+
 func nameOf(o *database.AdminOperationDocument) string {
-	if o.Actor.Name == "" {
-		return o.Actor.ObjectID
-	}
-	return o.Actor.Name
+	return cut(cmp.Or(o.Actor.Name, o.Actor.ObjectID), mostName)
 }
 
 // why is the reason with its ticket, where Cluster Service takes one text.
@@ -124,7 +129,17 @@ func why(o *database.AdminOperationDocument) string {
 	if o.Actor.Ticket != "" {
 		text = o.Actor.Ticket + ": " + text
 	}
-	return text[:min(len(text), 1024)]
+	return cut(text, mostReason)
+}
+
+// cut leaves at most so many bytes of a text, and no half character at its end, which protobuf would not take.
+func cut(text string, most int) string {
+	for ; len(text) > most; most-- {
+		if utf8.RuneStart(text[most]) {
+			return text[:most]
+		}
+	}
+	return text
 }
 
 func (e *Executor) requestCredential(ctx context.Context, o *database.AdminOperationDocument, p adminv1.CredentialRequest) (any, error) {

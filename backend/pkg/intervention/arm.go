@@ -122,26 +122,33 @@ func (e *Executor) release(ctx context.Context, batch *database.Batch, op *datab
 	}
 	switch op.ResourceType {
 	case hub.ClusterResourceType:
-		item, err := e.db.Clusters().Find(ctx, key)
-		if err == nil && item != nil && item.Removed == nil && item.Value.ActiveOperationID == op.OperationID {
-			item.Value.ActiveOperationID, item.Value.ProvisioningState = "", hub.Canceled
-			database.Replace(batch, item)
-		}
-		return err
+		return releaseFrom(ctx, batch, e.db.Clusters(), key, op, func(d *database.ClusterDocument) (*string, *hub.ProvisioningState) {
+			return &d.ActiveOperationID, &d.ProvisioningState
+		})
 	case hub.NodePoolResourceType:
-		item, err := e.db.NodePools().Find(ctx, key)
-		if err == nil && item != nil && item.Removed == nil && item.Value.ActiveOperationID == op.OperationID {
-			item.Value.ActiveOperationID, item.Value.ProvisioningState = "", hub.Canceled
-			database.Replace(batch, item)
-		}
-		return err
+		return releaseFrom(ctx, batch, e.db.NodePools(), key, op, func(d *database.NodePoolDocument) (*string, *hub.ProvisioningState) {
+			return &d.ActiveOperationID, &d.ProvisioningState
+		})
 	case hub.ExternalAuthResourceType:
-		item, err := e.db.ExternalAuths().Find(ctx, key)
-		if err == nil && item != nil && item.Removed == nil && item.Value.ActiveOperationID == op.OperationID {
-			item.Value.ActiveOperationID, item.Value.ProvisioningState = "", hub.Canceled
-			database.Replace(batch, item)
-		}
-		return err
+		return releaseFrom(ctx, batch, e.db.ExternalAuths(), key, op, func(d *database.ExternalAuthDocument) (*string, *hub.ProvisioningState) {
+			return &d.ActiveOperationID, &d.ProvisioningState
+		})
 	}
 	return apierror.New(apierror.Conflict, "An operation on a %s cannot be canceled.", op.ResourceType)
+}
+
+// releaseFrom is release for one kind; in says where a document keeps what it waits for, and its state.
+func releaseFrom[D any](ctx context.Context, batch *database.Batch, collection *database.Collection[D], key database.Key, op *database.OperationDocument,
+	in func(*D) (active *string, state *hub.ProvisioningState)) error {
+	item, err := collection.Find(ctx, key)
+	if err != nil || item == nil || item.Removed != nil {
+		return err
+	}
+	active, state := in(&item.Value)
+	if *active != op.OperationID {
+		return nil
+	}
+	*active, *state = "", hub.Canceled
+	database.Replace(batch, item)
+	return nil
 }

@@ -34,7 +34,7 @@ const (
 
 // Options are the timing.
 type Options struct {
-	// Patience is how long an operation is tried that cannot be done now; 0 means 10 minutes.
+	// Patience is how long an operation is tried that cannot be done now, from its first attempt on; 0 means 10 minutes.
 	Patience time.Duration
 }
 
@@ -125,6 +125,7 @@ func (e *Executor) Run(ctx context.Context) {
 
 func (e *Executor) turn(ctx context.Context, key database.Key) {
 	if ctx.Err() != nil || !e.owns(partition.Of(key.SubscriptionID)) {
+		e.queue.Forget(key)
 		return
 	}
 	again, err := e.execute(ctx, key)
@@ -160,7 +161,8 @@ func (e *Executor) execute(ctx context.Context, key database.Key) (again bool, e
 		return false, ctx.Err()
 	}
 	if failure != nil && passing(failure) {
-		if time.Since(o.StartTime) < e.options.Patience {
+		// LastTransitionTime is that of the first attempt, which may come long after the request: nobody was here to make it.
+		if time.Since(o.LastTransitionTime) < e.options.Patience {
 			return true, fmt.Errorf("executing %s: %w", o.Action, failure)
 		}
 		failure = apierror.New(apierror.Unavailable, "It could not be done for %s: %s", e.options.Patience, apierror.As(failure).Message).WithCause(failure)

@@ -232,6 +232,24 @@ func TestAnOperationIsTriedForAWhile(t *testing.T) {
 	}
 }
 
+// TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong: when nobody was here for longer than an operation is tried, its first
+// attempt is not its last.
+func TestAnOperationThatWaitedForItsFirstAttemptIsTriedForAsLong(t *testing.T) {
+	h := newHouse(t)
+	h.fleet.answer = func(call int) error {
+		if call < 3 {
+			return apierror.New(apierror.Unavailable, "Cluster Service is starting, too.")
+		}
+		return nil
+	}
+	key := h.ask(t, "one", adminv1.ActionClusterRetry, map[string]string{"clusterUid": "uid"}, func(o *database.AdminOperationDocument) {
+		o.StartTime = time.Now().UTC().Add(-time.Hour)
+		o.LastTransitionTime = o.StartTime
+	})
+	h.run(t, intervention.Options{})
+	h.await(t, key, database.AdminSucceeded)
+}
+
 // TestAnOperationSurvivesTheBackend ends the executor after the effect and before the outcome is written, again and again:
 // the effect is one, and the next executor brings the operation to its end.
 func TestAnOperationSurvivesTheBackend(t *testing.T) {

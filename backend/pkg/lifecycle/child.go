@@ -10,11 +10,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// doomed is a cluster being deleted whose children have been told so: the incarnation, and how many there were. As none can
-// be made any more, there is nothing to look for again where there were none.
+// doomed is what a deletion of a cluster found beneath it when it told all of that: as long as its operation is under way nothing
+// can be made there, so there is nothing to look for again where there was nothing. That ends with the operation: beneath a
+// cluster whose deletion has failed node pools can be made again.
 type doomed struct {
-	uid      string
-	children int
+	operation string
+	children  int
 }
 
 // child is what stands beneath a cluster, with the operation that it waits for, if any.
@@ -108,11 +109,8 @@ func (k *kind[D]) reserved(ctx context.Context, item *database.Item[D]) ([]*data
 // doomChildren shows what stands beneath a cluster that is being deleted as being deleted too, and ends the operations on
 // it. It is what the customer sees: Cluster Service deletes them with the cluster on its own.
 func (c *Controller) doomChildren(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
-	r := inbox.ResourceOf(cluster.Key.ResourceID)
-	c.mu.Lock()
-	done := c.doomed[r].uid == cluster.Value.UID
-	c.mu.Unlock()
-	if done {
+	r, operation := inbox.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID
+	if _, told := c.told(r, operation); told {
 		return nil
 	}
 	children, err := c.children(ctx, cluster)
@@ -138,9 +136,18 @@ func (c *Controller) doomChildren(ctx context.Context, cluster *database.Item[da
 		return err
 	}
 	c.mu.Lock()
-	c.doomed[r] = doomed{cluster.Value.UID, len(children)}
+	c.doomed[r] = doomed{operation, len(children)}
 	c.mu.Unlock()
 	return nil
+}
+
+// told says whether the deletion that an operation is about has told all that is beneath its cluster, and how many that were. An
+// operation that has ended is empty, and has told nothing.
+func (c *Controller) told(r inbox.Resource, operation string) (children int, told bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.doomed[r]
+	return found.children, operation != "" && found.operation == operation
 }
 
 // removeChildren removes what stands beneath a cluster that is gone. What does not fit into the cluster's own batch goes

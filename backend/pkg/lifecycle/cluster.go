@@ -54,12 +54,8 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 // so that the cluster stands until nothing else does and a crash in between is made good by the next turn. Making
 // anything beneath a cluster writes the cluster, so nothing can come to be meanwhile: the last commit would fail.
 func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batch, cluster *database.Item[database.ClusterDocument]) (ended func(), err error) {
-	r := inbox.ResourceOf(cluster.Key.ResourceID)
-	c.mu.Lock()
-	known := c.doomed[r]
-	c.mu.Unlock()
 	var children []child
-	if known.uid != cluster.Value.UID || known.children > 0 {
+	if known, told := c.told(inbox.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !told || known > 0 {
 		if children, err = c.children(ctx, cluster); err != nil {
 			return nil, at(deletion.Emptied, err)
 		}
@@ -70,14 +66,8 @@ func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batc
 	if err := c.endRevocation(ctx, cluster); err != nil {
 		return nil, at(deletion.Emptied, err)
 	}
-	endedChildren, err := c.removeChildren(ctx, batch, children)
-	if err != nil {
+	if ended, err = c.removeChildren(ctx, batch, children); err != nil {
 		return nil, at(deletion.Emptied, err)
 	}
-	return func() {
-		endedChildren()
-		c.mu.Lock()
-		delete(c.doomed, r)
-		c.mu.Unlock()
-	}, nil
+	return ended, nil
 }

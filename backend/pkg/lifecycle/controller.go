@@ -45,7 +45,7 @@ type Controller struct {
 	reconcilers map[database.Kind]reconciler
 
 	mu sync.Mutex
-	// doomed holds the clusters being deleted whose children have been told so.
+	// doomed holds the clusters whose deletion, now under way, has told all that is beneath them.
 	doomed map[inbox.Resource]doomed
 	// overseen holds the deletions under way.
 	overseen map[inbox.Resource]overseen
@@ -96,6 +96,7 @@ func (c *Controller) turn(ctx context.Context, r inbox.Resource) {
 	}
 	if !c.owns(r.Group()) {
 		c.unsee(r)
+		c.inbox.Settled(r)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
@@ -257,9 +258,6 @@ func (k *kind[D]) gone(ctx context.Context, r inbox.Resource, letter inbox.Lette
 			return err
 		}
 	}
-	k.mu.Lock()
-	delete(k.doomed, r)
-	k.mu.Unlock()
 	k.unsee(r)
 	k.inbox.Refreshed(r, letter.Refresh)
 	k.handled(r, letter)
@@ -337,9 +335,9 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	case collect:
 		return false, nil
 	case apply:
-		return k.send(ctx, r, item, operation, k.apply)
+		return k.send(ctx, r, item, operation, k.apply, d.failure)
 	case remove:
-		return k.send(ctx, r, item, operation, k.remove)
+		return k.send(ctx, r, item, operation, k.remove, d.failure)
 	case record, finish:
 		if err := k.write(ctx, item, operation, report, d); err != nil {
 			return false, err
@@ -388,8 +386,10 @@ func (k *kind[D]) purge(ctx context.Context, item *database.Item[D], operation *
 	return nil
 }
 
-// send asks Cluster Service, and takes its answer as news. A refusal for good ends the operation.
-func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument], call func(ctx context.Context, document *D) (clusterservice.Report, error)) (again bool, err error) {
+// send asks Cluster Service, and takes its answer as news. A refusal for good ends the operation, and so does any other with the
+// failure of a last time, which is nil before.
+func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Item[D], operation *database.Item[database.OperationDocument],
+	call func(ctx context.Context, document *D) (clusterservice.Report, error), last *database.OperationError) (again bool, err error) {
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	callCtx, span := k.span(callCtx, "send "+string(operation.Value.Request), &operation.Value)
@@ -401,6 +401,9 @@ func (k *kind[D]) send(ctx context.Context, r inbox.Resource, item *database.Ite
 		return true, nil
 	}
 	failure := refusal(err)
+	if failure == nil && ctx.Err() == nil {
+		failure = last // this process's end is no answer
+	}
 	if failure == nil {
 		return false, fmt.Errorf("sending operation %s to Cluster Service: %w", operation.Value.OperationID, err)
 	}

@@ -81,7 +81,8 @@ type situation struct {
 }
 
 // decision is what to do. state and status are the resource's and the operation's next; failure goes with Failed and
-// Canceled. after, if positive, is when to look again.
+// Canceled, and with what is sent for the last time it is what the operation ends with should nobody take that. after, if positive,
+// is when to look again.
 type decision struct {
 	action  action
 	state   hub.ProvisioningState
@@ -168,10 +169,14 @@ func decideApply(s situation) decision {
 	return s.progress(moving, moving)
 }
 
-// send leaves the frontend its time first.
+// send leaves the frontend its time first. Once the operation's own time is over it is the last time: an operation always ends, also
+// one that Cluster Service has never taken.
 func (s situation) send(what action) decision {
 	if early := s.operation.StartTime.Add(s.timing.Grace).Sub(s.now); early > 0 {
 		return decision{action: collect, after: min(early, s.timing.Grace)}
+	}
+	if s.left() <= 0 {
+		return decision{action: what, failure: s.overdue().failure}
 	}
 	return decision{action: what}
 }

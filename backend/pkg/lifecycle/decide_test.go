@@ -123,6 +123,16 @@ func TestDecide(t *testing.T) {
 			situation{operation: operation(database.DeleteRequest, 1, time.Minute, hub.Deleting), state: hub.Deleting, fleet: database.FleetState{Phase: clusterservice.PhaseDeleting}, report: report(clusterservice.PhaseReady, 1, 1)},
 			decision{action: remove},
 		},
+		"create, never taken": {
+			"an operation always ends: it is sent for the last time",
+			situation{operation: operation(database.CreateRequest, 1, time.Hour, hub.Accepted), state: hub.Accepted},
+			decision{action: apply, failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 1h0m0s."}},
+		},
+		"delete, never taken": {
+			"an operation always ends: it is sent for the last time",
+			situation{operation: operation(database.DeleteRequest, 1, 12*time.Hour, hub.Deleting), state: hub.Deleting, report: report(clusterservice.PhaseReady, 1, 1)},
+			decision{action: remove, failure: &database.OperationError{Code: "DeadlineExceeded", Message: "The operation was not complete within 12h0m0s."}},
+		},
 		"delete, under way": {
 			"nothing to see",
 			situation{operation: operation(database.DeleteRequest, 1, time.Hour, hub.Deleting), state: hub.Deleting, report: deleting},

@@ -58,11 +58,12 @@ func (k *kind[D]) overseeDeletion(r inbox.Resource, v view, operation *database.
 	k.mu.Lock()
 	before := k.overseen[r]
 	k.mu.Unlock()
+	_, told := k.told(r, *v.operation)
 	facts := deletion.Facts{GoneAt: s.waiting,
 		Asked: s.deleting(),
 		Gone:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
 		// What is beneath is told in the first turn, and at the end all goes in one: what has not failed is as good as done.
-		Told:   k.doom == nil || before.failing != deletion.Told || k.told(r, v.uid),
+		Told:   k.doom == nil || before.failing != deletion.Told || told,
 		Billed: before.failing != deletion.Billed, Emptied: before.failing != deletion.Billed && before.failing != deletion.Emptied}
 	facts.Asked = facts.Asked || facts.Gone
 	if s.report != nil {
@@ -146,13 +147,7 @@ func shortened(text string) string {
 func (c *Controller) unsee(r inbox.Resource) {
 	c.mu.Lock()
 	delete(c.overseen, r)
+	delete(c.doomed, r)
 	c.mu.Unlock()
 	c.metrics.stuckIn(r, "")
-}
-
-// told says whether what is beneath a cluster was told that it goes with it.
-func (c *Controller) told(r inbox.Resource, uid string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.doomed[r].uid == uid
 }

@@ -64,13 +64,14 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := inbox.New()
+			defer in.Close()
 			c := &Controller{inbox: in, log: slog.New(slog.DiscardHandler), metrics: NewMetrics(prometheus.NewRegistry()),
-				doomed: map[inbox.Resource]doomed{r: {uid: "u"}}, overseen: map[inbox.Resource]overseen{}}
+				doomed: map[inbox.Resource]doomed{}, overseen: map[inbox.Resource]overseen{}}
 			k := &kind[database.ClusterDocument]{Controller: c, doom: func(context.Context, *database.Item[database.ClusterDocument]) error { return nil }}
 			now := time.Now()
-			state := hub.Failed
+			state, operation := hub.Failed, ""
 			look := func(waiting time.Time) {
-				k.overseeDeletion(r, view{uid: "u", state: &state, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
+				k.overseeDeletion(r, view{uid: "u", state: &state, operation: &operation, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
 					report: &clusterservice.Report{Deleting: true, DeleteTime: now.Add(-time.Hour), Phase: clusterservice.PhaseDeleted}})
 			}
 			look(now)

@@ -3,6 +3,7 @@ package operations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -69,6 +70,12 @@ func (f *Finder) each(ctx context.Context, do func(inbox.Resource)) error {
 		}
 		return nil
 	})
+	var unreadable *database.Unreadable
+	if errors.As(err, &unreadable) {
+		// One document that cannot be read must not hold up all the others.
+		f.log.ErrorContext(ctx, "operations cannot be read", "count", unreadable.Count, "error", unreadable.First)
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("looking for operations that are under way, after %d: %w", found, err)
 	}

@@ -128,22 +128,20 @@ func prepare(ctx context.Context, database *store.Store, shards []config.Shard) 
 func serve(ctx context.Context, listener net.Listener, identity *mesh.Identity, api *service.Service, traces *tracing.Tracing) error {
 	server := grpc.NewServer(traces.ServerOption(), grpc.ChainUnaryInterceptor(service.Calls), grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}))
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}), grpc.WaitForHandlers(true))
 	csv1.RegisterClusterServiceServer(server, api)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		// Watches do not end by themselves.
-		timer := time.AfterFunc(shutdownPeriod, server.Stop)
-		defer timer.Stop()
-		server.GracefulStop()
-	}()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
 	slog.Info("serving the API", "address", listener.Addr().String())
-	err := server.Serve(listener)
-	if ctx.Err() == nil {
+	select {
+	case err := <-served:
 		return fmt.Errorf("serving the API: %w", err)
+	case <-ctx.Done():
 	}
-	<-stopped
+	// Watches do not end by themselves.
+	timer := time.AfterFunc(shutdownPeriod, server.Stop)
+	defer timer.Stop()
+	server.GracefulStop()
+	<-served
 	return context.Cause(ctx)
 }

@@ -128,6 +128,7 @@ func (q *Queue) serve(ctx context.Context, uid string) {
 }
 
 func (q *Queue) scan(ctx context.Context) {
+	next := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -135,9 +136,14 @@ func (q *Queue) scan(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case delay := <-q.sooner:
-			timer.Reset(delay)
+			// Never later than it would: whoever is told again and again of what is due in a while would never look.
+			if at := time.Now().Add(delay); at.Before(next) {
+				next = at
+				timer.Reset(delay)
+			}
 			continue
 		case <-timer.C:
+			next = time.Now().Add(scanInterval)
 			timer.Reset(scanInterval)
 		}
 		found, err := q.Take(ctx, scanLimit)

@@ -99,6 +99,26 @@ func TestTheDatabaseIsLookedInto(t *testing.T) {
 	})
 }
 
+// TestBeingToldOftenKeepsNobodyFromLooking: each failure of a publish says when it is tried again, and with enough of them there is
+// always one that says so before the time has come.
+func TestBeingToldOftenKeepsNobodyFromLooking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked := 0
+		q := due.NewQueue(due.Options{Of: "tests", Workers: 1, Visit: func(context.Context, string) error { return nil },
+			Take: func(context.Context, int) ([]string, error) { looked++; return nil, nil }})
+		run(t, q)
+		for range 60 {
+			q.LookIn(1500 * time.Millisecond)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		// Every one and a half seconds or two, depending on what it was told last.
+		if looked < 30 {
+			t.Errorf("looked %d times within a minute", looked)
+		}
+	})
+}
+
 // TestWhatDoesNotFitIsCounted, for it waits in the database.
 func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	over := 0

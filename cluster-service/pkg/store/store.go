@@ -144,7 +144,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// Migrate brings the schema up to date. Of several replicas one does it and the others wait.
+// Migrate brings the schema up to date. Of several replicas one does it and the others wait. What was applied is known by the whole
+// name of its file: one that was released is never renamed nor changed, for it would be applied again, or not at all. Two therefore
+// stay the third; their names order them. A new one takes the next number that is free.
 func (s *Store) Migrate(ctx context.Context) error {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

@@ -17,6 +17,8 @@ type Supervisor struct {
 	byName    map[string]*process
 	stopOnce  sync.Once
 	stopped   chan struct{}
+	// starting is held while the processes' goroutines are started: whoever stops finds all of them, or has none start.
+	starting sync.Mutex
 }
 
 // Options say where logs go and who is told.
@@ -97,10 +99,8 @@ func (s *Supervisor) checkCycles() error {
 // Start starts everything and returns when all have been ready, or when ctx ended or a process cannot be started; in
 // those cases everything is stopped again. It is called once.
 func (s *Supervisor) Start(ctx context.Context) error {
-	for _, p := range s.processes {
-		var keepCtx context.Context
-		keepCtx, p.stop = context.WithCancel(context.Background())
-		go p.keep(keepCtx)
+	if !s.begin() {
+		return errors.New("stopped before it was started")
 	}
 	failed := make(chan error, len(s.processes))
 	ready := make(chan struct{}, len(s.processes))
@@ -132,6 +132,23 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	return nil
 }
 
+// begin has the processes be kept running, unless Stop was called.
+func (s *Supervisor) begin() bool {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	select {
+	case <-s.stopped:
+		return false
+	default:
+	}
+	for _, p := range s.processes {
+		var keepCtx context.Context
+		keepCtx, p.stop = context.WithCancel(context.Background())
+		go p.keep(keepCtx)
+	}
+	return true
+}
+
 // unready tells what is not ready, and why.
 func (s *Supervisor) unready() string {
 	var parts []string
@@ -145,7 +162,9 @@ func (s *Supervisor) unready() string {
 
 // Stop ends everything, each process after those that need it, and returns when all are gone. It may be called again.
 func (s *Supervisor) Stop() {
+	s.starting.Lock()
 	s.stopOnce.Do(func() { close(s.stopped) })
+	s.starting.Unlock()
 	var wg sync.WaitGroup
 	for _, p := range s.processes {
 		if p.stop == nil { // never started

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/internal/leaktest"
 )
 
 // The test binary plays a supervisor that is killed, and a server that it runs.
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(playServer); file != "" {
 		serveForever(file)
 	}
-	os.Exit(m.Run())
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 func patience(t *testing.T) context.Context {
@@ -69,6 +71,18 @@ func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 	}
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// TestNothingIsStartedAfterAStop: a start that comes too late leaves nothing running that nobody would stop.
+func TestNothingIsStartedAfterAStop(t *testing.T) {
+	s := newSupervisor(t, shell("late", "sleep 60"))
+	s.Stop()
+	if err := s.Start(patience(t)); err == nil {
+		t.Error("it was started after it had been stopped")
+	}
+	if s.processes[0].stop != nil {
+		t.Error("the process is kept running")
+	}
 }
 
 func TestDependenciesStartFirstAndStopLast(t *testing.T) {

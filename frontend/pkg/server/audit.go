@@ -49,7 +49,7 @@ func (rq *request) auditRecord() []slog.Attr {
 		slog.String("action", rq.action()),
 		slog.String("target", shortened(target)),
 		slog.Group("caller",
-			slog.String("tenant_id", shortened(rq.tenantID)), slog.String("object_id", shortened(rq.clientID)),
+			slog.String("tenant_id", shortened(rq.tenantID)), slog.String("client_tenant_id", shortened(rq.clientTenantID)), slog.String("object_id", shortened(rq.clientID)),
 			slog.String("app_id", shortened(header.Get(headerClientAppID))),
 			slog.String("name", shortened(header.Get(headerClientPrincipalName)))),
 		slog.Group("sender", slog.String("tenant_id", rq.sender.TenantID), slog.String("app_id", rq.sender.AppID), slog.String("object_id", rq.sender.ObjectID)),

@@ -37,7 +37,8 @@ func (c content) over(shown any) (*wire.Body, error) {
 	return wire.NewBody(wire.MergePatch(fields, c.fields)), nil
 }
 
-// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL.
+// checkNames: the name and type in a body may be left out, and must otherwise be those of the URL. What is no text is a
+// problem of the body.
 func checkNames(body *wire.Body, resource *hub.Resource) []apierror.Violation {
 	var wrong []apierror.Violation
 	for field, want := range map[string]string{"name": resource.Name, "type": resource.Type} {

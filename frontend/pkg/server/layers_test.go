@@ -129,7 +129,7 @@ func TestAudit(t *testing.T) {
 	y := &tenancy{h, t, "11111111-1111-1111-1111-111111111111"}
 	do := func(method, target, body string, headers ...string) {
 		t.Helper()
-		y.do(method, target, body, append([]string{"Authorization", "word", "X-Ms-Home-Tenant-Id", "tenant", "X-Ms-Client-Object-Id", "alice",
+		y.do(method, target, body, append([]string{"Authorization", "word", "X-Ms-Home-Tenant-Id", "tenant", "X-Ms-Client-Object-Id", "alice", "X-Ms-Client-Tenant-Id", "partner",
 			"X-Ms-Client-App-Id", "cli", "X-Ms-Client-Principal-Name", "alice@example.com", "X-Ms-Correlation-Request-Id", "correlation"}, headers...)...)
 	}
 	do(http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Registered","registrationDate":"now"}`)
@@ -159,7 +159,7 @@ func TestAudit(t *testing.T) {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 	created := records[1]
-	if diff := cmp.Diff(map[string]any{"tenant_id": "tenant", "object_id": "alice", "app_id": "cli", "name": "alice@example.com"}, created["caller"]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"tenant_id": "tenant", "client_tenant_id": "partner", "object_id": "alice", "app_id": "cli", "name": "alice@example.com"}, created["caller"]); diff != "" {
 		t.Errorf("who (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]any{"tenant_id": "arm-tenant", "app_id": "arm-app", "object_id": "arm-object"}, created["sender"]); diff != "" {

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
@@ -13,10 +16,39 @@ import (
 // maxPage is how many resources a page has, unless the caller asks for fewer.
 const maxPage = 100
 
-// page is the body of a list.
+// maxPageBytes is how large a page gets, but for its last resource: ARM throws an answer of more than 8 MiB away, and says
+// that the service has failed.
+const maxPageBytes = 4 << 20
+
+// page is the body of a list. Its values are JSON.
 type page struct {
-	Value    []any  `json:"value"`
-	NextLink string `json:"nextLink,omitempty"`
+	values   [][]byte
+	nextLink string
+}
+
+// add adds a value.
+func (p *page) add(value any) error {
+	content, err := marshal(value)
+	if err != nil {
+		return err
+	}
+	p.values = append(p.values, content)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler, without reading the values once more.
+func (p page) MarshalJSON() ([]byte, error) {
+	content := []byte(`{"value":[`)
+	content = append(content, bytes.Join(p.values, []byte(","))...)
+	content = append(content, ']')
+	if p.nextLink != "" {
+		link, err := json.Marshal(p.nextLink)
+		if err != nil {
+			return nil, err
+		}
+		content = append(append(content, `,"nextLink":`...), link...)
+	}
+	return append(content, '}'), nil
 }
 
 // scope is the lower-case ARM id that everything in the list of the path starts with.
@@ -58,12 +90,19 @@ func listPage[D, R any](s *Server, ctx context.Context, rq *request, t resourceT
 	if err != nil {
 		return err
 	}
-	answer := page{Value: make([]any, len(items))}
+	var answer page
+	size := 0
 	for i, item := range items {
-		answer.Value[i] = t.encode(rq.version, &item.Value)
+		if err := answer.add(t.encode(rq.version, &item.Value)); err != nil {
+			return err
+		}
+		if size += len(answer.values[i]); size >= maxPageBytes && i < len(items)-1 {
+			next = hub.Key(item.Key.ResourceID)
+			break
+		}
 	}
 	if next != "" {
-		answer.NextLink = s.nextLink(rq, asked, next)
+		answer.nextLink = s.nextLink(rq, asked, next)
 	}
 	return rq.w.json(http.StatusOK, answer)
 }
@@ -83,9 +122,14 @@ func (s *Server) listFixed(rq *request, name string, values []any) error {
 	}
 	first = min(first, len(values))
 	end := min(first+asked.limit, len(values))
-	answer := page{Value: append([]any{}, values[first:end]...)}
+	var answer page
+	for _, value := range values[first:end] {
+		if err := answer.add(value); err != nil {
+			return err
+		}
+	}
 	if end < len(values) {
-		answer.NextLink = s.nextLink(rq, asked, strconv.Itoa(end))
+		answer.nextLink = s.nextLink(rq, asked, strconv.Itoa(end))
 	}
 	return rq.w.json(http.StatusOK, answer)
 }
@@ -112,6 +156,11 @@ func (s *Server) paging(rq *request, list string) (asked, error) {
 		if strings.HasPrefix(name, "$") && !strings.EqualFold(name, topOption) && !strings.EqualFold(name, skipTokenOption) {
 			return asked{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
 				wire.Show(name), topOption, skipTokenOption).WithTarget(name)
+		}
+	}
+	for _, name := range []string{topOption, skipTokenOption} {
+		if len(rq.queryValues(name)) > 1 {
+			return asked{}, apierror.New(apierror.InvalidParameter, "%s must be given once.", name).WithTarget(name)
 		}
 	}
 	a := asked{list: list, limit: maxPage}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"strings"
 
@@ -24,6 +26,18 @@ func (s *Server) offered(rq *request) error {
 // offerID is the id of something that the region offers.
 func (s *Server) offerID(rq *request, collection, name string) string {
 	return "/subscriptions/" + rq.param(subscriptionParam) + provider + "/locations/" + s.Location + "/" + collection + "/" + name
+}
+
+// showOffered answers with something that the region offers. It is not stored, so its ETag is made of what is shown.
+func (rq *request) showOffered(value any) error {
+	content, err := marshal(value)
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(content)
+	rq.w.Header().Set("ETag", `"`+hex.EncodeToString(hash[:16])+`"`)
+	rq.w.content(http.StatusOK, content)
+	return nil
 }
 
 // openShiftVersions are those that the caller may know of.
@@ -57,7 +71,7 @@ func (s *Server) getOpenShiftVersion(_ context.Context, rq *request) error {
 	name := rq.param(otherParam)
 	for _, version := range s.openShiftVersions(rq) {
 		if strings.EqualFold(version.Name, name) {
-			return rq.w.json(http.StatusOK, rq.version.EncodeOpenShiftVersion(&version))
+			return rq.showOffered(rq.version.EncodeOpenShiftVersion(&version))
 		}
 	}
 	return notFound(s.offerID(rq, "hcpOpenShiftVersions", name))
@@ -83,7 +97,7 @@ func (s *Server) getOperatorIdentityRoleSet(_ context.Context, rq *request) erro
 	for _, set := range s.roleSets {
 		if set.Name == name {
 			set.ID = s.offerID(rq, "hcpOperatorIdentityRoleSets", set.Name)
-			return rq.w.json(http.StatusOK, rq.version.EncodeOperatorIdentityRoleSet(&set))
+			return rq.showOffered(rq.version.EncodeOperatorIdentityRoleSet(&set))
 		}
 	}
 	return notFound(s.offerID(rq, "hcpOperatorIdentityRoleSets", name))

@@ -29,6 +29,7 @@ func (s *Server) newOperation(rq *request, id string, kind database.OperationReq
 		StartTime:          now,
 		LastTransitionTime: now,
 		TenantID:           rq.tenantID,
+		ClientTenantID:     rq.clientTenantID,
 		ClientID:           rq.clientID,
 		CorrelationID:      rq.correlationID,
 		NotificationURI:    s.notificationURI(rq),
@@ -104,6 +105,15 @@ func (s *Server) follow(rq *request, operationID string, location bool) {
 	}
 }
 
+// started reports whether the caller is the one who started an operation. Where the caller's own tenant is not known of both
+// requests, the others decide.
+func (rq *request) started(operation *database.OperationDocument) bool {
+	if rq.clientTenantID != "" && operation.ClientTenantID != "" && !strings.EqualFold(rq.clientTenantID, operation.ClientTenantID) {
+		return false
+	}
+	return strings.EqualFold(operation.TenantID, rq.tenantID) && strings.EqualFold(operation.ClientID, rq.clientID)
+}
+
 // operation finds the operation in the path, if the caller may see it: the tenant and the client that started it.
 func (s *Server) operation(ctx context.Context, rq *request) (*database.OperationDocument, error) {
 	id := rq.param(operationParam)
@@ -118,7 +128,7 @@ func (s *Server) operation(ctx context.Context, rq *request) (*database.Operatio
 	if err != nil {
 		return nil, err
 	}
-	if item == nil || item.Removed != nil || !strings.EqualFold(item.Value.TenantID, rq.tenantID) || !strings.EqualFold(item.Value.ClientID, rq.clientID) {
+	if live(item) == nil || !rq.started(&item.Value) {
 		return nil, missing
 	}
 	rq.operationID, rq.resourceID = item.Value.OperationID, item.Value.ResourceID
@@ -161,6 +171,9 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 		if detail == nil {
 			detail = &errorDetail{Code: string(operation.Status), Message: "The operation did not succeed."}
 		}
+		if detail.Target == "" && len(detail.Details) == 0 {
+			detail.Target = rq.target()
+		}
 		rq.w.Header().Set(headerErrorCode, detail.Code)
 		return rq.w.json(http.StatusConflict, errorBody{*detail})
 	}
@@ -199,5 +212,5 @@ func (s *Server) writeResult(ctx context.Context, rq *request, operation *databa
 	if !ok {
 		return fmt.Errorf("the operation %s is of the unknown resource type %q", operation.OperationID, operation.ResourceType)
 	}
-	return show(s, ctx, rq, status, key)
+	return show(s, ctx, rq, status, key, operation.UID)
 }

@@ -79,7 +79,7 @@ type refusal struct {
 func (s *Server) judgeDeployment(ctx context.Context, rq *request) (*errorDetail, error) {
 	resources, err := rq.deployed()
 	if err != nil {
-		detail := describe(apierror.As(err))
+		detail := rq.describe(apierror.As(err))
 		return &detail, nil
 	}
 	// Clusters first: what belongs to them is judged by them.
@@ -121,6 +121,9 @@ func summary(refusals []refusal, resources int) *errorDetail {
 	}
 	if resources == 1 {
 		detail := describe(refusals[0].err)
+		if detail.Target == "" && len(detail.Details) == 0 {
+			detail.Target = refusals[0].target
+		}
 		return &detail
 	}
 	all := errorDetail{Code: multipleErrors, Message: "Some resources of the deployment would be refused."}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -52,9 +54,10 @@ type request struct {
 	// traceID and traceParent are of the span of the request, if it has one.
 	traceID     string
 	traceParent string
-	// The caller, as ARM authenticated it.
-	tenantID string
-	clientID string
+	// The subscription's tenant, and the caller's own tenant and id, as ARM authenticated it.
+	tenantID       string
+	clientTenantID string
+	clientID       string
 	// sender is who sent the request, which is ARM when it was authenticated.
 	sender authn.Caller
 
@@ -87,7 +90,7 @@ func (rq *request) identify(routes []*route) {
 	if rq.correlationID == "" || len(rq.correlationID) > maxHeader {
 		rq.correlationID = uuid.NewString()
 	}
-	rq.tenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientObjectID)
+	rq.tenantID, rq.clientTenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientTenantID), header.Get(headerClientObjectID)
 	answer := rq.w.Header()
 	answer.Set(headerRequestID, rq.requestID)
 	answer.Set(headerCorrelationID, rq.correlationID)
@@ -158,7 +161,11 @@ func (rq *request) clusterID() string {
 
 // object parses the body.
 func (rq *request) object() (map[string]any, error) {
-	fields, err := wire.ParseObject(rq.body)
+	if !utf8.Valid(rq.body) {
+		return nil, apierror.New(apierror.Invalid, "The request content is not valid: it is not UTF-8.")
+	}
+	// RFC 8259, section 8.1: a byte order mark, which some editors begin a file with, may be ignored.
+	fields, err := wire.ParseObject(bytes.TrimPrefix(rq.body, []byte("\uFEFF")))
 	if err == wire.ErrNotObject {
 		return nil, apierror.New(apierror.InvalidResource, "The request content must be a JSON object.")
 	}

@@ -98,15 +98,19 @@ func get[D, R any](t resourceType[D, R]) handler {
 	}
 }
 
-// answer answers with the resource of a key.
-type answer func(s *Server, ctx context.Context, rq *request, status int, key database.Key) error
+// answer answers with the resource of a key, if it is still the one with the uid.
+type answer func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error
 
-// result answers with the resource that an operation has created or updated.
+// result answers with the resource that an operation has created or updated. One that was deleted since is not found, and
+// neither is it when another has its name by now.
 func result[D, R any](t resourceType[D, R]) answer {
-	return func(s *Server, ctx context.Context, rq *request, status int, key database.Key) error {
-		item, err := t.collection(s.Database).Get(ctx, key)
+	return func(s *Server, ctx context.Context, rq *request, status int, key database.Key, uid string) error {
+		item, err := t.collection(s.Database).Find(ctx, key)
 		if err != nil {
 			return err
+		}
+		if live(item) == nil || *t.parts(&item.Value).uid != uid {
+			return notFound(key.ResourceID)
 		}
 		return show(rq, t, status, item)
 	}
@@ -213,7 +217,8 @@ func fresh[D, R any](s *Server, ctx context.Context, rq *request, t resourceType
 	if err != nil {
 		return nil, nil, err
 	}
-	return resource, combine(body.Problems(), checkNames(body, common), rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
+	named := checkNames(body, common)
+	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, nil, p.cluster()), beside)), nil
 }
 
 // changed is what a proposal makes of the resource of a document, which it leaves as it is, with everything that is wrong
@@ -227,7 +232,8 @@ func changed[D, R any](s *Server, rq *request, t resourceType[D, R], p *proposal
 	stored := t.common(before)
 	resource := t.decode(rq.version, body, before, !p.patch)
 	t.common(resource).SystemData = rq.stamp(stored.SystemData, now)
-	return resource, combine(body.Problems(), checkNames(body, stored), rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
+	named := checkNames(body, stored)
+	return resource, combine(body.Problems(), named, rq.said(t.name(), t.validate(s, rq, resource, document, p.cluster()))), nil
 }
 
 func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceType[D, R], p *proposal) (*database.Item[D], error) {

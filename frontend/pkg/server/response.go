@@ -92,6 +92,24 @@ func describe(e *apierror.Error) errorDetail {
 	return detail
 }
 
+// describe is describe for the caller of a request: what is said of no field, parameter or header is said of the resource,
+// or else of the path. Several errors have a target each.
+func (rq *request) describe(e *apierror.Error) errorDetail {
+	detail := describe(e)
+	if detail.Target == "" && len(detail.Details) == 0 {
+		detail.Target = rq.target()
+	}
+	return detail
+}
+
+// target is what a request is about.
+func (rq *request) target() string {
+	if rq.resourceID != "" {
+		return rq.resourceID
+	}
+	return shortened(strings.ToValidUTF8(rq.http.URL.Path, "\uFFFD"))
+}
+
 // fail answers with an error.
 func (s *Server) fail(rq *request, err error) {
 	e := apierror.As(err)
@@ -103,7 +121,7 @@ func (s *Server) fail(rq *request, err error) {
 		// The caller has gone, or the process is ending; whoever still listens may try again.
 		e = apierror.New(apierror.Unavailable, "The request was interrupted.").WithCause(err)
 	}
-	detail := describe(e)
+	detail := rq.describe(e)
 	status := e.Kind.HTTPStatus()
 	header := rq.w.Header()
 	header.Set(headerErrorCode, detail.Code)
@@ -134,7 +152,7 @@ func (rq *request) preconditions(etag string) error {
 		if etag == "" {
 			return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource does not exist.")
 		}
-		if !matches(condition, etag) {
+		if !matches(condition, etag, false) {
 			return failed
 		}
 	}
@@ -142,17 +160,21 @@ func (rq *request) preconditions(etag string) error {
 		if strings.TrimSpace(condition) == "*" {
 			return apierror.New(apierror.PreconditionFailed, "The condition of the request does not hold: the resource exists.")
 		}
-		if matches(condition, etag) {
+		if matches(condition, etag, true) {
 			return failed
 		}
 	}
 	return nil
 }
 
-// matches reports whether a list of ETags has one; `*` has all. A weak one never matches strongly.
-func matches(condition, etag string) bool {
+// matches reports whether a list of ETags has one; `*` has all. A weak one never matches in the strong comparison, which
+// If-Match takes, and as if it were strong in the weak one, which If-None-Match takes (RFC 9110, section 8.8.3.2).
+func matches(condition, etag string, weak bool) bool {
 	for candidate := range strings.SplitSeq(condition, ",") {
 		candidate = strings.TrimSpace(candidate)
+		if weak {
+			candidate = strings.TrimPrefix(candidate, "W/")
+		}
 		if candidate == "*" || candidate == etag {
 			return true
 		}

@@ -172,6 +172,11 @@ func (r *route) before(p param) string {
 	return ""
 }
 
+// childName is the contract's name for the parameter that names a child resource: nodePoolName of nodePools.
+func (r *route) childName() string {
+	return strings.TrimSuffix(r.before(childParam), "s") + "Name"
+}
+
 func (r *route) matches(parts []string) bool {
 	if len(parts) != len(r.parts) {
 		return false

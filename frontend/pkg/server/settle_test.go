@@ -31,6 +31,33 @@ func (h *harness) settleSubscription(ctx context.Context, subscription string) e
 	})
 }
 
+// settleAndForget settles the subscription, and then removes its operations and credentials: what a fuzz target leaves behind
+// makes each of its inputs slower than the one before.
+func (y *tenancy) settleAndForget() {
+	y.t.Helper()
+	ctx := context.Background()
+	if err := y.settleSubscription(ctx, y.subscription); err != nil {
+		y.t.Fatal(err)
+	}
+	for _, operation := range all(y, y.db.Operations()) {
+		if operation.Value.Status.Terminal() {
+			removed(y, operation)
+		}
+	}
+	for _, credential := range all(y, y.db.Credentials()) {
+		removed(y, credential)
+	}
+}
+
+func removed[D any](y *tenancy, item *database.Item[D]) {
+	y.t.Helper()
+	batch := y.db.NewBatch(y.subscription)
+	database.Remove(batch, item)
+	if err := batch.Commit(context.Background()); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
 func (h *harness) finish(ctx context.Context, key database.Key) error {
 	operation, err := h.db.Operations().Find(ctx, key)
 	if err != nil || operation == nil || operation.Value.Status.Terminal() {

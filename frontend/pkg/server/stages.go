@@ -61,17 +61,23 @@ func checkRoute(_ *Server, _ context.Context, rq *request) error {
 // maxBody is the largest request content, ARM's own limit.
 const maxBody = 4 << 20
 
+// maxDiscarded is how much more of too large a content is taken in and thrown away: a client that reads no answer before it
+// has sent everything would see a broken connection in the place of one.
+const maxDiscarded = 16 << 20
+
 func readBody(_ *Server, _ context.Context, rq *request) error {
 	if !hasBody(rq.http.Method) {
 		return nil
 	}
 	tooLarge := apierror.New(apierror.InvalidResource, "The request content exceeds the limit of %d bytes.", maxBody)
 	if rq.http.ContentLength > maxBody {
+		rq.discard()
 		return tooLarge
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	var limit *http.MaxBytesError
 	if errors.As(err, &limit) {
+		rq.discard()
 		return tooLarge
 	}
 	if err != nil {
@@ -79,6 +85,13 @@ func readBody(_ *Server, _ context.Context, rq *request) error {
 	}
 	rq.body = body
 	return nil
+}
+
+// discard reads what is left of the content. A client that asks before it sends (100-continue) is not to send it.
+func (rq *request) discard() {
+	if rq.http.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, rq.http.Body, maxDiscarded)
+	}
 }
 
 func hasBody(method string) bool {
@@ -90,9 +103,18 @@ func checkContentType(_ *Server, _ context.Context, rq *request) error {
 		return nil
 	}
 	contentType := rq.http.Header.Get("Content-Type")
-	media, _, err := mime.ParseMediaType(contentType)
+	media, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil || media != "application/json" && !(rq.http.Method == http.MethodPatch && media == "application/merge-patch+json") {
-		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.Show(contentType))
+		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.Show(contentType)).WithTarget("content-type")
+	}
+	// JSON is UTF-8 (RFC 8259, section 8.1), of which US-ASCII is a part.
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return apierror.New(apierror.UnsupportedMediaType, "The charset %s is not supported; send UTF-8.", wire.Show(charset)).WithTarget("content-type")
+	}
+	if encoding := strings.Join(rq.http.Header.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		// RFC 9110, section 12.5.3: this header says what would have been accepted.
+		rq.w.Header().Set("Accept-Encoding", "identity")
+		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content as it is.", wire.Show(encoding)).WithTarget("content-encoding")
 	}
 	return nil
 }
@@ -117,7 +139,7 @@ func readSystemData(_ *Server, _ context.Context, rq *request) error {
 func parseSystemData(text string) (*hub.SystemData, error) {
 	fields, err := wire.ParseObject([]byte(text))
 	if err != nil {
-		return nil, err
+		return nil, errors.New("it is not a JSON object")
 	}
 	body := wire.NewBody(fields)
 	data := &hub.SystemData{
@@ -136,20 +158,20 @@ func parseSystemData(text string) (*hub.SystemData, error) {
 
 func checkResourceID(_ *Server, _ context.Context, rq *request) error {
 	if id := rq.param(subscriptionParam); id != "" && !armid.IsUUID(id) {
-		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.Show(id))
+		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.Show(id)).WithTarget("subscriptionId")
 	}
 	if group := rq.param(resourceGroupParam); group != "" && !armid.IsResourceGroupName(group) {
-		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.Show(group))
+		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.Show(group)).WithTarget("resourceGroupName")
 	}
 	if name := rq.param(clusterParam); name != "" {
 		if message := validation.ClusterName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.Show(name), message)
+			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.Show(name), message).WithTarget("hcpOpenShiftClusterName")
 		}
 		rq.resourceID = rq.clusterID()
 	}
 	if name := rq.param(childParam); name != "" {
 		if message := validation.NodePoolName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.Show(name), message)
+			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.Show(name), message).WithTarget(rq.match.route.childName())
 		}
 		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + name
 	}
@@ -195,12 +217,13 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 	if id == "" || rq.match.route.versioning == subscriptionVersion {
 		return nil
 	}
+	target := "/subscriptions/" + id
 	var err error
 	if rq.subscription, err = s.subscriptions.get(ctx, id, rq.writes()); err != nil {
 		return err
 	}
 	if rq.subscription == nil {
-		return apierror.New(apierror.InvalidSubscriptionState, "The subscription %s is not registered with %s.", id, hub.ProviderNamespace)
+		return apierror.New(apierror.InvalidSubscriptionState, "The subscription %s is not registered with %s.", id, hub.ProviderNamespace).WithTarget(target)
 	}
 	switch state := rq.subscription.State; state {
 	case hub.Registered:
@@ -209,9 +232,9 @@ func readSubscription(s *Server, ctx context.Context, rq *request) error {
 		if rq.http.Method == http.MethodGet || rq.http.Method == http.MethodDelete {
 			return nil
 		}
-		return apierror.New(apierror.SubscriptionConflict, "The request is not allowed while the subscription is %s.", state)
+		return apierror.New(apierror.SubscriptionConflict, "The request is not allowed while the subscription is %s.", state).WithTarget(target)
 	default:
-		return apierror.New(apierror.InvalidSubscriptionState, "The request is not allowed in the subscription's state %s.", state)
+		return apierror.New(apierror.InvalidSubscriptionState, "The request is not allowed in the subscription's state %s.", state).WithTarget(target)
 	}
 }
 

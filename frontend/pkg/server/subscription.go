@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -179,6 +180,9 @@ const (
 	maxRegistrationDate = 128
 	maxFeatures         = 1000
 	maxManagedByTenants = 100
+	// maxSubscriptionText is of one text in it, and maxSubscriptionExtra of each thing that is kept as it is, in bytes.
+	maxSubscriptionText  = 512
+	maxSubscriptionExtra = 256 << 10
 )
 
 // decodeSubscription reads what ARM says of a subscription, and finds everything that is wrong with it.
@@ -214,11 +218,30 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 		}
 		return id
 	}
+	short := func(o *wire.Object, name, field string) string {
+		value := o.String(name, "")
+		if len(value) > maxSubscriptionText {
+			report(field, "Too long: may not be more than %d bytes", maxSubscriptionText)
+		}
+		return value
+	}
 	kept := &hub.SubscriptionProperties{
 		TenantID:            tenant(properties, "properties.tenantId"),
-		LocationPlacementID: properties.String("locationPlacementId", ""),
-		QuotaID:             properties.String("quotaId", ""),
-		SpendingLimit:       properties.String("spendingLimit", ""),
+		LocationPlacementID: short(properties, "locationPlacementId", "properties.locationPlacementId"),
+		QuotaID:             short(properties, "quotaId", "properties.quotaId"),
+		SpendingLimit:       short(properties, "spendingLimit", "properties.spendingLimit"),
+	}
+	sent, _ := fields["properties"].(map[string]any)
+	for name, keep := range map[string]any{"availabilityZones": &kept.AvailabilityZones, "additionalProperties": &kept.AdditionalProperties} {
+		content, err := json.Marshal(sent[name])
+		if err != nil || len(content) > maxSubscriptionExtra {
+			report("properties."+name, "Too long: may not be more than %d bytes", maxSubscriptionExtra)
+			continue
+		}
+		// As the store will give it back: with numbers that JSON's readers have.
+		if err := json.Unmarshal(content, keep); err != nil {
+			report("properties."+name, "Invalid value: %s: must be an object", wire.Show(sent[name]))
+		}
 	}
 	features := properties.Children("registeredFeatures")
 	if len(features) > maxFeatures {
@@ -226,7 +249,8 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 		features = nil
 	}
 	for i, o := range features {
-		feature := hub.Feature{Name: o.String("name", ""), State: o.String("state", "")}
+		field := fmt.Sprintf("properties.registeredFeatures[%d].", i)
+		feature := hub.Feature{Name: short(o, "name", field+"name"), State: short(o, "state", field+"state")}
 		for field, value := range map[string]string{"name": feature.Name, "state": feature.State} {
 			if value == "" {
 				report(fmt.Sprintf("properties.registeredFeatures[%d].%s", i, field), "Required value")

@@ -115,7 +115,9 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       120 * time.Second,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+		// OPTIONS * is a path like any other.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))

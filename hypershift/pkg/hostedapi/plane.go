@@ -218,9 +218,11 @@ func (p *plane) once() error {
 	p.set(func(s *State) { s.PID, s.Port, s.Message = pid, p.port.Load(), "The API server is starting" })
 
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
-	defer cancel()
 	ready := make(chan error, 1)
-	go func() { ready <- p.awaitReady(ctx) }()
+	var probe sync.WaitGroup
+	defer probe.Wait()
+	defer cancel()
+	probe.Go(func() { ready <- p.awaitReady(ctx) })
 	for {
 		select {
 		case err := <-ready:

@@ -50,7 +50,10 @@ func NewKeeper(connect Connect, log *slog.Logger) *Keeper {
 
 // Close ends all renewals and waits for them. The nodes stay registered.
 func (k *Keeper) Close() {
+	// Under the lock, so that nothing begins to be renewed once it is waited for.
+	k.mu.Lock()
 	k.cancel()
+	k.mu.Unlock()
 	k.wg.Wait()
 }
 

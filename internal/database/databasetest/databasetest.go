@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -82,6 +84,28 @@ func (s *Server) Split(t testing.TB, partition string) {
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusNoContent {
 		t.Fatalf("splitting partition %s: %s", partition, response.Status)
+	}
+}
+
+// Put writes a document into the container Resources as it is, in the place of one with its id: what another release left there, or
+// something that is none of ours.
+func (s *Server) Put(t testing.TB, partition, document string) {
+	t.Helper()
+	credential, err := azcosmos.NewKeyCredential(s.Options.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := azcosmos.NewClientWithKey(s.Options.Endpoint, credential, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	container, err := client.NewContainer("hcp", "Resources")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := container.UpsertItem(t.Context(), azcosmos.NewPartitionKeyString(partition), []byte(document), nil); err != nil {
+		t.Fatalf("writing a document: %v", err)
 	}
 }
 

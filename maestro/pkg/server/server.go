@@ -207,24 +207,24 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(s.c.TLS)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(1000),
+		grpc.MaxConcurrentStreams(1000), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
 	sourceapi.New(sourceapi.Options{
 		Store: s.store, Hub: s.hub, Wake: s.dispatcher.Wake, SourceID: s.c.SourceID, Heartbeat: s.c.Heartbeat, Log: s.c.Log,
 	}).Register(server)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		// Subscriptions last for ever, so there is nothing to be gained by waiting for them.
-		server.Stop()
-	}()
-	err := server.Serve(s.c.GRPC)
-	<-ctx.Done()
-	<-stopped
-	return err
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.c.GRPC) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving %s: %w", s.c.GRPC.Addr(), err)
+	case <-ctx.Done():
+	}
+	// Subscriptions last for ever, so there is nothing to be gained by waiting for them.
+	server.Stop()
+	<-served
+	return nil
 }
 
 func (s *Server) serveREST(ctx context.Context) error {
@@ -236,7 +236,7 @@ func (s *Server) serveREST(ctx context.Context) error {
 				s.hub.Tell(store.News{Consumers: []string{consumer}})
 			},
 		}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
 	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.TLS), restGrace)

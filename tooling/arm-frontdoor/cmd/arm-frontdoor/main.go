@@ -144,7 +144,8 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	server := &http.Server{
-		Handler: door, TLSConfig: tlsConfig, ReadHeaderTimeout: 10 * time.Second,
+		Handler: door, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	p.Log.Info("serving ARM", "url", o.publicURL)

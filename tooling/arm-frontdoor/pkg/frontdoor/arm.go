@@ -19,7 +19,8 @@ type answer struct {
 	text   string
 	body   any
 	header map[string]string
-	// details are those of an error, as somebody else worded them.
+	// target and details are those of an error, as somebody else worded them.
+	target  string
 	details []json.RawMessage
 }
 
@@ -35,10 +36,14 @@ func (a *answer) write(w http.ResponseWriter) {
 	for name, value := range a.header {
 		w.Header().Set(name, value)
 	}
+	w.Header().Set("x-ms-request-id", newUUID())
 	body := a.body
 	if a.code != "" {
 		w.Header().Set("x-ms-error-code", a.code)
 		e := map[string]any{"code": a.code, "message": a.text}
+		if a.target != "" {
+			e["target"] = a.target
+		}
 		if len(a.details) > 0 {
 			e["details"] = a.details
 		}

@@ -118,9 +118,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused.write(recorder)
 	} else {
 		request := &request{Request: r, answered: recorder.Header(), caller: caller, correlation: correlationID(r)}
-		recorder.Header().Set("x-ms-correlation-request-id", request.correlation)
 		own := d.answer(request)
 		if own != nil {
+			recorder.Header().Set("x-ms-correlation-request-id", request.correlation)
 			own.write(recorder)
 		} else {
 			answeredBy = "frontend"

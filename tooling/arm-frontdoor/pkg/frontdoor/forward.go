@@ -52,6 +52,7 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 				return // the caller has gone
 			}
 			d.options.Log.Error("the frontend did not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+			w.Header().Set("x-ms-correlation-request-id", r.Header.Get("x-ms-correlation-request-id"))
 			unavailable(err).write(w)
 		},
 		ErrorLog: nil,
@@ -200,12 +201,16 @@ func (d *Door) ask(ctx context.Context, r *request, method, pathAndQuery string,
 func providerError(status int, body []byte) *answer {
 	var decoded struct {
 		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
+			Code    string            `json:"code"`
+			Message string            `json:"message"`
+			Target  string            `json:"target"`
+			Details []json.RawMessage `json:"details"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &decoded) != nil || decoded.Error.Code == "" {
 		return refuse(status, "ResourceProviderError", "The resource provider answered with status %d.", status)
 	}
-	return refuse(status, decoded.Error.Code, "%s", decoded.Error.Message)
+	refused := refuse(status, decoded.Error.Code, "%s", decoded.Error.Message)
+	refused.target, refused.details = decoded.Error.Target, decoded.Error.Details
+	return refused
 }

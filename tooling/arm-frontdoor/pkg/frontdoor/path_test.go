@@ -81,6 +81,48 @@ func TestClientsFindTheirWay(t *testing.T) {
 	}
 }
 
+// TestEveryAnswerHasItsIDsOnce: some clients join what they find twice, and then look for an id that nobody wrote.
+func TestEveryAnswerHasItsIDsOnce(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	const correlation = "66666666-6666-6666-6666-666666666666"
+	for path, byProvider := range map[string]bool{
+		clusterID("one") + "?api-version=" + apiVersion:               true,
+		"/subscriptions/" + subscription + "?api-version=2022-12-01":  false,
+		"/subscriptions/" + subscription + "/nowhere?api-version=1":   false,
+		"/subscriptions/" + subscription + "/resourceGroups/nowhere/": false,
+	} {
+		response, body := h.do(t, http.MethodGet, path, http.Header{"X-Ms-Correlation-Request-Id": {correlation}}, nil)
+		ids, correlations := response.Header.Values("X-Ms-Request-Id"), response.Header.Values("X-Ms-Correlation-Request-Id")
+		if len(ids) != 1 || (ids[0] == "the provider's") != byProvider || len(correlations) != 1 || correlations[0] != correlation {
+			t.Errorf("%s: %d with the ids %q and %q: %v", path, response.StatusCode, ids, correlations, body)
+		}
+	}
+	response, _ := h.do(t, http.MethodGet, "/subscriptions?api-version=2022-12-01", http.Header{"Authorization": {"none"}}, nil)
+	if response.Header.Get("X-Ms-Request-Id") == "" {
+		t.Errorf("%s without an id", response.Status)
+	}
+}
+
+// TestTheProviderJudgesItsVersions: an api-version that is missing is ARM's matter, but below the provider's namespace.
+func TestTheProviderJudgesItsVersions(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	for path, byProvider := range map[string]bool{
+		clusterID("one"): true,
+		"/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters?API-VERSION=x": true,
+		"/providers/microsoft.redhatopenshift/operations":                                                            true,
+		"/providers/Microsoft.RedHatOpenShift":                                                                       false,
+		"/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/register":                           false,
+		"/subscriptions/" + subscription + "/resourceGroups/group":                                                   false,
+	} {
+		response, body := h.do(t, http.MethodGet, path, nil, nil)
+		if response.Header.Get("X-Ms-Request-Id") == "the provider's" != byProvider || (response.Header.Get("X-Ms-Error-Code") == "MissingApiVersionParameter") == byProvider {
+			t.Errorf("%s: %d %v", path, response.StatusCode, body)
+		}
+	}
+}
+
 // TestSlashesAtTheStartAreOne sends what the SDK for JavaScript makes of a resource's id.
 func TestSlashesAtTheStartAreOne(t *testing.T) {
 	h := newHouse(t)

@@ -63,9 +63,13 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	p.seen = append(p.seen, r)
+	w.Header().Set("X-Ms-Correlation-Request-Id", r.Header.Get("X-Ms-Correlation-Request-Id"))
+	w.Header().Set("X-Ms-Request-Id", "the provider's")
 	// As the frontend does: what the caller sees is what Referer says.
 	base := r.Header.Get("Referer")
-	base = base[:strings.Index(strings.ToLower(base), "/subscriptions/")]
+	if i := strings.Index(strings.ToLower(base), "/subscriptions/"); i >= 0 {
+		base = base[:i]
+	}
 	id := strings.ToLower(r.URL.Path)
 	operations, isOperation := strings.CutPrefix(id[strings.LastIndex(id, "/")+1:], "operation-")
 	switch {

@@ -21,7 +21,7 @@ const maxOwnBody = 1 << 20
 
 // answer is what the door says itself to a request, or nil when the resource provider is to answer.
 func (d *Door) answer(r *request) *answer {
-	if r.URL.Query().Get("api-version") == "" {
+	if !hasVersion(r) && !belowProvider(r.URL.Path) {
 		return refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
 	}
 	segments := strings.Split(strings.ToLower(strings.Trim(r.URL.Path, "/")), "/")
@@ -41,6 +41,27 @@ func (d *Door) answer(r *request) *answer {
 		return notFound(r)
 	}
 	return d.answerInSubscription(r)
+}
+
+// hasVersion reports whether the request has an api-version. Names of query parameters have no casing at ARM.
+func hasVersion(r *request) bool {
+	for name, values := range r.URL.Query() {
+		if strings.EqualFold(name, "api-version") && values[0] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// belowProvider reports whether a path is one of the resource provider's own, which says itself what is wrong with the
+// api-version of a request.
+func belowProvider(urlPath string) bool {
+	segments := strings.Split(strings.ToLower(strings.Trim(urlPath, "/")), "/")
+	if segments[0] == "providers" {
+		return len(segments) > 2 && segments[1] == strings.ToLower(Provider)
+	}
+	p, ok := parsePath(urlPath)
+	return ok && p.forProvider() && !p.is("providers", Provider, "register") && !p.is("providers", Provider, "unregister")
 }
 
 func (d *Door) answerInSubscription(r *request) *answer {

@@ -99,7 +99,7 @@ func serveFaults(address string, b *broker.Broker, p *process.Process) (stop fun
 		b.Poison(r.URL.Query().Get("text"))
 		w.WriteHeader(http.StatusNoContent)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	p.Log.Warn("serving fault injection", "address", listener.Addr().String())

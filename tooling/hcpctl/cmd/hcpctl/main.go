@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 )
 
 func main() {
@@ -17,7 +18,7 @@ func main() {
 	err := command.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "hcpctl: "+err.Error())
-		os.Exit(1)
+		fmt.Fprintln(display.Safe(os.Stderr), "hcpctl: "+err.Error())
 	}
+	os.Exit(command.ExitCode(err))
 }

@@ -48,13 +48,18 @@ type Client struct {
 
 // Error is an answer of admin's that is one.
 type Error struct {
-	Status int
-	Detail adminv1.FailureDetail
+	// Status is HTTP's; 0 when the request was accepted and Operation, which it began, has failed.
+	Status    int
+	Operation string
+	Detail    adminv1.FailureDetail
 }
 
 // Error says what was wrong, and where.
 func (e *Error) Error() string {
 	text := e.Detail.Message
+	if e.Operation != "" {
+		text = "operation " + e.Operation + " failed: " + text
+	}
 	if e.Detail.Target != "" {
 		text = e.Detail.Target + ": " + text
 	}
@@ -92,6 +97,16 @@ func (c *Client) bearer(ctx context.Context) (string, error) {
 	}
 	c.token = token
 	return token.Token, nil
+}
+
+// Passing says whether the same request may be answered otherwise later: nobody answered, or admin said that it cannot now.
+func Passing(err error) bool {
+	var unanswered *unansweredError
+	var answered *Error
+	if errors.As(err, &answered) {
+		return answered.Status >= http.StatusInternalServerError || answered.Status == http.StatusTooManyRequests
+	}
+	return errors.As(err, &unanswered)
 }
 
 // unansweredError is of a request to which no answer came: it may have been heard, or not.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +16,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
-// pollEvery is how often an operation is asked after.
-const pollEvery = 200 * time.Millisecond
+// An operation is asked after soon at first, and then ever more rarely. For awayFor it is asked after although nobody answers: what
+// was accepted is done all the same.
+const (
+	firstPoll = 100 * time.Millisecond
+	mostPoll  = 2 * time.Second
+	awayFor   = time.Minute
+)
 
 // askAgain is how long a request that was not answered rests before it is sent again.
 const askAgain = 500 * time.Millisecond
@@ -100,17 +106,34 @@ func (c *Client) EndElevation(ctx context.Context, id string) (*adminv1.Elevatio
 	return elevation, c.do(ctx, http.MethodDelete, "/elevations/"+url.PathEscape(id), nil, nil, elevation)
 }
 
-// Elevations are the newest ones; active chooses those that give their role now.
-func (c *Client) Elevations(ctx context.Context, active bool) ([]adminv1.Elevation, error) {
-	query := url.Values{"pageSize": {"100"}}
+// mostPerPage is how many things admin lists at a time.
+const mostPerPage = 500
+
+// newest reads a list, newest first, until it has limit items or all; more says that there are others.
+func newest[L, T any](ctx context.Context, c *Client, path string, query url.Values, limit int, read func(*L) (items []T, next string)) (all []T, more bool, err error) {
+	all = []T{}
+	for {
+		query.Set("pageSize", strconv.Itoa(min(max(limit-len(all), 1), mostPerPage)))
+		list, err := get[L](ctx, c, path, query)
+		if err != nil {
+			return nil, false, err
+		}
+		items, next := read(list)
+		all = append(all, items...)
+		if next == "" || len(all) >= limit {
+			return all, next != "", nil
+		}
+		query.Set("pageToken", next)
+	}
+}
+
+// Elevations are the newest ones, limit of them at most; active chooses those that give their role now.
+func (c *Client) Elevations(ctx context.Context, active bool, limit int) (list []adminv1.Elevation, more bool, err error) {
+	query := url.Values{}
 	if active {
 		query.Set("active", "true")
 	}
-	list, err := get[adminv1.ElevationList](ctx, c, "/elevations", query)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+	return newest(ctx, c, "/elevations", query, limit, func(l *adminv1.ElevationList) ([]adminv1.Elevation, string) { return l.Items, l.NextPageToken })
 }
 
 // Operation is how one stands.
@@ -118,51 +141,49 @@ func (c *Client) Operation(ctx context.Context, id string) (*adminv1.Operation, 
 	return get[adminv1.Operation](ctx, c, "/operations/"+url.PathEscape(id), nil)
 }
 
-// Operations are the newest ones; cluster and state choose, when they are not empty.
-func (c *Client) Operations(ctx context.Context, cluster, state string, limit int) ([]adminv1.Operation, error) {
-	query := url.Values{"pageSize": {fmt.Sprint(limit)}}
+// Operations are the newest ones, limit of them at most; cluster and state choose, when they are not empty.
+func (c *Client) Operations(ctx context.Context, cluster, state string, limit int) (list []adminv1.Operation, more bool, err error) {
+	query := url.Values{}
 	for name, value := range map[string]string{"cluster": cluster, "state": state} {
 		if value != "" {
 			query.Set(name, value)
 		}
 	}
-	list, err := get[adminv1.OperationList](ctx, c, "/operations", query)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+	return newest(ctx, c, "/operations", query, limit, func(l *adminv1.OperationList) ([]adminv1.Operation, string) { return l.Items, l.NextPageToken })
 }
 
-// Audit is the newest of what SREs did.
-func (c *Client) Audit(ctx context.Context, limit int) ([]adminv1.AuditEntry, error) {
-	list, err := get[adminv1.AuditList](ctx, c, "/audit", url.Values{"pageSize": {fmt.Sprint(limit)}})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+// Audit is the newest of what SREs did, limit entries at most.
+func (c *Client) Audit(ctx context.Context, limit int) (list []adminv1.AuditEntry, more bool, err error) {
+	return newest(ctx, c, "/audit", url.Values{}, limit, func(l *adminv1.AuditList) ([]adminv1.AuditEntry, string) { return l.Items, l.NextPageToken })
 }
 
 // Await waits for the end of an operation, and returns it as it ended; one that failed is an error besides.
 func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*adminv1.Operation, error) {
+	pause, heard := firstPoll, time.Now()
 	for !operation.State.Terminal() {
-		timer := time.NewTimer(pollEvery)
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return operation, fmt.Errorf("operation %s is %s and goes on without being waited for: %w", operation.ID, operation.State, ctx.Err())
+			return operation, fmt.Errorf("operation %s is %s and goes on without being waited for, see `hcpctl operation get %s`: %w", operation.ID, operation.State, operation.ID, ctx.Err())
 		case <-timer.C:
 		}
-		var err error
-		if operation, err = c.Operation(ctx, operation.ID); err != nil {
-			return nil, err
+		pause = min(2*pause, mostPoll)
+		switch current, err := c.Operation(ctx, operation.ID); {
+		case err == nil:
+			operation, heard = current, time.Now()
+		case ctx.Err() != nil:
+			// The next turn says so.
+		case !Passing(err) || time.Since(heard) > awayFor:
+			return operation, fmt.Errorf("operation %s was accepted and goes on, but cannot be asked after: %w", operation.ID, err)
 		}
 	}
 	if operation.State == adminv1.Failed {
-		detail := adminv1.FailureDetail{Message: "it failed"}
+		failed := &Error{Operation: operation.ID, Detail: adminv1.FailureDetail{Message: "nobody knows why"}}
 		if operation.Error != nil {
-			detail = *operation.Error
+			failed.Detail = *operation.Error
 		}
-		return operation, &Error{Detail: detail}
+		return operation, failed
 	}
 	return operation, nil
 }

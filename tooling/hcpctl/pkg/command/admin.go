@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func (e *environment) connectLocally(options adminclient.Options) (*adminclient.
 	if err != nil {
 		return nil, err
 	}
-	options.Endpoint = first(options.Endpoint, endpoints.Admin)
+	options.Endpoint = cmp.Or(options.Endpoint, endpoints.Admin)
 	options.Authority, options.CAFile = endpoints.ARM, endpoints.CAFile
 	options.CredentialsFile, options.Audience = endpoints.EngineersFile, endpoints.AdminAudience
 	return adminclient.New(options)
@@ -47,12 +48,37 @@ func (e *environment) reading(c *cobra.Command, show func(ctx context.Context, c
 	return e.addAdminFlags(c)
 }
 
-// message prints a message in the API's own form when that was asked for, else as table does.
-func (e *environment) message(message proto.Message, table func() error) error {
-	if e.output == "" || e.output == "table" {
+// present prints a value as json or yaml when that was asked for, else as table does.
+func (e *environment) present(value any, table func() error) error {
+	if e.output == "table" {
 		return table()
 	}
-	return display.Object(e.out, e.output, adminv1.Message[proto.Message]{Of: message})
+	return display.Object(e.out, e.output, value)
+}
+
+// message is present for a message of Cluster Service's, in the API's own form.
+func (e *environment) message(message proto.Message, table func() error) error {
+	return e.present(adminv1.Message[proto.Message]{Of: message}, table)
+}
+
+// limitation is how many items of a list that grows for ever are shown.
+type limitation struct{ most int }
+
+func (l *limitation) add(c *cobra.Command, most int) {
+	c.Flags().IntVar(&l.most, "limit", most, "most `number` of them, the newest")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if l.most < 1 {
+			return fmt.Errorf("--limit: %d is not 1 or more", l.most)
+		}
+		return nil
+	}
+}
+
+// more says that there is more than was shown.
+func (e *environment) more(l limitation, more bool) {
+	if more {
+		fmt.Fprintf(e.err, "these are the newest %d; --limit shows more\n", l.most)
+	}
 }
 
 func (e *environment) clusterFind() *cobra.Command {
@@ -61,31 +87,26 @@ func (e *environment) clusterFind() *cobra.Command {
 		Long: `Find clusters of the whole region, as an SRE.
 
 WHAT is a resource id, a name, a uid, the cluster id below ARM, the name of a namespace on a management cluster, the host
-or URL of an API server, or a subscription.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			found, err := client.FindClusters(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, found)
-			}
+or URL of an API server, a subscription or a resource group.`,
+		ValidArgsFunction: e.completeFleet,
+	}
+	e.addOutputFlag(c)
+	return e.reading(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		found, err := client.FindClusters(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.present(found, func() error {
 			if len(found) == 0 {
-				return fmt.Errorf("no cluster is found by %q", args[0])
+				return &notFound{fmt.Sprintf("no cluster of this region is found by %q; it takes a whole name or id, see `hcpctl cluster find --help`", args[0])}
 			}
 			var rows [][]string
 			for _, cluster := range found {
 				rows = append(rows, clusterRow(cluster))
 			}
 			return display.Table(e.out, []string{"NAME", "STATE", "PHASE", "VERSION", "SHARD", "CLUSTER ID", "RESOURCE ID"}, rows)
-		},
-	}
-	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+		})
+	})
 }
 
 func clusterRow(c adminv1.Cluster) []string {
@@ -100,17 +121,7 @@ func (e *environment) clusterDump() *cobra.Command {
 bundles with what the management cluster says of them. Secrets are removed.
 
 CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			dump, err := client.Dump(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return display.Object(e.out, format, dump)
-		},
+		ValidArgsFunction: e.completeFleet,
 	}
 	c.Flags().StringVarP(&format, "output", "o", "yaml", "`format`: yaml or json")
 	c.PreRunE = func(*cobra.Command, []string) error {
@@ -119,5 +130,11 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 		}
 		return nil
 	}
-	return e.addAdminFlags(c)
+	return e.reading(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		dump, err := client.Dump(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return display.Object(e.out, format, dump)
+	})
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,53 +12,40 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
 
 func (e *environment) breakGlassList() *cobra.Command {
-	c := &cobra.Command{
+	c := e.reading(&cobra.Command{
 		Use: "list CLUSTER", Short: "List a cluster's credentials: who asked for them and why, until when, and when and from where they were used", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			list, err := client.Credentials(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, list)
-			}
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		list, err := client.Credentials(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.present(list, func() error {
 			return display.Table(e.out, []string{"UID", "CLASS", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
-		},
-	}
+		})
+	})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 func (e *environment) breakGlassShow() *cobra.Command {
-	c := &cobra.Command{
+	c := e.reading(&cobra.Command{
 		Use: "show UID", Short: "Show one credential, with the fingerprint by which the API server's audit log names its certificate", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			credential, err := client.Credential(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, credential)
-			}
-			return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential))
-		},
-	}
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		credential, err := client.Credential(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.present(credential, func() error { return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential)) })
+	})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 // credentialRows are the credentials of a cluster, the latest first.

@@ -244,7 +244,7 @@ func TestALifeThroughARM(t *testing.T) {
 	if !strings.Contains(progress, "cluster a: Deleting") || !strings.Contains(progress, "done") {
 		t.Errorf("progress of the deletion:\n%s", progress)
 	}
-	if _, _, err := a.run(t, "cluster", "get", "a"); err == nil || err.Error() != "ResourceNotFound: The Resource was not found." {
+	if _, _, err := a.run(t, "cluster", "get", "a"); err == nil || err.Error() != "ResourceNotFound: The Resource was not found.\nsee which there are: `hcpctl cluster list`" || ExitCode(err) != exitNotFound {
 		t.Errorf("after the deletion: %v", err)
 	}
 }

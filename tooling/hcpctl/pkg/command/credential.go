@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
@@ -82,9 +84,15 @@ func (e *environment) writeSecret(file string, content []byte) error {
 		_, err := e.out.Write(content)
 		return err
 	}
-	part := file + ".part"
-	if err := os.WriteFile(part, content, 0o600); err != nil {
-		return err
+	// A new file of a name that nobody can guess: one that is there may be read by others, or lead elsewhere.
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part")
+	if err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	return os.Rename(part, file)
+	defer func() { _ = os.Remove(part.Name()) }()
+	_, err = part.Write(content)
+	if err = errors.Join(err, part.Close()); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return os.Rename(part.Name(), file)
 }

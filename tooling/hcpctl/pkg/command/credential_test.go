@@ -39,6 +39,36 @@ func (a *azure) act(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
+// TestASecretIsWrittenToAFileOfItsOwn: what stood under the name of the part, or of the file itself, must not say who can read it.
+func TestASecretIsWrittenToAFileOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	file, elsewhere := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "elsewhere")
+	for _, name := range []string{file, file + ".part", elsewhere} {
+		if err := os.WriteFile(name, []byte("before"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&environment{}).writeSecret(file, []byte("secret")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("it has the mode %v, %v", info.Mode(), err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&environment{}).writeSecret(link, []byte("secret")); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(elsewhere); err != nil || string(content) != "before" {
+		t.Errorf("it went where a link leads: %q, %v", content, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 4 {
+		t.Errorf("something is left over: %v, %v", entries, err)
+	}
+}
+
 func TestTheKeyOfACredentialStaysHere(t *testing.T) {
 	a := newAzure(t)
 	mustRun(t, a, "cluster", "create", "a")

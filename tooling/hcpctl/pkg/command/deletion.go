@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,7 +112,7 @@ func (e *environment) deletionShow() *cobra.Command {
 
 func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Time) error {
 	if len(shown.Items) == 0 {
-		fmt.Fprintf(e.out, "cluster %s is %s, and nothing in it is being deleted\n", shortID(shown.Cluster.ResourceID), first(shown.Cluster.ProvisioningState, shown.Cluster.Phase))
+		fmt.Fprintf(e.out, "cluster %s is %s, and nothing in it is being deleted\n", shortID(shown.Cluster.ResourceID), cmp.Or(shown.Cluster.ProvisioningState, shown.Cluster.Phase))
 		return nil
 	}
 	for _, d := range shown.Items {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
@@ -30,8 +31,8 @@ func (e *environment) regionDemo() *cobra.Command {
 
 // regional fills in what the commands of a region do not have flags for.
 func (e *environment) regional() {
-	e.arm.Subscription = first(e.arm.Subscription, DefaultSubscription)
-	e.arm.Group = first(e.arm.Group, DefaultGroup)
+	e.arm.Subscription = cmp.Or(e.arm.Subscription, DefaultSubscription)
+	e.arm.Group = cmp.Or(e.arm.Group, DefaultGroup)
 }
 
 // prepare makes the default subscription and resource group, without which a region is of no use.

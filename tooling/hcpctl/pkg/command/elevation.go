@@ -1,12 +1,14 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
@@ -25,25 +27,23 @@ are written down with everything that you do under it. 'hcpctl elevation list' s
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			asked.Role = adminv1.Role(role)
-			elevation, err := client.Elevate(c.Context(), asked)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(e.out, "%s has the role %s until %s (elevation %s)\n", elevation.Name, elevation.Role, elevation.ExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
-			return nil
-		},
 	}
 	c.Flags().StringVar(&role, "role", string(adminv1.Operator), "`role`: operator or break-glass")
 	c.Flags().StringVar(&asked.Reason, "reason", "", "`text` that says why, at least 8 characters")
 	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`id` of the incident or change")
 	c.Flags().StringVar(&asked.Duration, "for", "1h", "how long: a `duration` of at most 8h")
-	return e.addAdminFlags(c)
+	e.addOutputFlag(c)
+	return e.reading(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+		asked.Role = adminv1.Role(role)
+		elevation, err := client.Elevate(ctx, asked)
+		if err != nil {
+			return err
+		}
+		return e.present(elevation, func() error {
+			_, err := fmt.Fprintf(e.out, "%s has the role %s until %s (elevation %s)\n", elevation.Name, elevation.Role, elevation.ExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
+			return err
+		})
+	})
 }
 
 func (e *environment) elevation() *cobra.Command {
@@ -52,74 +52,61 @@ func (e *environment) elevation() *cobra.Command {
 
 func (e *environment) elevationList() *cobra.Command {
 	var all bool
-	c := &cobra.Command{
-		Use: "list", Short: "List the elevations that are active", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	var limit limitation
+	c := e.reading(&cobra.Command{Use: "list", Short: "List the elevations that are active", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			elevations, more, err := client.Elevations(ctx, !all, limit.most)
 			if err != nil {
 				return err
 			}
-			elevations, err := client.Elevations(c.Context(), !all)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, elevations)
-			}
-			var rows [][]string
-			for _, v := range elevations {
-				until := v.ExpirationTime
-				if v.EndTime != nil {
-					until = *v.EndTime
+			e.more(limit, more)
+			return e.present(elevations, func() error {
+				var rows [][]string
+				for _, v := range elevations {
+					until := v.ExpirationTime
+					if v.EndTime != nil {
+						until = *v.EndTime
+					}
+					rows = append(rows, []string{v.ID, v.Name, string(v.Role), until.Local().Format(time.DateTime), v.Ticket, v.Reason})
 				}
-				rows = append(rows, []string{v.ID, v.Name, string(v.Role), until.Local().Format(time.DateTime), v.Ticket, v.Reason})
-			}
-			return display.Table(e.out, []string{"ID", "NAME", "ROLE", "UNTIL", "TICKET", "REASON"}, rows)
-		},
-	}
+				return display.Table(e.out, []string{"ID", "NAME", "ROLE", "UNTIL", "TICKET", "REASON"}, rows)
+			})
+		})
 	c.Flags().BoolVarP(&all, "all", "A", false, "those that have ended, too")
+	limit.add(c, 100)
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 func (e *environment) elevationEnd() *cobra.Command {
-	c := &cobra.Command{
-		Use: "end ID…", Short: "End elevations", Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, ids []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
+	return e.reading(&cobra.Command{Use: "end ID…", Short: "End elevations", Args: cobra.MinimumNArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, ids []string) error {
 			for _, id := range ids {
-				if _, err := client.EndElevation(c.Context(), id); err != nil {
+				if _, err := client.EndElevation(ctx, id); err != nil {
 					return err
 				}
+				fmt.Fprintf(e.err, "the elevation %s has ended\n", id)
 			}
 			return nil
-		},
-	}
-	return e.addAdminFlags(c)
+		})
 }
 
 func (e *environment) whoami() *cobra.Command {
-	c := &cobra.Command{
-		Use: "whoami", Short: "Show who you are to admin, and which roles your groups give", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	c := e.reading(&cobra.Command{Use: "whoami", Short: "Show who you are to admin, and which roles your groups give", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			me, err := client.Me(ctx)
 			if err != nil {
 				return err
 			}
-			me, err := client.Me(c.Context())
-			if err != nil {
+			return e.present(me, func() error {
+				roles := make([]string, len(me.Roles))
+				for i, role := range me.Roles {
+					roles[i] = string(role)
+				}
+				_, err := fmt.Fprintf(e.out, "%s may be %s\n", me.Name, strings.Join(roles, ", "))
 				return err
-			}
-			roles := make([]string, len(me.Roles))
-			for i, role := range me.Roles {
-				roles[i] = string(role)
-			}
-			fmt.Fprintf(e.out, "%s may be %s\n", me.Name, strings.Join(roles, ", "))
-			return nil
-		},
-	}
-	return e.addAdminFlags(c)
+			})
+		})
+	e.addOutputFlag(c)
+	return c
 }

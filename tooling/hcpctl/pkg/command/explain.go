@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,11 +181,11 @@ func (e *environment) gather(ctx context.Context, client *adminclient.Client, na
 	cluster := dump.Cluster
 	options := gather.Options{
 		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: answer.Text(), Unavailable: dump.Unavailable,
-		Shard: cluster.ProvisionShard, Kubeconfig: first(from.kubeconfig, from.Kubeconfigs[cluster.ProvisionShard]), Namespace: cluster.Namespace,
+		Shard: cluster.ProvisionShard, Kubeconfig: cmp.Or(from.kubeconfig, from.Kubeconfigs[cluster.ProvisionShard]), Namespace: cluster.Namespace,
 		ClusterID: cluster.ClusterID, LogDir: from.logDir, Needles: gather.Needles(dump),
 		Versions: func(ctx context.Context) (any, []error) { return gather.Versions(ctx, from.Ops) },
 	}
-	file = first(file, options.FileName())
+	file = cmp.Or(file, options.FileName())
 	index, err := writeArchive(ctx, options, file)
 	if err != nil {
 		return err

@@ -108,15 +108,18 @@ func (e *environment) interveneAs(c *cobra.Command, role func() adminv1.Role, as
 			return err
 		}
 		if noWait {
-			_, err := fmt.Fprintln(e.out, "operation "+operation.ID)
-			return err
+			return e.present(operation, func() error {
+				_, err := fmt.Fprintln(e.out, "operation "+operation.ID)
+				return err
+			})
 		}
 		if operation, err = client.Await(c.Context(), operation); err != nil {
 			return err
 		}
-		return show(operation)
+		return e.present(operation, func() error { return show(operation) })
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return when it is written down")
 	why.add(c)
+	e.addOutputFlag(c)
 	return e.addAdminFlags(c)
 }

@@ -103,14 +103,13 @@ func (k kind) of(verb string) string {
 
 // print prints resources of a kind in the format that was asked for: all is the object to print unless it is a table.
 func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
-	if e.output != "table" {
-		return display.Object(e.out, e.output, all)
-	}
-	var rows [][]string
-	for _, resource := range resources {
-		rows = append(rows, k.row(resource))
-	}
-	return display.Table(e.out, k.header, rows)
+	return e.present(all, func() error {
+		var rows [][]string
+		for _, resource := range resources {
+			rows = append(rows, k.row(resource))
+		}
+		return display.Table(e.out, k.header, rows)
+	})
 }
 
 func (e *environment) get(k kind) *cobra.Command {
@@ -122,6 +121,9 @@ func (e *environment) get(k kind) *cobra.Command {
 				return err
 			}
 			resource, err := client.Get(c.Context(), k.id(client, names))
+			if armclient.IsNotFound(err) {
+				return fmt.Errorf("%w\nsee which there are: `%s list%s`", err, c.Parent().CommandPath(), strings.Join(append([]string{""}, names[:len(names)-1]...), " "))
+			}
 			if err != nil {
 				return err
 			}

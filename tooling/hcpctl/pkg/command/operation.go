@@ -85,89 +85,70 @@ func operationRow(o *adminv1.Operation) []string {
 
 func (e *environment) operationList() *cobra.Command {
 	var cluster, state string
-	c := &cobra.Command{
-		Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	var limit limitation
+	c := e.reading(&cobra.Command{Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			operations, more, err := client.Operations(ctx, cluster, state, limit.most)
 			if err != nil {
 				return err
 			}
-			operations, err := client.Operations(c.Context(), cluster, state, 100)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, operations)
-			}
-			var rows [][]string
-			for _, o := range operations {
-				rows = append(rows, operationRow(&o))
-			}
-			return display.Table(e.out, operationHeader, rows)
-		},
-	}
+			e.more(limit, more)
+			return e.present(operations, func() error {
+				var rows [][]string
+				for _, o := range operations {
+					rows = append(rows, operationRow(&o))
+				}
+				return display.Table(e.out, operationHeader, rows)
+			})
+		})
 	c.Flags().StringVar(&cluster, "cluster", "", "only those of this `cluster`, named by anything that finds it")
 	c.Flags().StringVar(&state, "state", "", "only those in this `state`: Accepted, Running, Succeeded or Failed")
+	limit.add(c, 100)
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 func (e *environment) operationGet() *cobra.Command {
-	c := &cobra.Command{
-		Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
+	c := e.reading(&cobra.Command{Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1)},
+		func(ctx context.Context, client *adminclient.Client, args []string) error {
+			o, err := client.Operation(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			o, err := client.Operation(c.Context(), args[0])
-			if err != nil {
+			return e.present(o, func() error {
+				if err := display.Table(e.out, operationHeader, [][]string{operationRow(o)}); err != nil || o.Error == nil {
+					return err
+				}
+				_, err := fmt.Fprintln(e.out, "  "+o.Error.Message)
 				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, o)
-			}
-			if err := display.Table(e.out, operationHeader, [][]string{operationRow(o)}); err != nil {
-				return err
-			}
-			if o.Error != nil {
-				fmt.Fprintln(e.out, "  "+o.Error.Message)
-			}
-			return nil
-		},
-	}
+			})
+		})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 func (e *environment) audit() *cobra.Command {
-	var limit int
-	c := &cobra.Command{
-		Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	var limit limitation
+	c := e.reading(&cobra.Command{Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			entries, more, err := client.Audit(ctx, limit.most)
 			if err != nil {
 				return err
 			}
-			entries, err := client.Audit(c.Context(), limit)
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, entries)
-			}
-			var rows [][]string
-			for _, entry := range entries {
-				if v := entry.Elevation; v != nil {
-					rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
-					continue
+			e.more(limit, more)
+			return e.present(entries, func() error {
+				var rows [][]string
+				for _, entry := range entries {
+					if v := entry.Elevation; v != nil {
+						rows = append(rows, []string{entry.Time.Local().Format(time.DateTime), "", "elevate", string(v.Role), v.Name, v.Ticket, v.Reason, v.ID})
+						continue
+					}
+					rows = append(rows, operationRow(entry.Operation))
 				}
-				rows = append(rows, operationRow(entry.Operation))
-			}
-			return display.Table(e.out, operationHeader, rows)
-		},
-	}
-	c.Flags().IntVar(&limit, "limit", 50, "`number` of entries, at most 500")
+				return display.Table(e.out, operationHeader, rows)
+			})
+		})
+	limit.add(c, 50)
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,10 +18,13 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	err := client.Await(ctx, operation, id, func(resource armclient.Resource) {
 		live.Draw(progress(live, resource, what, time.Since(began)))
 	})
-	if ctx.Err() != nil {
-		return fmt.Errorf("stopped waiting; the operation goes on, see `hcpctl cluster watch`")
-	}
-	if err != nil {
+	var nowhere *armclient.Unreachable
+	switch {
+	case ctx.Err() != nil:
+		return &stopped{"stopped waiting; the operation goes on, see `hcpctl cluster watch`"}
+	case errors.As(err, &nowhere):
+		return fmt.Errorf("%s: the operation was accepted and goes on, but cannot be asked after; see `hcpctl cluster watch`: %w", what, err)
+	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	fmt.Fprintf(e.err, "%s: done after %s\n", what, time.Since(began).Round(100*time.Millisecond))

@@ -228,7 +228,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 		_ = child.Process.Signal(syscall.SIGTERM)
 		<-ended
 		<-shown
-		return errors.New("stopped before the region was ready")
+		return &stopped{"stopped before the region was ready"}
 	}
 }
 
@@ -355,7 +355,7 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("the region is still stopping")
+			return &stopped{"stopped waiting; the region is still stopping"}
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -373,16 +373,21 @@ func (e *environment) regionStatus() *cobra.Command {
 			}
 			var status local.Status
 			if err := control.NewClient(dir).Status(c.Context(), &status); err != nil {
-				return err
+				return notRunning(err)
 			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, status)
-			}
-			return statusTable(e, status, time.Now())
+			return e.present(status, func() error { return statusTable(e, status, time.Now()) })
 		},
 	}
 	e.addOutputFlag(c)
 	return c
+}
+
+// notRunning says what to do when it is that the region does not run.
+func notRunning(err error) error {
+	if errors.Is(err, control.ErrNotRunning) {
+		return fmt.Errorf("%w; start it with `hcpctl region up --detach`", err)
+	}
+	return err
 }
 
 func statusTable(e *environment, status local.Status, now time.Time) error {
@@ -408,7 +413,7 @@ func (e *environment) regionRestart() *cobra.Command {
 			}
 			for _, name := range args {
 				if err := control.NewClient(dir).Restart(c.Context(), name); err != nil {
-					return err
+					return notRunning(err)
 				}
 				fmt.Fprintf(e.err, "%s is ready again\n", name)
 			}
@@ -428,8 +433,9 @@ func (e *environment) regionKill() *cobra.Command {
 			}
 			for _, name := range args {
 				if err := control.NewClient(dir).Kill(c.Context(), name, signal); err != nil {
-					return err
+					return notRunning(err)
 				}
+				fmt.Fprintf(e.err, "%s got the signal %s; see it recover with `hcpctl region status`\n", name, signal)
 			}
 			return nil
 		},

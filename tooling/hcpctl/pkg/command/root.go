@@ -5,6 +5,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/spf13/cobra"
 )
 
@@ -38,7 +40,7 @@ type environment struct {
 
 // New makes the command tree. Results go to out, progress to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
-	e := &environment{out: out, err: errOut}
+	e := &environment{out: display.Safe(out), err: errOut}
 	e.connect = e.connectLocally
 	return e.root()
 }
@@ -46,17 +48,18 @@ func New(out, errOut io.Writer) *cobra.Command {
 // NewFor makes the command tree for whoever reaches admin in another way than through the folder of a local region: connect
 // is given what the flags say.
 func NewFor(out, errOut io.Writer, connect func(adminclient.Options) (*adminclient.Client, error)) *cobra.Command {
-	return (&environment{out: out, err: errOut, connect: connect}).root()
+	return (&environment{out: display.Safe(out), err: errOut, connect: connect}).root()
 }
 
 func (e *environment) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hcpctl",
 		Short:         "Run a region of hcpmesh on this machine, and work with its clusters",
+		Long:          long,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:          cobra.ArbitraryArgs,
+		RunE:          oneBelow,
 	}
 	root.AddCommand(e.explain(), e.mustGather())
 	root.SetOut(e.out)
@@ -64,20 +67,23 @@ func (e *environment) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
 		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())
+	root.SetFlagErrorFunc(usage)
+	tellUsage(root)
 	return root
 }
 
+const long = `Run a region of hcpmesh on this machine, and work with its clusters.
+
+When something is wrong with a cluster, begin with 'hcpctl explain CLUSTER': it says what the cluster waits for, who must act, and which
+command helps. 'hcpctl cluster find WHAT' finds a cluster by whatever you have in hand, 'hcpctl region status' shows the processes of
+a local region. The runbooks are in docs/operators.
+
+It ends with 0 when it did what was asked; 1 when that was refused or failed; 2 when the command line is wrong, and nothing was
+asked; 3 when there is no such thing; 4 when nobody answered, and the same may succeed later; 130 when it was interrupted.`
+
 // group is a command that only has others below it.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: use, Short: short,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q for %q; see --help", args[0], c.CommandPath())
-			}
-			return c.Help()
-		},
-	}
+	c := &cobra.Command{Use: use, Short: short, RunE: oneBelow}
 	c.AddCommand(children...)
 	return c
 }
@@ -127,9 +133,9 @@ func (e *environment) client() (*armclient.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Endpoint = first(options.Endpoint, endpoints.ARM)
-		options.CAFile = first(options.CAFile, endpoints.CAFile)
-		options.CredentialsFile = first(options.CredentialsFile, endpoints.CredentialsFile)
+		options.Endpoint = cmp.Or(options.Endpoint, endpoints.ARM)
+		options.CAFile = cmp.Or(options.CAFile, endpoints.CAFile)
+		options.CredentialsFile = cmp.Or(options.CredentialsFile, endpoints.CredentialsFile)
 	}
 	return armclient.New(options)
 }
@@ -140,13 +146,4 @@ func (e *environment) endpoints() (local.Endpoints, error) {
 		return local.Endpoints{}, err
 	}
 	return local.Describe(dir)
-}
-
-func first(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
 }

@@ -32,10 +32,7 @@ func (e *environment) shardList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, adminv1.Messages(shards))
-			}
-			return e.shardTable(shards...)
+			return e.present(adminv1.Messages(shards), func() error { return e.shardTable(shards...) })
 		})
 	e.addOutputFlag(c)
 	return c
@@ -210,11 +207,8 @@ func (e *environment) shardDrain() *cobra.Command {
 		Use: "drain NAME", Short: "Cordon a shard for good and plan where its clusters would go; nothing moves", Args: cobra.ExactArgs(1),
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DrainShard(ctx, args[0], acceptNoRoom)
-	}, func(plan *csv1.DrainPlan) error {
-		return e.message(plan, func() error { return e.drainPlan(plan) })
-	})
+	}, e.drainPlan)
 	c.Flags().BoolVar(&acceptNoRoom, "accept-no-room", false, "even if it is the last that takes clusters")
-	e.addOutputFlag(c)
 	return c
 }
 

@@ -18,29 +18,23 @@ func (e *environment) work() *cobra.Command {
 }
 
 func (e *environment) workList() *cobra.Command {
-	c := &cobra.Command{
-		Use: "list CLUSTER", Short: "List a cluster's bundles at Maestro, and what the management cluster says of them", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			client, err := e.adminClient()
-			if err != nil {
-				return err
-			}
-			bundles, err := client.Bundles(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, bundles)
-			}
+	c := e.reading(&cobra.Command{
+		Use: "list CLUSTER", Short: "List a cluster's bundles at Maestro, and what the management cluster says of them", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
+		bundles, err := client.Bundles(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return e.present(bundles, func() error {
 			var rows [][]string
 			for _, b := range bundles {
 				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), since(b.UpdatedAt), b.ID})
 			}
 			return display.Table(e.out, []string{"NAME", "SHARD", "VERSION", "APPLIED", "UPDATED", "ID"}, rows)
-		},
-	}
+		})
+	})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 // applied is what the agent says of a bundle.
@@ -68,29 +62,22 @@ func (e *environment) orphan() *cobra.Command {
 }
 
 func (e *environment) orphanList() *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			client, err := e.adminClient()
+	c := e.reading(&cobra.Command{Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			orphans, err := client.Orphans(ctx)
 			if err != nil {
 				return err
 			}
-			orphans, err := client.Orphans(c.Context())
-			if err != nil {
-				return err
-			}
-			if e.output != "table" {
-				return display.Object(e.out, e.output, orphans)
-			}
-			var rows [][]string
-			for _, o := range orphans {
-				rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, since(o.UpdatedAt), strings.Join(o.Objects, ", ")})
-			}
-			return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
-		},
-	}
+			return e.present(orphans, func() error {
+				var rows [][]string
+				for _, o := range orphans {
+					rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, since(o.UpdatedAt), strings.Join(o.Objects, ", ")})
+				}
+				return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
+			})
+		})
 	e.addOutputFlag(c)
-	return e.addAdminFlags(c)
+	return c
 }
 
 func (e *environment) orphanDelete() *cobra.Command {

@@ -4,12 +4,15 @@
 package display
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
@@ -27,13 +30,47 @@ func Table(out io.Writer, header []string, rows [][]string) error {
 			if cell == "" {
 				cell = "-"
 			}
-			cells[i] = strings.ReplaceAll(cell, "\n", " ")
+			cells[i] = strings.Map(inCell, cell)
 		}
 		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
+}
+
+// inCell keeps what ends a cell or a line out of one.
+func inCell(r rune) rune {
+	switch r {
+	case '\t', '\n', '\v', '\f', '\r':
+		return ' '
+	}
+	return r
+}
+
+// Safe writes to out without the characters by which text can command a terminal. Much of what is shown was said by others: the
+// names and messages of customers, and of what runs in their clusters.
+func Safe(out io.Writer) io.Writer { return safe{out} }
+
+type safe struct{ out io.Writer }
+
+// Write implements io.Writer.
+func (s safe) Write(text []byte) (int, error) {
+	if _, err := s.out.Write(bytes.Map(harmless, text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// harmless replaces control characters but for tabs and line ends, and what turns the direction of text round.
+func harmless(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case unicode.IsControl(r), r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+		return '\ufffd'
+	}
+	return r
 }
 
 // Object writes a value as json or yaml.
@@ -76,6 +113,10 @@ type Line struct{ Key, Text string }
 
 // Draw shows the lines in the place of those before. Without a terminal it prints those that changed.
 func (l *Live) Draw(lines []Line) {
+	lines = slices.Clone(lines)
+	for i := range lines {
+		lines[i].Text = strings.Map(harmless, lines[i].Text)
+	}
 	if l.width == 0 {
 		for _, line := range lines {
 			if l.last[line.Key] != line.Text {

@@ -6,6 +6,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,9 @@ func Run(ctx context.Context, o Options, out io.Writer) (Index, error) {
 func (a *archive) management(ctx context.Context, o Options) {
 	from := "management cluster " + o.Shard
 	err := management.Objects(ctx, o.Kubeconfig, o.Namespace, o.ClusterID, func(list management.List) {
-		folder := "management/" + first(list.Namespace, "cluster-scoped")
+		folder := "management/" + cmp.Or(list.Namespace, "cluster-scoped")
 		if list.Err != nil {
-			a.missing(from, fmt.Errorf("%s in %s: %w", list.Resource, first(list.Namespace, "no namespace"), list.Err))
+			a.missing(from, fmt.Errorf("%s in %s: %w", list.Resource, cmp.Or(list.Namespace, "no namespace"), list.Err))
 		}
 		if len(list.Items) > 0 {
 			a.add(folder+"/"+list.Resource+".yaml", from, list.Items)
@@ -99,14 +100,6 @@ func (a *archive) management(ctx context.Context, o Options) {
 	if err != nil {
 		a.missing(from, err)
 	}
-}
-
-func first(values ...string) string {
-	i := slices.IndexFunc(values, func(v string) bool { return v != "" })
-	if i < 0 {
-		return ""
-	}
-	return values[i]
 }
 
 // fileName makes of a name what a file can be called.

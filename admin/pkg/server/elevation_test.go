@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+// TestAnElevationKeepsTheWordsAlone: what is around a reason and a ticket is not kept, where it would count towards the limits of
+// whoever is told of them later.
+func TestAnElevationKeepsTheWordsAlone(t *testing.T) {
+	h := newHarness(t)
+	const reason, ticket = "the control plane is being looked at", "INC-42"
+	space := strings.Repeat(" ", 2000)
+	body, err := json.Marshal(adminv1.ElevationRequest{Role: adminv1.Operator, Reason: space + reason + space, Ticket: space + ticket + "\n", Duration: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations", string(body))
+	var elevation adminv1.Elevation
+	if err := json.Unmarshal(answer.Body.Bytes(), &elevation); err != nil || answer.Code != http.StatusCreated {
+		t.Fatalf("%d %v: %s", answer.Code, err, answer.Body)
+	}
+	if elevation.Reason != reason || elevation.Ticket != ticket {
+		t.Errorf("kept %q and %q", elevation.Reason, elevation.Ticket)
+	}
+	if answer := ask(h.another(h.db), "operator", "", http.MethodPost, "/elevations",
+		`{"role":"operator","reason":"`+space+`why`+space+`","ticket":"INC-1","duration":"1h"}`); answer.Code != http.StatusBadRequest {
+		t.Errorf("spaces count as a reason: %d %s", answer.Code, answer.Body)
+	}
+}
+
+// TestAnotherMethodIsToldWhichThereAre: RFC 9110, section 15.5.6.
+func TestAnotherMethodIsToldWhichThereAre(t *testing.T) {
+	h := newHarness(t)
+	answer := ask(h.another(h.db), "reader", "", http.MethodPost, "/shards/mgmt-1", "")
+	if allow := answer.Header().Get("Allow"); answer.Code != http.StatusMethodNotAllowed || allow != "PATCH, GET, PUT, DELETE" || !strings.Contains(answer.Body.String(), allow) {
+		t.Errorf("%d, Allow: %q: %s", answer.Code, allow, answer.Body)
+	}
+}

@@ -1,0 +1,220 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.
+func TestContentOfAnyBytes(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	for name, tc := range map[string]struct {
+		reason, content string
+		status          int
+		code            string
+	}{
+		"byte order mark":        {"editors begin files with one, and JSON's readers may ignore it", "\uFEFF" + `{"tags":{"a":"b"}}`, 202, ""},
+		"two byte order marks":   {"one is enough", "\uFEFF\uFEFF" + `{}`, 400, "InvalidRequestContent"},
+		"UTF-16":                 {"JSON is UTF-8", "\xff\xfe{\x00}\x00", 400, "InvalidRequestContent"},
+		"not UTF-8":              {"it would be stored as something else", `{"tags":{"a":"` + "\xff" + `"}}`, 400, "InvalidRequestContent"},
+		"not UTF-8, unknown":     {"wherever it stands", `{"unknown":"` + "\xc3" + `"}`, 400, "InvalidRequestContent"},
+		"nothing but space":      {"there is no object", " \r\n\t ", 400, "InvalidRequestContent"},
+		"null":                   {"that is no object", "null", 400, "InvalidResource"},
+		"number":                 {"nor is that", "1e999999", 400, "InvalidResource"},
+		"two objects":            {"which one", "{}{}", 400, "InvalidRequestContent"},
+		"a comma at the end":     {"that is JavaScript", `{"tags":{"a":"b",}}`, 400, "InvalidRequestContent"},
+		"a comment":              {"so is that", `{"tags":{} /* a */}`, 400, "InvalidRequestContent"},
+		"a text without its end": {"half of the content is missing", `{"tags":{"a":"b`, 400, "InvalidRequestContent"},
+		"deep arrays":            {"reading it must not take the stack", strings.Repeat("[", 1<<20), 400, "InvalidRequestContent"},
+		"deep objects":           {"nor merging it", `{"properties":` + strings.Repeat(`{"autoscaling":`, 5000) + "1" + strings.Repeat("}", 5001), 202, ""},
+		"deeper objects":         {"there is an end to it", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), 400, "InvalidRequestContent"},
+		"deep unknown objects":   {"what nobody knows is left alone", strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000), 202, ""},
+		"a number of a megabyte": {"a message repeats little of it", `{"properties":{"nodeDrainTimeoutMinutes":` + strings.Repeat("9", 1<<20) + `}}`, 400, "InvalidRequestContent"},
+		"many unknown fields":    {"they cost memory while the request lasts, and no more", `{` + fields(100_000) + `}`, 202, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := y.in(t)
+			before := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+			status, header, answer := y.do(http.MethodPatch, y.cluster("cluster"), tc.content)
+			answerable(t, status, header, answer)
+			if status != tc.status || header.Get("X-Ms-Error-Code") != tc.code || len(answer) > 64<<10 {
+				t.Errorf("%s: answered %d with %.1000s", tc.reason, status, answer)
+			}
+			after := y.mustDo(http.StatusOK, http.MethodGet, y.cluster("cluster"), "").Get("ETag")
+			if changed := before != after; changed != (tc.status == http.StatusAccepted) {
+				t.Errorf("answered %d, and the cluster changed: %v", status, changed)
+			}
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func fields(count int) string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"f%d":null`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything is answered all the same.
+func TestTooLargeContentIsAnswered(t *testing.T) {
+	h := newHarness(t)
+	y := h.tenancy(t)
+	const size = 8 << 20
+	for name, framing := range map[string]struct {
+		header, before, after string
+		// waits is set for one that sends nothing before it is asked to.
+		waits bool
+	}{
+		"with a length": {header: fmt.Sprintf("Content-Length: %d", size)},
+		"in chunks":     {header: "Transfer-Encoding: chunked", before: fmt.Sprintf("%x\r\n", size), after: "\r\n0\r\n\r\n"},
+		"asking first":  {header: fmt.Sprintf("Content-Length: %d\r\nExpect: 100-continue", size), waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = connection.Close() }()
+			if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			send := func(text string) {
+				if _, err := connection.Write([]byte(text)); err != nil {
+					t.Fatalf("sending: %v", err)
+				}
+			}
+			send("PUT " + y.cluster("cluster") + "?api-version=2026-09-01-preview HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framing.header + "\r\n\r\n")
+			if !framing.waits {
+				send(framing.before + strings.Repeat(" ", size) + framing.after)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(connection), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode != http.StatusBadRequest || response.Header.Get("X-Ms-Error-Code") != "InvalidResource" {
+				t.Errorf("answered %s %v", response.Status, response.Header)
+			}
+		})
+	}
+}
+
+// TestLargePages: a page of large resources ends before ARM would throw it away, and the next one goes on where it ended.
+func TestLargePages(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.fill(1)
+	ctx := context.Background()
+	first, err := y.db.Clusters().Get(ctx, database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count, most = 30, 8 << 20
+	for i := range count {
+		document := first.Value
+		document.UID = fmt.Sprint(i)
+		document.Cluster.Name = fmt.Sprintf("Cluster-%05d", i)
+		document.Cluster.ID = y.cluster(document.Cluster.Name)
+		document.Cluster.Tags = map[string]string{"large": strings.Repeat("x", 512<<10)}
+		batch := y.db.NewBatch(y.subscription)
+		database.Create(batch, y.db.Clusters(), database.Key{SubscriptionID: y.subscription, ResourceID: document.Cluster.ID}, document)
+		if err := batch.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]int{}
+	pages := 0
+	for target := y.allClusters(); target != ""; pages++ {
+		status, _, body := y.do(http.MethodGet, target, "")
+		page := decode[listed](t, body)
+		if status != http.StatusOK || len(body) > most || len(page.Value) == 0 {
+			t.Fatalf("answered %d with %d bytes and %d clusters", status, len(body), len(page.Value))
+		}
+		for _, cluster := range page.Value {
+			seen[cluster.Name]++
+		}
+		target = ""
+		if page.NextLink != "" {
+			target = page.next(t)
+		}
+	}
+	if len(seen) != count+1 || pages < 3 {
+		t.Errorf("%d clusters in %d pages", len(seen), pages)
+	}
+	for name, times := range seen {
+		if times != 1 {
+			t.Errorf("%s is there %d times", name, times)
+		}
+	}
+}
+
+// TestReadAndWriteBack: what `az resource update`, Terraform and operators do: a resource as it was read is a PUT's content,
+// with all that only the service says, and changes nothing of the resource.
+func TestReadAndWriteBack(t *testing.T) {
+	h := newHarness(t)
+	for _, api := range versions.APIs() {
+		t.Run(api.Name, func(t *testing.T) {
+			y := h.tenancy(t)
+			at := func(target string) string { return target + "?api-version=" + api.Name }
+			y.ready("cluster")
+			children := map[string]string{y.cluster("cluster") + "/nodePools/pool": "nodepool.json", y.cluster("cluster") + "/externalAuths/auth": "external-auth.json"}
+			for target, body := range children {
+				y.mustDo(http.StatusCreated, http.MethodPut, target, y.body(body, "{}"))
+			}
+			if err := y.settle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, target := range []string{y.cluster("cluster"), y.cluster("cluster") + "/nodePools/pool", y.cluster("cluster") + "/externalAuths/auth"} {
+				status, _, before := y.do(http.MethodGet, at(target), "")
+				if status == http.StatusBadRequest {
+					continue // the version has no such type
+				}
+				y.mustDo(http.StatusOK, http.MethodPut, at(target), before)
+				if err := y.settle(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				_, _, after := y.do(http.MethodGet, at(target), "")
+				if diff := cmp.Diff(withoutStamps(t, before), withoutStamps(t, after)); diff != "" {
+					t.Errorf("%s changed (-before +after):\n%s", target, diff)
+				}
+				if state := decode[struct {
+					Properties struct{ ProvisioningState hub.ProvisioningState }
+				}](t, after).Properties.ProvisioningState; state != hub.Succeeded {
+					t.Errorf("%s is %s", target, state)
+				}
+			}
+		})
+	}
+}
+
+// withoutStamps is a resource without who changed it last, and when.
+func withoutStamps(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var resource map[string]any
+	if err := json.Unmarshal([]byte(text), &resource); err != nil {
+		t.Fatal(err)
+	}
+	delete(resource, "systemData")
+	return resource
+}

@@ -1,0 +1,10 @@
+package hostedapi
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

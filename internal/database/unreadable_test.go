@@ -1,0 +1,58 @@
+package database_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+)
+
+// TestOneUnreadableOperationHidesNoOther: what looks through a region finds everything that can be read, and says that there was
+// something else.
+func TestOneUnreadableOperationHidesNoOther(t *testing.T) {
+	db, server := databasetest.New(t)
+	want := map[string]bool{"first": true, "last": true}
+	add := func(id string) {
+		t.Helper()
+		batch := db.NewBatch(subscription)
+		database.Create(batch, db.Operations(), database.OperationKey(subscription, "westus3", id), database.OperationDocument{OperationID: id, Status: hub.Accepted, StartTime: time.Now().UTC()})
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("first")
+	server.Put(t, subscription, `{"id":"of-another-release","partitionKey":"`+subscription+`","kind":"operation","resourceId":"/x","key":"/x","properties":{"generation":{"major":2}}}`)
+	add("last")
+	err := db.ActiveOperations(t.Context(), func(item *database.Item[database.OperationDocument]) error {
+		delete(want, item.Value.OperationID)
+		return nil
+	})
+	var unreadable *database.Unreadable
+	if !errors.As(err, &unreadable) || unreadable.Count != 1 || !strings.Contains(err.Error(), "of-another-release") {
+		t.Errorf("the one that cannot be read is told as %v", err)
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %v", want)
+	}
+	stopped := errors.New("enough")
+	if err := db.ActiveOperations(t.Context(), func(*database.Item[database.OperationDocument]) error { return stopped }); !errors.Is(err, stopped) {
+		t.Errorf("what the caller said became %v", err)
+	}
+}
+
+// TestFeedPassesOverWhatCannotBeRead: a document that is none of ours must not end the change feed for all that come after it.
+func TestFeedPassesOverWhatCannotBeRead(t *testing.T) {
+	db, server := databasetest.New(t)
+	w := newWitness()
+	start(t, func(ctx context.Context) error {
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 50 * time.Millisecond}, w.handle(db))
+	})
+	server.Put(t, subscription, `{"id":"stray","partitionKey":"`+subscription+`","kind":7}`)
+	create(t, db, "a", "uid-1")
+	w.await(t, "uid-1", "1")
+}

@@ -1,0 +1,135 @@
+package adminclient_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+)
+
+// connect makes a client of an admin that answers as a function does; it issues its own tokens.
+func connect(t *testing.T, answer http.HandlerFunc) *adminclient.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/token") {
+			_, _ = w.Write([]byte(`{"access_token": "token", "expires_in": 3600}`))
+			return
+		}
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{
+		"ca.crt":         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		"engineers.json": []byte(`[{"tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := adminclient.New(adminclient.Options{Endpoint: server.URL, Authority: server.URL, CAFile: filepath.Join(dir, "ca.crt"),
+		CredentialsFile: filepath.Join(dir, "engineers.json"), Audience: "api://admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestWhatWasAcceptedIsAwaitedWhileAdminIsAway: an operation that was written down is executed whether admin answers or not, so that
+// it restarts is no reason to tell its engineer that something went wrong.
+func TestWhatWasAcceptedIsAwaitedWhileAdminIsAway(t *testing.T) {
+	var asked atomic.Int32
+	client := connect(t, func(w http.ResponseWriter, _ *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			panic(http.ErrAbortHandler) // the connection is cut off
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			_ = json.NewEncoder(w).Encode(adminv1.Operation{ID: "o", State: adminv1.Running})
+		default:
+			_ = json.NewEncoder(w).Encode(adminv1.Operation{ID: "o", State: adminv1.Succeeded})
+		}
+	})
+	operation, err := client.Await(t.Context(), &adminv1.Operation{ID: "o", State: adminv1.Accepted})
+	if err != nil || operation.State != adminv1.Succeeded || asked.Load() != 4 {
+		t.Errorf("asked %d times: %+v, %v", asked.Load(), operation, err)
+	}
+}
+
+// TestHowAnOperationEndedIsSaidWithItsName: whoever reads the error finds the operation by it, also when it cannot be asked after.
+func TestHowAnOperationEndedIsSaidWithItsName(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		answer func(w http.ResponseWriter)
+		want   []string
+		status int
+	}{
+		"Failed": {"it failed, which is no answer of HTTP's", func(w http.ResponseWriter) {
+			_ = json.NewEncoder(w).Encode(adminv1.Operation{ID: "o", State: adminv1.Failed, Error: &adminv1.FailureDetail{Code: "Conflict", Message: "It is being deleted."}})
+		}, []string{"operation o failed", "It is being deleted."}, 0},
+		"NoReason": {"even that nobody knows why is said", func(w http.ResponseWriter) {
+			_ = json.NewEncoder(w).Encode(adminv1.Operation{ID: "o", State: adminv1.Failed})
+		}, []string{"operation o failed", "nobody knows why"}, 0},
+		"Refused": {"no later answer would be another", func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"error": {"code": "Forbidden", "message": "The role reader is needed."}}`))
+		}, []string{"operation o was accepted and goes on", "The role reader is needed."}, http.StatusForbidden},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := connect(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+			_, err := client.Await(t.Context(), &adminv1.Operation{ID: "o", State: adminv1.Running})
+			var answered *adminclient.Error
+			if !errors.As(err, &answered) || answered.Status != tc.status {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %q lacks %q", tc.reason, err, part)
+				}
+			}
+		})
+	}
+}
+
+// TestTheNewestAreReadPageByPage: a limit beyond what admin lists at a time is reached, and none is exceeded.
+func TestTheNewestAreReadPageByPage(t *testing.T) {
+	const all = 1203
+	client := connect(t, func(w http.ResponseWriter, r *http.Request) {
+		size, err := strconv.Atoi(r.URL.Query().Get("pageSize"))
+		begin, _ := strconv.Atoi(r.URL.Query().Get("pageToken"))
+		if err != nil || size < 1 || size > 500 {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		list := adminv1.AuditList{Items: []adminv1.AuditEntry{}}
+		for i := begin; i < min(begin+size, all); i++ {
+			list.Items = append(list.Items, adminv1.AuditEntry{Operation: &adminv1.Operation{ID: fmt.Sprint(i)}})
+		}
+		if begin+size < all {
+			list.NextPageToken = fmt.Sprint(begin + size)
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	})
+	for limit, want := range map[int]struct {
+		items int
+		more  bool
+	}{1: {1, true}, 500: {500, true}, 777: {777, true}, all: {all, false}, 5000: {all, false}} {
+		list, more, err := client.Audit(t.Context(), limit)
+		if err != nil || len(list) != want.items || more != want.more || list[len(list)-1].Operation.ID != fmt.Sprint(want.items-1) {
+			t.Errorf("limit %d: %d items, more: %v, %v", limit, len(list), more, err)
+		}
+	}
+}
