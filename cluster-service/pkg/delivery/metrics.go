@@ -15,7 +15,6 @@ type Metrics struct {
 	overflows prometheus.Counter
 	statuses  *prometheus.CounterVec
 	orphans   prometheus.Counter
-	unknown   prometheus.Gauge
 	pending   prometheus.Gauge
 	renewals  *prometheus.CounterVec
 	stuck     *prometheus.GaugeVec
@@ -29,7 +28,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		overflows: prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_publish_queue_overflows_total", Help: "Clusters that did not fit into the publishing queue and waited for their lease to end."}),
 		statuses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_maestro_statuses_total", Help: "Statuses received from Maestro, by what came of them."}, []string{"outcome"}),
 		orphans:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cluster_service_orphans_deleted_total", Help: "Works without an owner that were deleted from Maestro."}),
-		unknown:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_unknown_works", Help: "Works of this service at Maestro that the fleet has never had; they are left alone. Every replica counts all of them."}),
 		pending:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_maestro_statuses_pending", Help: "Works whose newest status waits to be decided on."}),
 		renewals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_renewals_total", Help: "Clusters that were rendered anew without a change of theirs, by what came of it; stopped counts renewals that were given up."}, []string{"outcome"}),
 		stuck:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_deletion_step_stuck", Help: "Steps of deletions that run longer than they should, by kind of step. Every replica counts all of them."}, []string{"step"}),
@@ -38,7 +36,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, kind := range fleet.StepKinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
-	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.unknown, m.pending, m.renewals, m.stuck, m.leftovers)
+	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.pending, m.renewals, m.stuck, m.leftovers)
 	return m
 }
 

@@ -61,7 +61,6 @@ type report struct {
 // only that a work was gone is not forgotten for a status that came after it, which is of a creation that came too late.
 type Receiver struct {
 	ReceiverOptions
-	strays *strays
 
 	mu      sync.Mutex
 	pending map[string][]report
@@ -81,7 +80,7 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, strays: newStrays(o.Metrics), pending: map[string][]report{}, postponed: map[string]postponement{},
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{},
 		arrived: make(chan struct{}, 1)}
 }
 
@@ -128,7 +127,6 @@ func (r *Receiver) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			r.strays.forget(r.Store.Now().Add(-2 * r.Sweep))
 			if err := r.Maestro.Resync(ctx, nil); err != nil && ctx.Err() == nil {
 				slog.Warn("looking for orphans failed", "error", err)
 			}
@@ -295,21 +293,29 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	if err != nil {
 		return err
 	}
-	var ownerless []report
-	for _, e := range reports {
-		if _, known := works[e.ResourceID]; !known {
-			ownerless = append(ownerless, e)
+	var ownerless []string
+	for _, id := range ids {
+		if _, known := works[id]; !known {
+			ownerless = append(ownerless, id)
 		}
 	}
-	if err := r.withoutOwner(ctx, ownerless); err != nil {
-		return err
+	leftovers := map[string]*fleet.Leftover{}
+	if len(ownerless) > 0 {
+		if leftovers, err = r.Store.Leftovers(ctx, ownerless); err != nil {
+			return err
+		}
 	}
 	byCluster := map[string][]report{}
 	var clusters []string
 	for _, e := range reports {
 		w, known := works[e.ResourceID]
 		switch {
+		case leftovers[e.ResourceID] != nil && e.seen.Deleted:
+			if err := r.leftoverGone(ctx, leftovers[e.ResourceID]); err != nil {
+				return err
+			}
 		case !known:
+			r.orphan(ctx, e, leftovers[e.ResourceID])
 		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !e.seen.Deleted:
 			r.Metrics.statuses.WithLabelValues("unchanged").Inc()
 		default:
@@ -419,4 +425,40 @@ func older(e *maestro.Event, than order3) bool {
 		return len(e.Sequence) < len(than.sequence)
 	}
 	return e.Sequence < than.sequence
+}
+
+// orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up, or what was
+// left behind by a deletion that was forced.
+func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftover) {
+	if e.seen.Deleted {
+		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
+		return
+	}
+	r.Metrics.statuses.WithLabelValues("orphan").Inc()
+	bundle := &maestro.Bundle{ID: e.ResourceID, Name: e.ResourceID, Consumer: e.Consumer}
+	if leftover != nil {
+		bundle.ReleaseFinalizers = leftover.Release
+	}
+	if err := r.Maestro.Delete(ctx, bundle); err != nil {
+		slog.Warn("an orphan could not be deleted; it will be found again", "maestro_id", e.ResourceID, "consumer", e.Consumer, "error", err)
+		return
+	}
+	if leftover != nil {
+		return
+	}
+	r.Metrics.orphans.Inc()
+	slog.Info("deleted a work without an owner", "maestro_id", e.ResourceID, "consumer", e.Consumer)
+}
+
+// leftoverGone notes the end of what a forced deletion had left behind.
+func (r *Receiver) leftoverGone(ctx context.Context, l *fleet.Leftover) error {
+	r.Metrics.statuses.WithLabelValues("deleted").Inc()
+	if !l.GoneTime.IsZero() {
+		return nil
+	}
+	if err := r.Store.LeftoverGone(ctx, l.WorkID); err != nil {
+		return err
+	}
+	slog.Info("what a forced deletion had left behind is gone", "cluster_uid", l.ClusterUID, "work", l.Work, "maestro_id", l.WorkID, "step", l.Step)
+	return nil
 }

@@ -72,8 +72,6 @@ const (
 type Event struct {
 	ResourceID string
 	Consumer   string
-	// Name is the bundle's, as it was published; empty when the server does not say.
-	Name string
 	// Version is the resource version that the status is about.
 	Version int64
 	// Sequence orders the statuses of one Agent and version.
@@ -173,10 +171,6 @@ func decodeStatus(event *pbv1.CloudEvent) (e *Event, ok bool, err error) {
 	}
 	if e.Body == nil {
 		e.Body = []byte(event.GetTextData())
-	}
-	var about bundleMetadata
-	if json.Unmarshal([]byte(stringOf(a[attrMetadata])), &about) == nil {
-		e.Name = about.Name
 	}
 	if _, err := uuid.Parse(e.ResourceID); err != nil {
 		return nil, true, fmt.Errorf("a status event is about resource %q, which is not a UUID", e.ResourceID)

@@ -102,18 +102,3 @@ func identify(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 }
-
-// ClustersByID finds the uids of clusters, also of those of which only the tombstone is left, by their ids below ARM; unknown
-// ones are left out.
-func (s *Store) ClustersByID(ctx context.Context, ids []string) (map[string]string, error) {
-	rows, err := s.pool.Query(ctx, "SELECT cluster_id, cluster_uid::text FROM cluster_identifiers WHERE cluster_id = ANY ($1)", ids)
-	if err != nil {
-		return nil, fmt.Errorf("finding clusters by id: %w", err)
-	}
-	uids := map[string]string{}
-	var id, uid string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &uid}, func() error { uids[id] = uid; return nil }); err != nil {
-		return nil, fmt.Errorf("finding clusters by id: %w", err)
-	}
-	return uids, nil
-}

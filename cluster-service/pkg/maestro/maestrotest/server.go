@@ -201,20 +201,6 @@ func (s *Server) Lose(id string) {
 	delete(s.resources, id)
 }
 
-// Restore holds resources as they once were, as a restored database does; their agents look at them.
-func (s *Server) Restore(held map[string]Resource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, r := range held {
-		s.resources[id] = &r
-		s.changed = append(s.changed, id)
-	}
-	select {
-	case s.arrived <- struct{}{}:
-	default:
-	}
-}
-
 func refuse(code codes.Code, reason, format string, args ...any) error {
 	st := status.New(code, fmt.Sprintf(format, args...))
 	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "maestro.hcpmesh"}); err == nil {
@@ -398,10 +384,9 @@ func (s *Server) broadcast(r *Resource) {
 	text := func(v string) *pbv1.CloudEventAttributeValue {
 		return &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeString{CeString: v}}
 	}
-	about, _ := json.Marshal(map[string]string{"name": r.Name}) // a map of strings
 	event := &pbv1.CloudEvent{Id: uuid.NewString(), Source: "agent-" + r.Consumer, SpecVersion: "1.0", Type: dataType + ".status.update_request",
 		Attributes: map[string]*pbv1.CloudEventAttributeValue{"ce-resourceid": text(r.ID), "ce-clustername": text(r.Consumer),
-			"ce-originalsource": text(r.Source), "ce-metadata": text(string(about)), "ce-sequenceid": text(strconv.FormatInt(1_000_000+r.sequence, 10)), "ce-statushash": text(r.hash),
+			"ce-originalsource": text(r.Source), "ce-sequenceid": text(strconv.FormatInt(1_000_000+r.sequence, 10)), "ce-statushash": text(r.hash),
 			"ce-resourceversion": {Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(r.Version)}}},
 		Data: &pbv1.CloudEvent_BinaryData{BinaryData: r.status}}
 	for events, source := range s.subscribers {
