@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract bad-day clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -74,8 +74,11 @@ cascade: ## delete a subscription with 10,000 clusters, killing the backend seve
 contract: third-party postgresql ## run all of the frontend's cases against a whole region, not just a slice
 	go test -count=1 -timeout 60m -parallel 8 ./test/contract -every 1
 
-bad-day: third-party postgresql ## kill every process of a region in turn while twenty clusters come and go
-	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost' ./test/e2e -bad-day-clusters 20
+restore: postgresql ## restore Cluster Service's database to earlier states under random histories of a hundred customers
+	go test -count=1 -timeout 60m -v ./test/restore -restore-clusters 100 -restore-seeds 5
+
+bad-day: third-party postgresql restore ## kill every process of a region in turn while twenty clusters come and go, and restore its fleet
+	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestTheFleetIsRestored' ./test/e2e -bad-day-clusters 20 -restored-day
 
 clients: third-party postgresql ## drive a region with the published clients for Go and Node
 	$(needs-node) \

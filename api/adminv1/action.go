@@ -44,6 +44,9 @@ const (
 	ActionARMOperationCancel = "armOperations.cancel"
 
 	ActionOrphanDelete = "orphans.delete"
+
+	ActionDriftReconcile = "drift.reconcile"
+	ActionDriftDelete    = "drift.delete"
 )
 
 // PauseRequest pauses HyperShift's reconciliation of a cluster and its node pools.

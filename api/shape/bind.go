@@ -68,6 +68,8 @@ type node struct {
 	fallback, without, implied reflect.Value
 	// label is the quoted name with its colon.
 	label string
+	// shows says that an object has nothing to read: what a body says of it is ignored, like all that is only shown.
+	shows bool
 }
 
 func (n *node) in(v reflect.Value) reflect.Value {
@@ -107,6 +109,9 @@ func bind(f Field, typ, status reflect.Type, hubPath string) *node {
 			child.other = n.fields[n.find(child.rival)]
 		}
 	}
+	n.shows = f.kind == object && !slices.ContainsFunc(n.fields, func(child *node) bool {
+		return !child.shows && child.kind != readOnly && child.kind != reported && child.kind != state
+	})
 	return n
 }
 

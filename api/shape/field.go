@@ -100,7 +100,7 @@ func (f Field) Kept() Field { f.kept = true; return f }
 // Fixed fields cannot be changed at this version once they have a value. What no version may change is not for tables to say.
 func (f Field) Fixed() Field { f.fixed = true; return f }
 
-// Always shows a field even when it is zero.
+// Always shows a field even when it is zero or empty.
 func (f Field) Always() Field { f.always = true; return f }
 
 // AloneShown shows a field even when it is zero, if the other field of the same object is not there.

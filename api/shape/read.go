@@ -15,6 +15,9 @@ func (n *node) read(o *wire.Object, v reflect.Value, defaults bool) {
 		case value:
 			field.readValue(o, field.in(v), defaults)
 		case object:
+			if field.shows {
+				continue
+			}
 			field.readObject(o, field.in(v), defaults)
 		case list:
 			field.readList(o, field.in(v))

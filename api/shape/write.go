@@ -138,6 +138,9 @@ func (n *node) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 		if n.words != nil && !slices.Contains(n.words, text) {
 			return b, nil
 		}
+		if n.always {
+			return appendQuoted(b, text), nil
+		}
 		return appendText(b, text), nil
 	case reflect.Pointer:
 		if v.IsNil() {
@@ -145,10 +148,15 @@ func (n *node) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 		}
 		return strconv.AppendInt(b, v.Elem().Int(), 10), nil
 	case reflect.Slice, reflect.Map:
-		if v.Len() == 0 {
-			return b, nil
+		switch {
+		case v.Len() > 0:
+			return appendAny(b, v.Interface())
+		case n.always && v.Kind() == reflect.Map:
+			return append(b, "{}"...), nil
+		case n.always:
+			return append(b, "[]"...), nil
 		}
-		return appendAny(b, v.Interface())
+		return b, nil
 	}
 	// A zero that would not be read as one when it is left out is shown.
 	if v.IsZero() && !n.always && !(n.fallback.IsValid() && !n.fallback.IsZero()) {

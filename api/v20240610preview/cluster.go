@@ -56,8 +56,9 @@ func platform() shape.Field {
 		shape.Value("networkSecurityGroupId"),
 		shape.Object("operatorsAuthentication",
 			shape.Object("userAssignedIdentities",
-				shape.Value("controlPlaneOperators"),
-				shape.Value("dataPlaneOperators"),
+				// They are required, so that what is shown without them would not be as the contract has it.
+				shape.Value("controlPlaneOperators").Always(),
+				shape.Value("dataPlaneOperators").Always(),
 				shape.Value("serviceManagedIdentity"),
 			),
 		),

@@ -6,7 +6,8 @@ func nodePool() shape.Field {
 	return tracked(
 		shape.State("provisioningState"),
 		shape.Object("version",
-			shape.Value("id").Kept(),
+			// Required since 2025-12-23. It is not known of a pool that was made while its control plane ran nothing.
+			shape.Value("id").Kept().Always(),
 			shape.Value("channelGroup").Default("stable"),
 		).Kept(),
 		shape.Object("platform",

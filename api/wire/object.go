@@ -124,16 +124,14 @@ func (o *Object) String(name, absent string) string {
 	}
 }
 
-// Enum is the field, which must be one of the words.
+// Enum is the field, which must be one of the words; an empty text is none of them.
 func (o *Object) Enum(name, absent string, words ...string) string {
-	value := o.String(name, absent)
-	if value == absent {
-		return value
+	value, isText := o.get(name).(string)
+	if !isText {
+		return o.String(name, absent)
 	}
-	for _, word := range words {
-		if value == word {
-			return value
-		}
+	if slices.Contains(words, value) {
+		return value
 	}
 	o.problem(o.path(name), "%s", Unsupported(value, words))
 	return absent
@@ -313,6 +311,8 @@ const maxShown = 512
 func Show(value any) string {
 	var text string
 	switch value := value.(type) {
+	case nil:
+		return "null"
 	case string:
 		if len(value) > maxShown {
 			value = strings.ToValidUTF8(value[:maxShown], "") + "…"

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -54,6 +55,10 @@ type Report struct {
 	Cluster      *hub.ClusterStatus
 	NodePool     *hub.NodePoolStatus
 	ExternalAuth *hub.ExternalAuthStatus
+	// Spec is the desired state of that generation; nil for credentials and revocations.
+	Spec proto.Message
+	// RecoveryOf says of which state of a cluster its recovery would be; empty for none.
+	RecoveryOf string
 	// Expiration is when an issued credential's certificate ends.
 	Expiration *time.Time
 }
@@ -66,11 +71,13 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 		ResourceID: c.GetResourceId(),
 		Revision:   c.GetRevision(),
 		Generation: c.GetGeneration(),
+		Spec:       specOf(c.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
 		Deleting:   c.GetDeleteTime() != nil,
 		DeleteTime: when(c.GetDeleteTime()),
 		Conditions: conditions(s.GetConditions()),
+		RecoveryOf: RecoveryOf(c),
 		Cluster: &hub.ClusterStatus{
 			Conditions:     conditions(s.GetConditions()),
 			APIURL:         s.GetApiUrl(),
@@ -91,6 +98,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 		ResourceID: n.GetResourceId(),
 		Revision:   n.GetRevision(),
 		Generation: n.GetGeneration(),
+		Spec:       specOf(n.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
 		Deleting:   n.GetDeleteTime() != nil,
@@ -113,6 +121,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 		ResourceID: e.GetResourceId(),
 		Revision:   e.GetRevision(),
 		Generation: e.GetGeneration(),
+		Spec:       specOf(e.GetSpec()),
 		Observed:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
 		Deleting:   e.GetDeleteTime() != nil,
@@ -150,6 +159,18 @@ func RevocationReport(r *clusterservicev1.BreakGlassRevocation) Report {
 		Phase:      phase(s.GetState().String(), "BREAK_GLASS_REVOCATION_STATE_"),
 		Conditions: conditions(s.GetConditions()),
 	}
+}
+
+// specOf is a message, or nothing for one that there is not.
+func specOf[M interface {
+	comparable
+	proto.Message
+}](spec M) proto.Message {
+	var none M
+	if spec == none {
+		return nil
+	}
+	return spec
 }
 
 func phase(name, prefix string) string {

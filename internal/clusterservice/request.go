@@ -53,7 +53,7 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 		spec.ImageDigestMirrors = append(spec.ImageDigestMirrors, &clusterservicev1.ImageDigestMirror{Source: mirror.Source, Mirrors: mirror.Mirrors})
 	}
 	return &clusterservicev1.ApplyClusterRequest{
-		Uid: document.UID, ResourceId: cluster.ID, Generation: document.Generation, Spec: spec,
+		Uid: document.UID, ResourceId: cluster.ID, Generation: document.Generation, Spec: spec, Recovery: recoveryRequest(document.Fleet.Recovery),
 	}, nil
 }
 

@@ -64,6 +64,22 @@ type FleetState struct {
 	AcceptedGeneration int64  `json:"acceptedGeneration,omitempty"`
 	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
 	Phase              string `json:"phase,omitempty"`
+	// Recovery is what Cluster Service needs besides the document should it lose the cluster; nil until it has something.
+	Recovery *FleetRecovery `json:"recovery,omitempty"`
+}
+
+// FleetRecovery is what a cluster has in the fleet that follows from no document. It goes back to Cluster Service with every
+// request.
+type FleetRecovery struct {
+	// Of says of which state of the cluster it is: another one has it read again.
+	Of               string    `json:"of"`
+	ProvisionShard   string    `json:"provisionShard"`
+	ReleaseVersion   string    `json:"releaseVersion"`
+	ReleaseImage     string    `json:"releaseImage"`
+	BaseDomainPrefix string    `json:"baseDomainPrefix,omitempty"`
+	CreateTime       time.Time `json:"createTime"`
+	// SigningKey is sealed by Cluster Service, which alone can open it.
+	SigningKey []byte `json:"signingKey,omitempty"`
 }
 
 // OperationRequest is what an operation does to its resource.

@@ -92,7 +92,7 @@ func (s *subject) behind() Finding {
 func (s *subject) orphan() Finding {
 	return Finding{Subject: s.String(), Who: SRE, Layer: layerCosmos, State: "Orphan",
 		Says: upper(s.String()) + " has no resource in ARM any more, and stands on " + s.fill("{shard}") + " all the same.",
-		Acts: []string{"The backend looks for such orphans from time to time and deletes them. An SRE has to act if it is still there in an hour."}, Command: s.fill(mustGather)}
+		Acts: []string{"The backend deletes it once it compares, if ARM's documents prove that it was deleted. Otherwise an SRE has to decide: the list says which it is."}, Command: "hcpctl drift list"}
 }
 
 // failure: Cluster Service gave up, until the customer asks for something else.
@@ -139,6 +139,13 @@ func (s *subject) failedOperation() (Finding, bool) {
 	o := s.operation
 	if s.record == nil || s.record.ProvisioningState != "Failed" || o == nil || o.Status != "Failed" {
 		return Finding{}, false
+	}
+	if o.Request == "Delete" {
+		return Finding{Subject: s.String(), Who: Customer, Since: o.EndTime,
+			Says:    fmt.Sprintf("%s is still there: its deletion failed %s ago, at %s, and the fleet has not begun with it.", upper(s.String()), lasting(s.Now.Sub(o.EndTime)), s.clock(o.EndTime)),
+			Because: []string{said("The operation "+o.ID, o.Message, o.Code)},
+			Acts:    []string{"The customer has to act: delete it again, if that is still wanted."},
+		}, true
 	}
 	return Finding{Subject: s.String(), Who: Customer, Since: o.EndTime,
 		Says: fmt.Sprintf("%s is ready now, but its last operation failed %s ago, at %s.", upper(s.String()), lasting(s.Now.Sub(o.EndTime)), s.clock(o.EndTime)),

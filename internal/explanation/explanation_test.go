@@ -386,3 +386,16 @@ func TestWhatClusterServiceNeverTookIsToBeAskedForAnew(t *testing.T) {
 		}
 	}
 }
+
+// TestADeletionThatNeverBeganIsNotDone: that the fleet is as it was is not what the customer asked for.
+func TestADeletionThatNeverBeganIsNotDone(t *testing.T) {
+	facts := standing(cluster(unchanged[*csv1.Cluster]))
+	failed := ended(deleteID, "Delete", clusterID, "Failed", 13*time.Hour, time.Hour)
+	failed.Code, failed.Message = "DeadlineExceeded", "The operation was not complete within 12h0m0s."
+	facts.Records, facts.Operations = []explanation.Record{record(clusterID, 1, "Failed", "")}, []explanation.Operation{failed}
+	answer := explanation.Of(&facts)
+	text := strings.Join(strings.Fields(answer.Text()), " ")
+	if answer.Findings[0].Who != explanation.Customer || !strings.HasPrefix(text, "Cluster demo is still there: its deletion failed an hour ago") || strings.Contains(text, "asked for.") {
+		t.Errorf("%s", answer.Text())
+	}
+}

@@ -30,6 +30,7 @@ import (
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -79,6 +80,9 @@ func TestCasesOfAdmin(t *testing.T) {
 		}
 		if strings.HasPrefix(c.Name, "orphans.") {
 			target.Variables["orphan"] = h.orphan()
+		}
+		if strings.HasPrefix(c.Name, "drift.") {
+			target.Variables["drifted"] = h.drift()
 		}
 		if err := suite.Run(t.Context(), target, c); err != nil {
 			t.Errorf("%s: %s: %v", c.Name, c.Reason, err)
@@ -132,8 +136,8 @@ type sreHouse struct {
 	oncall *adminclient.Client
 	// going is a cluster whose deletion goes on, on a management cluster and in a namespace.
 	going, kubeconfig, namespace string
-	// orphaned is the bundle that is nobody's; empty before there is one.
-	orphaned string
+	// orphaned is the bundle that is nobody's; empty before there is one. drifted is the cluster that ARM does not have.
+	orphaned, drifted string
 }
 
 func (h *sreHouse) must(err error) {
@@ -281,8 +285,36 @@ func (h *sreHouse) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// orphan puts a bundle into Maestro that no work of Cluster Service's is for, once: Cluster Service removes it when it looks for
-// such things.
+// drift has Cluster Service make a cluster that ARM does not have, once.
+func (h *sreHouse) drift() string {
+	h.t.Helper()
+	if h.drifted != "" {
+		return h.drifted
+	}
+	e := h.region.Endpoints()
+	identity, err := mesh.LoadIdentity(e.Identities[string(mesh.Frontend)])
+	h.must(err)
+	connection, err := clusterservice.Dial(h.t.Context(), e.ClusterService, identity)
+	h.must(err)
+	defer func() { _ = connection.Close() }()
+	const scope = "/subscriptions/11111111-0000-0000-0000-0000000000dd/resourceGroups/drift/providers/"
+	uid := uuid.NewString()
+	_, err = csv1.NewClusterServiceClient(connection).ApplyCluster(h.t.Context(), &csv1.ApplyClusterRequest{
+		Uid: uid, ResourceId: scope + "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/drifted", Generation: 1,
+		Spec: &csv1.ClusterSpec{
+			Name: "drifted", Location: "westus3", TenantId: "64dc69e4-d083-49fc-9569-ebece1dd1408", Version: &csv1.Version{Id: "4.20", ChannelGroup: "stable"},
+			Network: &csv1.Network{NetworkType: "OVNKubernetes", PodCidr: "10.128.0.0/14", ServiceCidr: "172.30.0.0/16", MachineCidr: "10.0.0.0/16", HostPrefix: 23},
+			Api:     &csv1.Api{Visibility: csv1.Visibility_VISIBILITY_PUBLIC}, ImageRegistryEnabled: true,
+			Platform: &csv1.Platform{SubscriptionId: "11111111-0000-0000-0000-0000000000dd", ResourceGroup: "drift", ManagedResourceGroup: "managed-drifted", OutboundType: "LoadBalancer",
+				SubnetId: scope + "Microsoft.Network/virtualNetworks/vnet/subnets/sub", NetworkSecurityGroupId: scope + "Microsoft.Network/networkSecurityGroups/nsg"},
+		},
+	})
+	h.must(err)
+	h.drifted = uid
+	return uid
+}
+
+// orphan puts a bundle into Maestro that no work of Cluster Service's is for, and never was, once: Cluster Service leaves it alone.
 func (h *sreHouse) orphan() string {
 	h.t.Helper()
 	if h.orphaned != "" {

@@ -87,7 +87,7 @@ func (r *region) startAdmin() {
 		}
 	}
 	all := func(partition.Group) bool { return true }
-	executor := intervention.New(db, r.clusterService(mesh.Backend), all, intervention.Options{}, prometheus.NewRegistry(), logger())
+	executor := intervention.New(db, r.clusterService(mesh.Backend), nil, all, intervention.Options{}, prometheus.NewRegistry(), logger())
 	r.run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		defer group.Wait()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/credentials"
 	workv1 "open-cluster-management.io/api/work/v1"
 
@@ -119,14 +118,19 @@ func cloudResourcesGone(r *region) {
 	c.nothingLeft()
 }
 
-// orphanedNamespaceBundle: Maestro has the namespaces of a cluster that Cluster Service knows nothing of. The search for
-// orphans finds it.
+// orphanedNamespaceBundle: Maestro has the namespaces of a cluster again that was deleted: the late effect of a message that had
+// been given up. The search for orphans finds it. A bundle of which nothing says that it was removed stays.
 func orphanedNamespaceBundle(r *region) {
+	c := r.create("orphaned")
+	c.remove()
+	c.deleted()
+	c.nothingLeft()
 	client := must(csmaestro.NewClient("passthrough:///"+r.maestro, fleet.Source, credentials.NewTLS(r.identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))))(r.t)
 	defer client.Close()
 	name := "ocm-local-orphan"
 	manifest := must(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)
-	bundle := &csmaestro.Bundle{ID: uuid.NewString(), Name: "orphan-00-namespaces", Consumer: shard, Manifests: []json.RawMessage{manifest},
+	work := fleet.WorkName(fleet.Namespaces, c.id, "")
+	bundle := &csmaestro.Bundle{ID: fleet.WorkID(shard, work, ""), Name: work, Consumer: shard, Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
 	// While Cluster Service is away nobody looks for orphans, so that the namespace is seen to be there.

@@ -169,7 +169,7 @@ func (d *day) breakGlass() {
 	d.isRefused(owner)
 	d.isTakenFor(sre, sreName)
 
-	// The command ends when Cluster Service has taken the revocation; the control plane then replaces the signer.
+	// The command ends when the API server was seen to refuse what the old signer made.
 	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
 	var answer string
 	eventually(d.t, d.ctx, func() bool {

@@ -32,7 +32,7 @@ func TestCases(t *testing.T) {
 		Headers: [][2]string{{"Content-Type", "application/json"}},
 		Variables: map[string]string{
 			"domain": "example.com", "cluster": uid, "name": "Alpha", "cluster-id": clusterID, "pool": "pool", "deleting": uid, "operation": "op-of-alpha",
-			"credential": "sre", "orphan": "of-another", "upgrade": "upgrade", "version": "4.20.16", "gate": "upgradeable", "csr": csr, "outcome": "Succeeded",
+			"credential": "sre", "orphan": "of-another", "drifted": drifted, "upgrade": "upgrade", "version": "4.20.16", "gate": "upgradeable", "csr": csr, "outcome": "Succeeded",
 		},
 	}
 	for _, c := range cases {

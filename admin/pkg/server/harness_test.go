@@ -126,6 +126,16 @@ type fleet struct {
 	lists []*clusterservicev1.ListClustersRequest
 }
 
+// drifted is the uid of a cluster that the fleet has, and ARM does not.
+const drifted = "d0000000-0000-4000-8000-00000000000d"
+
+func (f *fleet) ListInventory(context.Context, *clusterservicev1.ListInventoryRequest) (*clusterservicev1.ListInventoryResponse, error) {
+	return &clusterservicev1.ListInventoryResponse{Entries: []*clusterservicev1.InventoryEntry{{
+		Kind: clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER, Uid: drifted, ClusterUid: drifted, Generation: 1,
+		ResourceId: "/subscriptions/00000000-0000-0000-0000-0000000000dd/resourceGroups/rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/drifted",
+	}}}, nil
+}
+
 func (f *fleet) ListInterventions(_ context.Context, r *clusterservicev1.ListInterventionsRequest) (*clusterservicev1.ListInterventionsResponse, error) {
 	return &clusterservicev1.ListInterventionsResponse{Interventions: []*clusterservicev1.Intervention{
 		{Uid: "one", ClusterUid: r.GetClusterUid(), Kind: "Retry", Actor: &clusterservicev1.Actor{Name: "alice@example.com", Reason: "it was stuck"}},

@@ -167,6 +167,11 @@ func (s *Server) regionRoutes() []Route {
 		read(adminv1.Root+"/orphans", "orphans.list", "Bundles at Maestro that no work of Cluster Service's is for.", adminv1.OrphanList{}, s.listOrphans),
 		change(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Has an orphan removed, with what it carries on the management cluster.",
 			adminv1.BreakGlass, nil, s.deleteOrphan),
+		read(adminv1.Root+"/drift", "drift.list", "Where ARM's documents and the fleet disagree and no operation is under way, compared now.", adminv1.DriftList{}, s.listDrift),
+		change(http.MethodPost, adminv1.Root+"/drift/reconcile", adminv1.ActionDriftReconcile, "Has the backend compare the whole region, and send to the fleet again what it lost.",
+			adminv1.Operator, nil, s.reconcileDrift),
+		change(http.MethodDelete, adminv1.Root+"/drift/{uid}", adminv1.ActionDriftDelete, "Has the fleet delete what ARM's documents do not have.",
+			adminv1.BreakGlass, nil, s.deleteDrift),
 	}
 }
 

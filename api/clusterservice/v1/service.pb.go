@@ -23,11 +23,14 @@ const (
 )
 
 type ApplyClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	ResourceId    string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	Spec          *ClusterSpec           `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	ResourceId string                 `protobuf:"bytes,2,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	Generation int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Spec       *ClusterSpec           `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What GetClusterRecovery last said, if anything. It counts where it is news: for a uid that is not known, and for a cluster
+	// whose release is older than it.
+	Recovery      *ClusterRecovery `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -86,6 +89,13 @@ func (x *ApplyClusterRequest) GetGeneration() int64 {
 func (x *ApplyClusterRequest) GetSpec() *ClusterSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *ApplyClusterRequest) GetRecovery() *ClusterRecovery {
+	if x != nil {
+		return x.Recovery
 	}
 	return nil
 }
@@ -2873,7 +2883,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xa4\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -2881,7 +2891,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12:\n" +
-	"\x04spec\x18\x04 \x01(\v2&.hcpmesh.clusterservice.v1.ClusterSpecR\x04spec\"%\n" +
+	"\x04spec\x18\x04 \x01(\v2&.hcpmesh.clusterservice.v1.ClusterSpecR\x04spec\x12F\n" +
+	"\brecovery\x18\x05 \x01(\v2*.hcpmesh.clusterservice.v1.ClusterRecoveryR\brecovery\"%\n" +
 	"\x11GetClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe4\x03\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +
@@ -3106,13 +3117,15 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xd0/\n" +
+	"\t_capacity2\xbc1\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
 	"GetCluster\x12,.hcpmesh.clusterservice.v1.GetClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12o\n" +
 	"\fListClusters\x12..hcpmesh.clusterservice.v1.ListClustersRequest\x1a/.hcpmesh.clusterservice.v1.ListClustersResponse\x12d\n" +
-	"\rDeleteCluster\x12/.hcpmesh.clusterservice.v1.DeleteClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12e\n" +
+	"\rDeleteCluster\x12/.hcpmesh.clusterservice.v1.DeleteClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12v\n" +
+	"\x12GetClusterRecovery\x124.hcpmesh.clusterservice.v1.GetClusterRecoveryRequest\x1a*.hcpmesh.clusterservice.v1.ClusterRecovery\x12r\n" +
+	"\rListInventory\x12/.hcpmesh.clusterservice.v1.ListInventoryRequest\x1a0.hcpmesh.clusterservice.v1.ListInventoryResponse\x12e\n" +
 	"\rApplyNodePool\x12/.hcpmesh.clusterservice.v1.ApplyNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12a\n" +
 	"\vGetNodePool\x12-.hcpmesh.clusterservice.v1.GetNodePoolRequest\x1a#.hcpmesh.clusterservice.v1.NodePool\x12r\n" +
 	"\rListNodePools\x12/.hcpmesh.clusterservice.v1.ListNodePoolsRequest\x1a0.hcpmesh.clusterservice.v1.ListNodePoolsResponse\x12g\n" +
@@ -3223,208 +3236,217 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*ListProvisionShardsResponse)(nil),        // 43: hcpmesh.clusterservice.v1.ListProvisionShardsResponse
 	(*UpdateProvisionShardRequest)(nil),        // 44: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
 	(*ClusterSpec)(nil),                        // 45: hcpmesh.clusterservice.v1.ClusterSpec
-	(ClusterPhase)(0),                          // 46: hcpmesh.clusterservice.v1.ClusterPhase
-	(*Cluster)(nil),                            // 47: hcpmesh.clusterservice.v1.Cluster
-	(*NodePoolSpec)(nil),                       // 48: hcpmesh.clusterservice.v1.NodePoolSpec
-	(NodePoolPhase)(0),                         // 49: hcpmesh.clusterservice.v1.NodePoolPhase
-	(*NodePool)(nil),                           // 50: hcpmesh.clusterservice.v1.NodePool
-	(*ExternalAuthSpec)(nil),                   // 51: hcpmesh.clusterservice.v1.ExternalAuthSpec
-	(ExternalAuthPhase)(0),                     // 52: hcpmesh.clusterservice.v1.ExternalAuthPhase
-	(*ExternalAuth)(nil),                       // 53: hcpmesh.clusterservice.v1.ExternalAuth
-	(*BreakGlassCredentialSpec)(nil),           // 54: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	(BreakGlassCredentialState)(0),             // 55: hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	(*BreakGlassCredential)(nil),               // 56: hcpmesh.clusterservice.v1.BreakGlassCredential
-	(BreakGlassClass)(0),                       // 57: hcpmesh.clusterservice.v1.BreakGlassClass
-	(BreakGlassRevocationState)(0),             // 58: hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	(*BreakGlassRevocation)(nil),               // 59: hcpmesh.clusterservice.v1.BreakGlassRevocation
-	(*Actor)(nil),                              // 60: hcpmesh.clusterservice.v1.Actor
-	(*DeletionLeftover)(nil),                   // 61: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*Upgrade)(nil),                            // 62: hcpmesh.clusterservice.v1.Upgrade
-	(*timestamppb.Timestamp)(nil),              // 63: google.protobuf.Timestamp
-	(*Intervention)(nil),                       // 64: hcpmesh.clusterservice.v1.Intervention
-	(*Work)(nil),                               // 65: hcpmesh.clusterservice.v1.Work
-	(*ProvisionShard)(nil),                     // 66: hcpmesh.clusterservice.v1.ProvisionShard
-	(*Names)(nil),                              // 67: hcpmesh.clusterservice.v1.Names
-	(*Labels)(nil),                             // 68: hcpmesh.clusterservice.v1.Labels
-	(*PlanUpgradeRequest)(nil),                 // 69: hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	(*StartUpgradeRequest)(nil),                // 70: hcpmesh.clusterservice.v1.StartUpgradeRequest
-	(*GetUpgradeRequest)(nil),                  // 71: hcpmesh.clusterservice.v1.GetUpgradeRequest
-	(*ListUpgradesRequest)(nil),                // 72: hcpmesh.clusterservice.v1.ListUpgradesRequest
-	(*PauseUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	(*ResumeUpgradeRequest)(nil),               // 74: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	(*AbortUpgradeRequest)(nil),                // 75: hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	(*AcknowledgeUpgradeGateRequest)(nil),      // 76: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	(*ApplyUpgradePolicyRequest)(nil),          // 77: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	(*GetUpgradePolicyRequest)(nil),            // 78: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	(*ListUpgradePoliciesRequest)(nil),         // 79: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	(*DeleteUpgradePolicyRequest)(nil),         // 80: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	(*ForceClusterStepRequest)(nil),            // 81: hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	(*GetProvisionShardRequest)(nil),           // 82: hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	(*RegisterProvisionShardRequest)(nil),      // 83: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	(*DrainProvisionShardRequest)(nil),         // 84: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	(*PlanDrainRequest)(nil),                   // 85: hcpmesh.clusterservice.v1.PlanDrainRequest
-	(*DeregisterProvisionShardRequest)(nil),    // 86: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	(*ExplainPlacementRequest)(nil),            // 87: hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	(*SetPlacementPolicyRequest)(nil),          // 88: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	(*DeletionStep)(nil),                       // 89: hcpmesh.clusterservice.v1.DeletionStep
-	(*UpgradePlan)(nil),                        // 90: hcpmesh.clusterservice.v1.UpgradePlan
-	(*ListUpgradesResponse)(nil),               // 91: hcpmesh.clusterservice.v1.ListUpgradesResponse
-	(*UpgradePolicy)(nil),                      // 92: hcpmesh.clusterservice.v1.UpgradePolicy
-	(*ListUpgradePoliciesResponse)(nil),        // 93: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	(*DeleteUpgradePolicyResponse)(nil),        // 94: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	(*ProvisionShardReport)(nil),               // 95: hcpmesh.clusterservice.v1.ProvisionShardReport
-	(*DrainPlan)(nil),                          // 96: hcpmesh.clusterservice.v1.DrainPlan
-	(*PlacementExplanation)(nil),               // 97: hcpmesh.clusterservice.v1.PlacementExplanation
+	(*ClusterRecovery)(nil),                    // 46: hcpmesh.clusterservice.v1.ClusterRecovery
+	(ClusterPhase)(0),                          // 47: hcpmesh.clusterservice.v1.ClusterPhase
+	(*Cluster)(nil),                            // 48: hcpmesh.clusterservice.v1.Cluster
+	(*NodePoolSpec)(nil),                       // 49: hcpmesh.clusterservice.v1.NodePoolSpec
+	(NodePoolPhase)(0),                         // 50: hcpmesh.clusterservice.v1.NodePoolPhase
+	(*NodePool)(nil),                           // 51: hcpmesh.clusterservice.v1.NodePool
+	(*ExternalAuthSpec)(nil),                   // 52: hcpmesh.clusterservice.v1.ExternalAuthSpec
+	(ExternalAuthPhase)(0),                     // 53: hcpmesh.clusterservice.v1.ExternalAuthPhase
+	(*ExternalAuth)(nil),                       // 54: hcpmesh.clusterservice.v1.ExternalAuth
+	(*BreakGlassCredentialSpec)(nil),           // 55: hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	(BreakGlassCredentialState)(0),             // 56: hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	(*BreakGlassCredential)(nil),               // 57: hcpmesh.clusterservice.v1.BreakGlassCredential
+	(BreakGlassClass)(0),                       // 58: hcpmesh.clusterservice.v1.BreakGlassClass
+	(BreakGlassRevocationState)(0),             // 59: hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	(*BreakGlassRevocation)(nil),               // 60: hcpmesh.clusterservice.v1.BreakGlassRevocation
+	(*Actor)(nil),                              // 61: hcpmesh.clusterservice.v1.Actor
+	(*DeletionLeftover)(nil),                   // 62: hcpmesh.clusterservice.v1.DeletionLeftover
+	(*Upgrade)(nil),                            // 63: hcpmesh.clusterservice.v1.Upgrade
+	(*timestamppb.Timestamp)(nil),              // 64: google.protobuf.Timestamp
+	(*Intervention)(nil),                       // 65: hcpmesh.clusterservice.v1.Intervention
+	(*Work)(nil),                               // 66: hcpmesh.clusterservice.v1.Work
+	(*ProvisionShard)(nil),                     // 67: hcpmesh.clusterservice.v1.ProvisionShard
+	(*Names)(nil),                              // 68: hcpmesh.clusterservice.v1.Names
+	(*Labels)(nil),                             // 69: hcpmesh.clusterservice.v1.Labels
+	(*GetClusterRecoveryRequest)(nil),          // 70: hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	(*ListInventoryRequest)(nil),               // 71: hcpmesh.clusterservice.v1.ListInventoryRequest
+	(*PlanUpgradeRequest)(nil),                 // 72: hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	(*StartUpgradeRequest)(nil),                // 73: hcpmesh.clusterservice.v1.StartUpgradeRequest
+	(*GetUpgradeRequest)(nil),                  // 74: hcpmesh.clusterservice.v1.GetUpgradeRequest
+	(*ListUpgradesRequest)(nil),                // 75: hcpmesh.clusterservice.v1.ListUpgradesRequest
+	(*PauseUpgradeRequest)(nil),                // 76: hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	(*ResumeUpgradeRequest)(nil),               // 77: hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	(*AbortUpgradeRequest)(nil),                // 78: hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	(*AcknowledgeUpgradeGateRequest)(nil),      // 79: hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	(*ApplyUpgradePolicyRequest)(nil),          // 80: hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	(*GetUpgradePolicyRequest)(nil),            // 81: hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	(*ListUpgradePoliciesRequest)(nil),         // 82: hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	(*DeleteUpgradePolicyRequest)(nil),         // 83: hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	(*ForceClusterStepRequest)(nil),            // 84: hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	(*GetProvisionShardRequest)(nil),           // 85: hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	(*RegisterProvisionShardRequest)(nil),      // 86: hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	(*DrainProvisionShardRequest)(nil),         // 87: hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	(*PlanDrainRequest)(nil),                   // 88: hcpmesh.clusterservice.v1.PlanDrainRequest
+	(*DeregisterProvisionShardRequest)(nil),    // 89: hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	(*ExplainPlacementRequest)(nil),            // 90: hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	(*SetPlacementPolicyRequest)(nil),          // 91: hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	(*ListInventoryResponse)(nil),              // 92: hcpmesh.clusterservice.v1.ListInventoryResponse
+	(*DeletionStep)(nil),                       // 93: hcpmesh.clusterservice.v1.DeletionStep
+	(*UpgradePlan)(nil),                        // 94: hcpmesh.clusterservice.v1.UpgradePlan
+	(*ListUpgradesResponse)(nil),               // 95: hcpmesh.clusterservice.v1.ListUpgradesResponse
+	(*UpgradePolicy)(nil),                      // 96: hcpmesh.clusterservice.v1.UpgradePolicy
+	(*ListUpgradePoliciesResponse)(nil),        // 97: hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	(*DeleteUpgradePolicyResponse)(nil),        // 98: hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	(*ProvisionShardReport)(nil),               // 99: hcpmesh.clusterservice.v1.ProvisionShardReport
+	(*DrainPlan)(nil),                          // 100: hcpmesh.clusterservice.v1.DrainPlan
+	(*PlacementExplanation)(nil),               // 101: hcpmesh.clusterservice.v1.PlacementExplanation
 }
 var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
-	45, // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
-	46, // 1: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
-	47, // 2: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
-	48, // 3: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
-	49, // 4: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
-	50, // 5: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
-	51, // 6: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
-	52, // 7: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
-	53, // 8: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	54, // 9: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
-	55, // 10: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
-	56, // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	57, // 12: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
-	58, // 13: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
-	59, // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	60, // 15: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	60, // 16: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	60, // 17: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61, // 18: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
-	47, // 19: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
-	50, // 20: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
-	31, // 21: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
-	53, // 22: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
-	56, // 23: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	59, // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	62, // 25: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
-	63, // 26: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
-	60, // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	60, // 28: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	60, // 29: hcpmesh.clusterservice.v1.ResizeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	60, // 30: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	64, // 31: hcpmesh.clusterservice.v1.ListInterventionsResponse.interventions:type_name -> hcpmesh.clusterservice.v1.Intervention
-	65, // 32: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
-	60, // 33: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	66, // 34: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
-	67, // 35: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
-	67, // 36: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
-	68, // 37: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
-	60, // 38: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	0,  // 39: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
-	1,  // 40: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
-	2,  // 41: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
-	4,  // 42: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
-	5,  // 43: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
-	6,  // 44: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
-	7,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
-	9,  // 46: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
-	10, // 47: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
-	11, // 48: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
-	12, // 49: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
-	14, // 50: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
-	15, // 51: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
-	16, // 52: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
-	17, // 53: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
-	19, // 54: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
-	20, // 55: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
-	21, // 56: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
-	23, // 57: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
-	25, // 58: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
-	26, // 59: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
-	27, // 60: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
-	69, // 61: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
-	70, // 62: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
-	71, // 63: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
-	72, // 64: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
-	73, // 65: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
-	74, // 66: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
-	75, // 67: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
-	76, // 68: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
-	77, // 69: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
-	78, // 70: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
-	79, // 71: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
-	80, // 72: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
-	29, // 73: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
-	32, // 74: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
-	33, // 75: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	34, // 76: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
-	35, // 77: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
-	81, // 78: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	36, // 79: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
-	38, // 80: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
-	40, // 81: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
-	42, // 82: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
-	82, // 83: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
-	83, // 84: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
-	44, // 85: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
-	84, // 86: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
-	85, // 87: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
-	86, // 88: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
-	87, // 89: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
-	88, // 90: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
-	47, // 91: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	47, // 92: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	3,  // 93: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
-	47, // 94: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
-	50, // 95: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	50, // 96: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	8,  // 97: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
-	50, // 98: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
-	53, // 99: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	53, // 100: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	13, // 101: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
-	53, // 102: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
-	56, // 103: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	56, // 104: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
-	18, // 105: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
-	59, // 106: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	59, // 107: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
-	22, // 108: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
-	24, // 109: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
-	89, // 110: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	89, // 111: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
-	28, // 112: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
-	90, // 113: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
-	62, // 114: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 115: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	91, // 116: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
-	62, // 117: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 118: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 119: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	62, // 120: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
-	92, // 121: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	92, // 122: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
-	93, // 123: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
-	94, // 124: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
-	30, // 125: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	64, // 126: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 127: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 128: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 129: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	64, // 130: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.Intervention
-	37, // 131: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
-	39, // 132: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
-	41, // 133: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
-	43, // 134: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
-	95, // 135: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
-	66, // 136: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	66, // 137: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	96, // 138: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	96, // 139: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
-	66, // 140: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
-	97, // 141: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	97, // 142: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
-	91, // [91:143] is the sub-list for method output_type
-	39, // [39:91] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	45,  // 0: hcpmesh.clusterservice.v1.ApplyClusterRequest.spec:type_name -> hcpmesh.clusterservice.v1.ClusterSpec
+	46,  // 1: hcpmesh.clusterservice.v1.ApplyClusterRequest.recovery:type_name -> hcpmesh.clusterservice.v1.ClusterRecovery
+	47,  // 2: hcpmesh.clusterservice.v1.ListClustersRequest.phases:type_name -> hcpmesh.clusterservice.v1.ClusterPhase
+	48,  // 3: hcpmesh.clusterservice.v1.ListClustersResponse.clusters:type_name -> hcpmesh.clusterservice.v1.Cluster
+	49,  // 4: hcpmesh.clusterservice.v1.ApplyNodePoolRequest.spec:type_name -> hcpmesh.clusterservice.v1.NodePoolSpec
+	50,  // 5: hcpmesh.clusterservice.v1.ListNodePoolsRequest.phases:type_name -> hcpmesh.clusterservice.v1.NodePoolPhase
+	51,  // 6: hcpmesh.clusterservice.v1.ListNodePoolsResponse.node_pools:type_name -> hcpmesh.clusterservice.v1.NodePool
+	52,  // 7: hcpmesh.clusterservice.v1.ApplyExternalAuthRequest.spec:type_name -> hcpmesh.clusterservice.v1.ExternalAuthSpec
+	53,  // 8: hcpmesh.clusterservice.v1.ListExternalAuthsRequest.phases:type_name -> hcpmesh.clusterservice.v1.ExternalAuthPhase
+	54,  // 9: hcpmesh.clusterservice.v1.ListExternalAuthsResponse.external_auths:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	55,  // 10: hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest.spec:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialSpec
+	56,  // 11: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredentialState
+	57,  // 12: hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse.credentials:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	58,  // 13: hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest.class:type_name -> hcpmesh.clusterservice.v1.BreakGlassClass
+	59,  // 14: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest.states:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocationState
+	60,  // 15: hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse.revocations:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	61,  // 16: hcpmesh.clusterservice.v1.RetryDeletionRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 17: hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 18: hcpmesh.clusterservice.v1.ForceDeletionStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	62,  // 19: hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse.leftovers:type_name -> hcpmesh.clusterservice.v1.DeletionLeftover
+	48,  // 20: hcpmesh.clusterservice.v1.WatchResponse.cluster:type_name -> hcpmesh.clusterservice.v1.Cluster
+	51,  // 21: hcpmesh.clusterservice.v1.WatchResponse.node_pool:type_name -> hcpmesh.clusterservice.v1.NodePool
+	31,  // 22: hcpmesh.clusterservice.v1.WatchResponse.bookmark:type_name -> hcpmesh.clusterservice.v1.Bookmark
+	54,  // 23: hcpmesh.clusterservice.v1.WatchResponse.external_auth:type_name -> hcpmesh.clusterservice.v1.ExternalAuth
+	57,  // 24: hcpmesh.clusterservice.v1.WatchResponse.break_glass_credential:type_name -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	60,  // 25: hcpmesh.clusterservice.v1.WatchResponse.break_glass_revocation:type_name -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	63,  // 26: hcpmesh.clusterservice.v1.WatchResponse.upgrade:type_name -> hcpmesh.clusterservice.v1.Upgrade
+	64,  // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
+	61,  // 28: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 29: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 30: hcpmesh.clusterservice.v1.ResizeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 31: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	65,  // 32: hcpmesh.clusterservice.v1.ListInterventionsResponse.interventions:type_name -> hcpmesh.clusterservice.v1.Intervention
+	66,  // 33: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
+	61,  // 34: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	67,  // 35: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
+	68,  // 36: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.zones:type_name -> hcpmesh.clusterservice.v1.Names
+	68,  // 37: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.size_classes:type_name -> hcpmesh.clusterservice.v1.Names
+	69,  // 38: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.labels:type_name -> hcpmesh.clusterservice.v1.Labels
+	61,  // 39: hcpmesh.clusterservice.v1.UpdateProvisionShardRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	0,   // 40: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:input_type -> hcpmesh.clusterservice.v1.ApplyClusterRequest
+	1,   // 41: hcpmesh.clusterservice.v1.ClusterService.GetCluster:input_type -> hcpmesh.clusterservice.v1.GetClusterRequest
+	2,   // 42: hcpmesh.clusterservice.v1.ClusterService.ListClusters:input_type -> hcpmesh.clusterservice.v1.ListClustersRequest
+	4,   // 43: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:input_type -> hcpmesh.clusterservice.v1.DeleteClusterRequest
+	70,  // 44: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:input_type -> hcpmesh.clusterservice.v1.GetClusterRecoveryRequest
+	71,  // 45: hcpmesh.clusterservice.v1.ClusterService.ListInventory:input_type -> hcpmesh.clusterservice.v1.ListInventoryRequest
+	5,   // 46: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:input_type -> hcpmesh.clusterservice.v1.ApplyNodePoolRequest
+	6,   // 47: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:input_type -> hcpmesh.clusterservice.v1.GetNodePoolRequest
+	7,   // 48: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:input_type -> hcpmesh.clusterservice.v1.ListNodePoolsRequest
+	9,   // 49: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:input_type -> hcpmesh.clusterservice.v1.DeleteNodePoolRequest
+	10,  // 50: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:input_type -> hcpmesh.clusterservice.v1.ApplyExternalAuthRequest
+	11,  // 51: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:input_type -> hcpmesh.clusterservice.v1.GetExternalAuthRequest
+	12,  // 52: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:input_type -> hcpmesh.clusterservice.v1.ListExternalAuthsRequest
+	14,  // 53: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:input_type -> hcpmesh.clusterservice.v1.DeleteExternalAuthRequest
+	15,  // 54: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.ApplyBreakGlassCredentialRequest
+	16,  // 55: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassCredentialRequest
+	17,  // 56: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsRequest
+	19,  // 57: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:input_type -> hcpmesh.clusterservice.v1.RevokeBreakGlassCredentialsRequest
+	20,  // 58: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:input_type -> hcpmesh.clusterservice.v1.GetBreakGlassRevocationRequest
+	21,  // 59: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:input_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsRequest
+	23,  // 60: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:input_type -> hcpmesh.clusterservice.v1.RetryDeletionRequest
+	25,  // 61: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:input_type -> hcpmesh.clusterservice.v1.ReleaseDeletionFinalizersRequest
+	26,  // 62: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:input_type -> hcpmesh.clusterservice.v1.ForceDeletionStepRequest
+	27,  // 63: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:input_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversRequest
+	72,  // 64: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:input_type -> hcpmesh.clusterservice.v1.PlanUpgradeRequest
+	73,  // 65: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:input_type -> hcpmesh.clusterservice.v1.StartUpgradeRequest
+	74,  // 66: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:input_type -> hcpmesh.clusterservice.v1.GetUpgradeRequest
+	75,  // 67: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:input_type -> hcpmesh.clusterservice.v1.ListUpgradesRequest
+	76,  // 68: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:input_type -> hcpmesh.clusterservice.v1.PauseUpgradeRequest
+	77,  // 69: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:input_type -> hcpmesh.clusterservice.v1.ResumeUpgradeRequest
+	78,  // 70: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:input_type -> hcpmesh.clusterservice.v1.AbortUpgradeRequest
+	79,  // 71: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:input_type -> hcpmesh.clusterservice.v1.AcknowledgeUpgradeGateRequest
+	80,  // 72: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.ApplyUpgradePolicyRequest
+	81,  // 73: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.GetUpgradePolicyRequest
+	82,  // 74: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:input_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest
+	83,  // 75: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:input_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest
+	29,  // 76: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
+	32,  // 77: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
+	33,  // 78: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
+	34,  // 79: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
+	35,  // 80: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
+	84,  // 81: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
+	36,  // 82: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
+	38,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
+	40,  // 84: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
+	42,  // 85: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
+	85,  // 86: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:input_type -> hcpmesh.clusterservice.v1.GetProvisionShardRequest
+	86,  // 87: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.RegisterProvisionShardRequest
+	44,  // 88: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:input_type -> hcpmesh.clusterservice.v1.UpdateProvisionShardRequest
+	87,  // 89: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:input_type -> hcpmesh.clusterservice.v1.DrainProvisionShardRequest
+	88,  // 90: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:input_type -> hcpmesh.clusterservice.v1.PlanDrainRequest
+	89,  // 91: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:input_type -> hcpmesh.clusterservice.v1.DeregisterProvisionShardRequest
+	90,  // 92: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:input_type -> hcpmesh.clusterservice.v1.ExplainPlacementRequest
+	91,  // 93: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:input_type -> hcpmesh.clusterservice.v1.SetPlacementPolicyRequest
+	48,  // 94: hcpmesh.clusterservice.v1.ClusterService.ApplyCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	48,  // 95: hcpmesh.clusterservice.v1.ClusterService.GetCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	3,   // 96: hcpmesh.clusterservice.v1.ClusterService.ListClusters:output_type -> hcpmesh.clusterservice.v1.ListClustersResponse
+	48,  // 97: hcpmesh.clusterservice.v1.ClusterService.DeleteCluster:output_type -> hcpmesh.clusterservice.v1.Cluster
+	46,  // 98: hcpmesh.clusterservice.v1.ClusterService.GetClusterRecovery:output_type -> hcpmesh.clusterservice.v1.ClusterRecovery
+	92,  // 99: hcpmesh.clusterservice.v1.ClusterService.ListInventory:output_type -> hcpmesh.clusterservice.v1.ListInventoryResponse
+	51,  // 100: hcpmesh.clusterservice.v1.ClusterService.ApplyNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	51,  // 101: hcpmesh.clusterservice.v1.ClusterService.GetNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	8,   // 102: hcpmesh.clusterservice.v1.ClusterService.ListNodePools:output_type -> hcpmesh.clusterservice.v1.ListNodePoolsResponse
+	51,  // 103: hcpmesh.clusterservice.v1.ClusterService.DeleteNodePool:output_type -> hcpmesh.clusterservice.v1.NodePool
+	54,  // 104: hcpmesh.clusterservice.v1.ClusterService.ApplyExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	54,  // 105: hcpmesh.clusterservice.v1.ClusterService.GetExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	13,  // 106: hcpmesh.clusterservice.v1.ClusterService.ListExternalAuths:output_type -> hcpmesh.clusterservice.v1.ListExternalAuthsResponse
+	54,  // 107: hcpmesh.clusterservice.v1.ClusterService.DeleteExternalAuth:output_type -> hcpmesh.clusterservice.v1.ExternalAuth
+	57,  // 108: hcpmesh.clusterservice.v1.ClusterService.ApplyBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	57,  // 109: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassCredential:output_type -> hcpmesh.clusterservice.v1.BreakGlassCredential
+	18,  // 110: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassCredentialsResponse
+	60,  // 111: hcpmesh.clusterservice.v1.ClusterService.RevokeBreakGlassCredentials:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	60,  // 112: hcpmesh.clusterservice.v1.ClusterService.GetBreakGlassRevocation:output_type -> hcpmesh.clusterservice.v1.BreakGlassRevocation
+	22,  // 113: hcpmesh.clusterservice.v1.ClusterService.ListBreakGlassRevocations:output_type -> hcpmesh.clusterservice.v1.ListBreakGlassRevocationsResponse
+	24,  // 114: hcpmesh.clusterservice.v1.ClusterService.RetryDeletion:output_type -> hcpmesh.clusterservice.v1.RetryDeletionResponse
+	93,  // 115: hcpmesh.clusterservice.v1.ClusterService.ReleaseDeletionFinalizers:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	93,  // 116: hcpmesh.clusterservice.v1.ClusterService.ForceDeletionStep:output_type -> hcpmesh.clusterservice.v1.DeletionStep
+	28,  // 117: hcpmesh.clusterservice.v1.ClusterService.ListDeletionLeftovers:output_type -> hcpmesh.clusterservice.v1.ListDeletionLeftoversResponse
+	94,  // 118: hcpmesh.clusterservice.v1.ClusterService.PlanUpgrade:output_type -> hcpmesh.clusterservice.v1.UpgradePlan
+	63,  // 119: hcpmesh.clusterservice.v1.ClusterService.StartUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 120: hcpmesh.clusterservice.v1.ClusterService.GetUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	95,  // 121: hcpmesh.clusterservice.v1.ClusterService.ListUpgrades:output_type -> hcpmesh.clusterservice.v1.ListUpgradesResponse
+	63,  // 122: hcpmesh.clusterservice.v1.ClusterService.PauseUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 123: hcpmesh.clusterservice.v1.ClusterService.ResumeUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 124: hcpmesh.clusterservice.v1.ClusterService.AbortUpgrade:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	63,  // 125: hcpmesh.clusterservice.v1.ClusterService.AcknowledgeUpgradeGate:output_type -> hcpmesh.clusterservice.v1.Upgrade
+	96,  // 126: hcpmesh.clusterservice.v1.ClusterService.ApplyUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	96,  // 127: hcpmesh.clusterservice.v1.ClusterService.GetUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.UpgradePolicy
+	97,  // 128: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
+	98,  // 129: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
+	30,  // 130: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
+	65,  // 131: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	65,  // 132: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
+	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.Intervention
+	37,  // 136: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
+	39,  // 137: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
+	41,  // 138: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
+	43,  // 139: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
+	99,  // 140: hcpmesh.clusterservice.v1.ClusterService.GetProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShardReport
+	67,  // 141: hcpmesh.clusterservice.v1.ClusterService.RegisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	67,  // 142: hcpmesh.clusterservice.v1.ClusterService.UpdateProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	100, // 143: hcpmesh.clusterservice.v1.ClusterService.DrainProvisionShard:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	100, // 144: hcpmesh.clusterservice.v1.ClusterService.PlanDrain:output_type -> hcpmesh.clusterservice.v1.DrainPlan
+	67,  // 145: hcpmesh.clusterservice.v1.ClusterService.DeregisterProvisionShard:output_type -> hcpmesh.clusterservice.v1.ProvisionShard
+	101, // 146: hcpmesh.clusterservice.v1.ClusterService.ExplainPlacement:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	101, // 147: hcpmesh.clusterservice.v1.ClusterService.SetPlacementPolicy:output_type -> hcpmesh.clusterservice.v1.PlacementExplanation
+	94,  // [94:148] is the sub-list for method output_type
+	40,  // [40:94] is the sub-list for method input_type
+	40,  // [40:40] is the sub-list for extension type_name
+	40,  // [40:40] is the sub-list for extension extendee
+	0,   // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_service_proto_init() }
@@ -3441,6 +3463,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()
+	file_hcpmesh_clusterservice_v1_reconciliation_proto_init()
 	file_hcpmesh_clusterservice_v1_work_proto_init()
 	file_hcpmesh_clusterservice_v1_upgrade_proto_init()
 	file_hcpmesh_clusterservice_v1_service_proto_msgTypes[30].OneofWrappers = []any{

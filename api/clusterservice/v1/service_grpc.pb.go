@@ -23,6 +23,8 @@ const (
 	ClusterService_GetCluster_FullMethodName                  = "/hcpmesh.clusterservice.v1.ClusterService/GetCluster"
 	ClusterService_ListClusters_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/ListClusters"
 	ClusterService_DeleteCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/DeleteCluster"
+	ClusterService_GetClusterRecovery_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/GetClusterRecovery"
+	ClusterService_ListInventory_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ListInventory"
 	ClusterService_ApplyNodePool_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ApplyNodePool"
 	ClusterService_GetNodePool_FullMethodName                 = "/hcpmesh.clusterservice.v1.ClusterService/GetNodePool"
 	ClusterService_ListNodePools_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ListNodePools"
@@ -91,7 +93,8 @@ type ClusterServiceClient interface {
 	// Creates the cluster of a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id). INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
+	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
 	ApplyCluster(ctx context.Context, in *ApplyClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
 	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
@@ -101,6 +104,11 @@ type ClusterServiceClient interface {
 	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
 	// Apply still under way cannot bring it to life.
 	DeleteCluster(ctx context.Context, in *DeleteClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
+	// What has to be given with ApplyCluster should the cluster be lost here. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
+	// CLUSTER_DELETING; CLUSTER_UNPLACED (it has nothing yet that could be lost).
+	GetClusterRecovery(ctx context.Context, in *GetClusterRecoveryRequest, opts ...grpc.CallOption) (*ClusterRecovery, error)
+	// Lists what is not gone, compactly, in the order of resource ids: for comparing it with what was promised.
+	ListInventory(ctx context.Context, in *ListInventoryRequest, opts ...grpc.CallOption) (*ListInventoryResponse, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
 	ApplyNodePool(ctx context.Context, in *ApplyNodePoolRequest, opts ...grpc.CallOption) (*NodePool, error)
 	// NOT_FOUND: NODE_POOL_UNKNOWN.
@@ -286,6 +294,26 @@ func (c *clusterServiceClient) DeleteCluster(ctx context.Context, in *DeleteClus
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Cluster)
 	err := c.cc.Invoke(ctx, ClusterService_DeleteCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetClusterRecovery(ctx context.Context, in *GetClusterRecoveryRequest, opts ...grpc.CallOption) (*ClusterRecovery, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClusterRecovery)
+	err := c.cc.Invoke(ctx, ClusterService_GetClusterRecovery_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListInventory(ctx context.Context, in *ListInventoryRequest, opts ...grpc.CallOption) (*ListInventoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInventoryResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListInventory_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -799,7 +827,8 @@ type ClusterServiceServer interface {
 	// Creates the cluster of a new uid, or stores a newer generation of a known one.
 	//
 	// FAILED_PRECONDITION: UID_DELETED (deletion was asked for), RESOURCE_ID_IN_USE (another uid that is not fully
-	// deleted holds the resource id). INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
+	// deleted holds the resource id), PROVISION_SHARD_UNKNOWN (a lost cluster lives where nothing is known to be).
+	// INVALID_ARGUMENT: a field of the spec, or a change of a create-only field.
 	ApplyCluster(context.Context, *ApplyClusterRequest) (*Cluster, error)
 	// NOT_FOUND: CLUSTER_UNKNOWN. A deleted cluster is found, in phase DELETED, while its tombstone is kept.
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
@@ -809,6 +838,11 @@ type ClusterServiceServer interface {
 	// auth go with it; its credentials become REVOKED or CANCELED. For an unknown uid a tombstone is stored, so that an
 	// Apply still under way cannot bring it to life.
 	DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error)
+	// What has to be given with ApplyCluster should the cluster be lost here. NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION:
+	// CLUSTER_DELETING; CLUSTER_UNPLACED (it has nothing yet that could be lost).
+	GetClusterRecovery(context.Context, *GetClusterRecoveryRequest) (*ClusterRecovery, error)
+	// Lists what is not gone, compactly, in the order of resource ids: for comparing it with what was promised.
+	ListInventory(context.Context, *ListInventoryRequest) (*ListInventoryResponse, error)
 	// As ApplyCluster. FAILED_PRECONDITION also: CLUSTER_UNKNOWN (not yet applied), CLUSTER_DELETING.
 	ApplyNodePool(context.Context, *ApplyNodePoolRequest) (*NodePool, error)
 	// NOT_FOUND: NODE_POOL_UNKNOWN.
@@ -971,6 +1005,12 @@ func (UnimplementedClusterServiceServer) ListClusters(context.Context, *ListClus
 }
 func (UnimplementedClusterServiceServer) DeleteCluster(context.Context, *DeleteClusterRequest) (*Cluster, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCluster not implemented")
+}
+func (UnimplementedClusterServiceServer) GetClusterRecovery(context.Context, *GetClusterRecoveryRequest) (*ClusterRecovery, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetClusterRecovery not implemented")
+}
+func (UnimplementedClusterServiceServer) ListInventory(context.Context, *ListInventoryRequest) (*ListInventoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInventory not implemented")
 }
 func (UnimplementedClusterServiceServer) ApplyNodePool(context.Context, *ApplyNodePoolRequest) (*NodePool, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApplyNodePool not implemented")
@@ -1205,6 +1245,42 @@ func _ClusterService_DeleteCluster_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).DeleteCluster(ctx, req.(*DeleteClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetClusterRecovery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetClusterRecoveryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetClusterRecovery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetClusterRecovery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetClusterRecovery(ctx, req.(*GetClusterRecoveryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListInventory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInventoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListInventory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListInventory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListInventory(ctx, req.(*ListInventoryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2088,6 +2164,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteCluster",
 			Handler:    _ClusterService_DeleteCluster_Handler,
+		},
+		{
+			MethodName: "GetClusterRecovery",
+			Handler:    _ClusterService_GetClusterRecovery_Handler,
+		},
+		{
+			MethodName: "ListInventory",
+			Handler:    _ClusterService_ListInventory_Handler,
 		},
 		{
 			MethodName: "ApplyNodePool",

@@ -29,6 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/operations"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -85,19 +86,20 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	}
 	in := inbox.New()
 	owner := partition.NewOwner(options.Replica, options.LeaseDuration, p.Log)
-	clusterService := clusterservice.NewClient(connection)
+	clusterService, rpc := clusterservice.NewClient(connection), clusterservicev1.NewClusterServiceClient(connection)
 	found := operations.NewFinder(db, owner.Owns, in, p.Log)
-	follower := fleetwatch.New(clusterService, owner, in, found.Doubt, p.Log)
+	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
+	reconciler := reconcile.New(db, rpc, controller, owner.Owns, options.Reconcile, p.Metrics, p.Log)
+	follower := fleetwatch.New(clusterService, owner, in, found.Doubt, reconciler, p.Log)
 	deletions := cascade.New(db, owner.Owns, options.CascadeDeletions, p.Metrics, p.Log)
 	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
-	interventions := intervention.New(db, clusterservicev1.NewClusterServiceClient(connection), owner.Owns, intervention.Options{}, p.Metrics, p.Log)
+	interventions := intervention.New(db, rpc, reconciler, owner.Owns, intervention.Options{}, p.Metrics, p.Log)
 	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		found, deletions, notifications, counted, interventions)
-	controller := lifecycle.New(db, clusterService, in, owner.Owns, options.Timing, lifecycle.NewMetrics(p.Metrics), options.traces, p.Log)
 	owner.Subscribe(
 		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },
-		func(g partition.Group) { follower.Lost(g); counted.Lost(g) },
+		func(g partition.Group) { follower.Lost(g); counted.Lost(g); reconciler.Lost(g) },
 	)
 	observe(p.Metrics, in, owner)
 
@@ -106,6 +108,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	wg.Go(func() { feed.Follow(ctx, time.Now()) })
 	wg.Go(func() { feed.Look(ctx) })
 	wg.Go(func() { follower.Run(ctx) })
+	wg.Go(func() { reconciler.Run(ctx) })
 	wg.Go(func() { deletions.Run(ctx) })
 	wg.Go(func() { notifications.Run(ctx) })
 	wg.Go(func() { interventions.Run(ctx) })

@@ -185,9 +185,10 @@ func TestCascade(t *testing.T) {
 			kills++
 		}
 	}
-	wg.Wait()
 	started := time.Now()
 	r.start("backend-0")
+	// Not before one lives: should all have died before the gates were shut, creates would go on for ever.
+	wg.Wait()
 	r.within(time.Hour, "emptying the subscription", func() string {
 		if r.emptied(subscription) {
 			return ""

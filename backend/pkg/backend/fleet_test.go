@@ -53,6 +53,8 @@ type fleet struct {
 	// upgrading are the versions that clusters are to run, by uid; policies those of upgrades that there are, by name.
 	upgrading map[string]string
 	policies  map[string]bool
+	// recovered are the signing keys that clusters were given back, by uid.
+	recovered map[string]string
 	// interventions are those that had an effect, in words; done are their ids.
 	interventions []string
 	done          map[string]bool
@@ -71,7 +73,7 @@ func newFleet(t testing.TB) (*fleet, *grpc.ClientConn) {
 	f := &fleet{
 		revision: firstRevision, clusters: map[string]*clusterservicev1.Cluster{}, pools: map[string]*clusterservicev1.NodePool{},
 		auths: map[string]*clusterservicev1.ExternalAuth{}, creds: map[string]*clusterservicev1.BreakGlassCredential{}, revokes: map[string]*clusterservicev1.BreakGlassRevocation{},
-		waiting: map[string]bool{}, upgrading: map[string]string{}, policies: map[string]bool{}, done: map[string]bool{},
+		waiting: map[string]bool{}, upgrading: map[string]string{}, policies: map[string]bool{}, recovered: map[string]string{}, done: map[string]bool{},
 		moving: map[string]bool{}, stuck: map[string]bool{}, broken: map[string]bool{}, calls: map[string]int{}, effects: map[string]int{}, deletions: map[string]int{}, stop: make(chan struct{}),
 	}
 	f.changed = sync.NewCond(&f.mu)
@@ -164,6 +166,9 @@ func (f *fleet) moveCluster(c *clusterservicev1.Cluster) {
 		s.Conditions = []*clusterservicev1.Condition{{Type: "Available", Status: "False", Reason: "NoCapacity", Message: "No shard has room."}}
 	case s.Phase == clusterservicev1.ClusterPhase_CLUSTER_PHASE_PENDING:
 		s.Phase = clusterservicev1.ClusterPhase_CLUSTER_PHASE_INSTALLING
+		if s.ProvisionShard == "" {
+			s.ProvisionShard = "mgmt-1"
+		}
 		s.Progress = []*clusterservicev1.LayerProgress{{Layer: "placement", State: "Placed", Since: timestamppb.Now()}}
 	default:
 		s.Phase, s.ObservedGeneration = clusterservicev1.ClusterPhase_CLUSTER_PHASE_READY, c.Generation
@@ -222,6 +227,10 @@ func (f *fleet) ApplyCluster(_ context.Context, r *clusterservicev1.ApplyCluster
 		}
 		c = &clusterservicev1.Cluster{Uid: r.Uid, ResourceId: r.ResourceId, Status: &clusterservicev1.ClusterStatus{Phase: clusterservicev1.ClusterPhase_CLUSTER_PHASE_PENDING}}
 		f.clusters[r.Uid] = c
+		if r.Recovery != nil {
+			c.CreateTime, c.Status.ProvisionShard = r.Recovery.CreateTime, r.Recovery.ProvisionShard
+			f.recovered[r.Uid] = string(r.Recovery.SigningKey)
+		}
 	}
 	if c.DeleteTime != nil {
 		return nil, refused(apierror.FailedPrecondition, "UID_DELETED")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -31,6 +32,7 @@ type Options struct {
 	// CascadeDeletions is how many clusters of deleted subscriptions are being deleted at once.
 	CascadeDeletions int
 	Notification     notification.Options
+	Reconcile        reconcile.Options
 	// FeedBusy and FeedIdle bound how often the change feed is asked; Resync is the safety net's period.
 	FeedBusy, FeedIdle time.Duration
 	Resync             time.Duration
@@ -60,6 +62,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.FeedBusy, "feed-busy-interval", 25*time.Millisecond, "how soon the change feed is asked again while it has changes")
 	flags.DurationVar(&o.FeedIdle, "feed-idle-interval", time.Second, "how long the change feed is left alone at most")
 	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often all that is under way is looked at as a safety net")
+	flags.DurationVar(&o.Reconcile.Every, "reconcile-interval", 24*time.Hour, "how often what customers were promised is compared with the fleet without a cause")
+	flags.BoolVar(&o.Reconcile.ReportOnly, "reconcile-report-only", false, "send nothing again that the fleet lost before an SRE asks for it: for after Cosmos DB was restored to an earlier state")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 6*time.Second, "after what silence of a replica another takes over its work")
 }
 
@@ -89,6 +93,7 @@ func (o *Options) Validate() error {
 	}{
 		{"fast-path-grace", o.Timing.Grace}, {"progress-interval", o.Timing.Coalesce}, {"create-deadline", o.Timing.CreateDeadline},
 		{"delete-deadline", o.Timing.DeleteDeadline}, {"feed-busy-interval", o.FeedBusy}, {"feed-idle-interval", o.FeedIdle}, {"resync", o.Resync},
+		{"reconcile-interval", o.Reconcile.Every},
 	} {
 		if flag.value <= 0 {
 			return fmt.Errorf("--%s: %s is not more than 0", flag.name, flag.value)

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/backend"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/notification"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
@@ -34,6 +36,13 @@ type region struct {
 	cosmos     *databasetest.Server
 	fleet      *fleet
 	connection *grpc.ClientConn
+	// lost is a backup that the fleet is restored to, and want what it is to hold afterwards.
+	lost backup
+	want []string
+
+	mu sync.Mutex
+	// metrics are those of the backend that was started last.
+	metrics *prometheus.Registry
 }
 
 func newRegion(t testing.TB) *region {
@@ -69,13 +78,18 @@ func (r *region) log(replica string) *slog.Logger {
 }
 
 func (r *region) work(ctx context.Context, log *slog.Logger, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
-	return r.workAs(ctx, process.New("backend", log), db, connection, replica)
+	p := process.New("backend", log)
+	r.mu.Lock()
+	r.metrics = p.Metrics
+	r.mu.Unlock()
+	return r.workAs(ctx, p, db, connection, replica)
 }
 
 func (r *region) workAs(ctx context.Context, p *process.Process, db *database.DB, connection grpc.ClientConnInterface, replica string) error {
 	return backend.Work(ctx, p, db, connection, backend.Options{
 		Replica: replica, Workers: 8, CascadeDeletions: max(40, *cascadeClusters/50), FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second, Resync: r.resync,
 		Notification: notification.Options{Policy: asyncoperation.Policy{Loopback: true}, First: 50 * time.Millisecond, Most: 200 * time.Millisecond},
+		Reconcile:    reconcile.Options{First: 20 * time.Millisecond, Most: 200 * time.Millisecond, Page: 3},
 		Timing:       lifecycle.Timing{Grace: 20 * time.Millisecond, Coalesce: 50 * time.Millisecond},
 	})
 }

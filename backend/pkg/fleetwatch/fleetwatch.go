@@ -30,6 +30,7 @@ type Follower struct {
 	inbox          *inbox.Inbox
 	log            *slog.Logger
 	doubt          func(ctx context.Context) error
+	reconciler     Reconciler
 
 	// gained wakes a stream that stands beyond what a new group needs.
 	gained chan struct{}
@@ -42,11 +43,18 @@ type Follower struct {
 	broken bool
 }
 
+// Reconciler compares what customers were promised with what the fleet holds; *reconcile.Reconciler is one.
+type Reconciler interface {
+	// Suspect has groups compared, and Suspected says whether that is still to be done.
+	Suspect(groups []partition.Group)
+	Suspected(group partition.Group) bool
+}
+
 // New makes a Follower. doubt is called after the fleet was listed anew, and has what is under way asked for: what is not in the
-// list was lost, or is of long ago.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, doubt func(ctx context.Context) error, log *slog.Logger) *Follower {
+// list was lost, or is of long ago. What is not under way is compared by the reconciler; until it is done the groups keep no revision.
+func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, doubt func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
 	return &Follower{
-		clusterService: clusterService, owner: owner, inbox: in, log: log, doubt: doubt,
+		clusterService: clusterService, owner: owner, inbox: in, log: log, doubt: doubt, reconciler: reconciler,
 		gained: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
@@ -229,9 +237,12 @@ func (f *Follower) listAnew(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
+	var groups []partition.Group
 	for group := range f.joined {
+		groups = append(groups, group)
 		f.joined[group] = revision
 	}
+	f.reconciler.Suspect(groups)
 	f.mu.Unlock()
 	f.inbox.Restart(revision)
 	return nil
@@ -262,6 +273,9 @@ func (f *Follower) note() {
 		revision := max(began, sent)
 		if first, ok := behind[group]; ok {
 			revision = min(revision, first)
+		}
+		if f.reconciler.Suspected(group) {
+			revision = 0
 		}
 		f.owner.SetRevision(group, revision)
 	}

@@ -53,6 +53,9 @@ func (e *Executor) table() map[string]action {
 		adminv1.ActionPlacementSet:    byRPC(e.rpc.SetPlacementPolicy),
 		adminv1.ActionOrphanDelete:    byRPC(e.rpc.DeleteOrphan),
 
+		adminv1.ActionDriftReconcile: e.reconcile,
+		adminv1.ActionDriftDelete:    e.deleteDrift,
+
 		adminv1.ActionCredentialRequest: with(e.requestCredential),
 		adminv1.ActionCredentialRevoke:  with(e.revokeCredentials),
 

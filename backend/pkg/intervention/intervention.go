@@ -21,6 +21,7 @@ import (
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -40,23 +41,30 @@ type Options struct {
 
 // Executor executes the operations. It is a changes.Seeker.
 type Executor struct {
-	db      *database.DB
-	rpc     clusterservicev1.ClusterServiceClient
-	owns    func(partition.Group) bool
-	options Options
-	log     *slog.Logger
-	ended   *prometheus.CounterVec
-	queue   workqueue.TypedRateLimitingInterface[database.Key]
-	actions map[string]action
+	db  *database.DB
+	rpc clusterservicev1.ClusterServiceClient
+	// reconciler compares what was promised with what the fleet holds.
+	reconciler Reconciler
+	owns       func(partition.Group) bool
+	options    Options
+	log        *slog.Logger
+	ended      *prometheus.CounterVec
+	queue      workqueue.TypedRateLimitingInterface[database.Key]
+	actions    map[string]action
+}
+
+// Reconciler is what *reconcile.Reconciler does for SREs.
+type Reconciler interface {
+	All(ctx context.Context) (reconcile.Result, error)
 }
 
 // New makes an Executor.
-func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, reconciler Reconciler, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Executor {
 	if options.Patience == 0 {
 		options.Patience = 10 * time.Minute
 	}
 	e := &Executor{
-		db: db, rpc: rpc, owns: owns, options: options, log: log,
+		db: db, rpc: rpc, reconciler: reconciler, owns: owns, options: options, log: log,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "backend_admin_operations_total", Help: "Operations of SREs that came to their end, by action and state.",
 		}, []string{"action", "state"}),

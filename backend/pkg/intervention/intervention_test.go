@@ -20,6 +20,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/intervention"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
@@ -91,6 +92,11 @@ type house struct {
 	rpc   clusterservicev1.ClusterServiceClient
 }
 
+// All finds that half of what there is was lost.
+func (h *house) All(context.Context) (reconcile.Result, error) {
+	return reconcile.Result{Promised: 4, Held: 2, Applied: 2, Concerns: map[reconcile.Concern]int{reconcile.Newer: 1}}, nil
+}
+
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
@@ -116,7 +122,7 @@ func newHouse(t *testing.T) *house {
 func (h *house) run(t *testing.T, options intervention.Options) (stop func()) {
 	t.Helper()
 	all := func(partition.Group) bool { return true }
-	executor := intervention.New(h.db, h.rpc, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	executor := intervention.New(h.db, h.rpc, h, all, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -20,7 +22,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		Controller: c,
 		collection: c.db.Clusters(),
 		view: func(d *database.ClusterDocument) view {
-			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
+			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
 		},
 		observe: func(d *database.ClusterDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.Cluster)
@@ -39,12 +41,26 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			answer, err := c.clusterService.GetCluster(ctx, uid)
 			return clusterservice.ClusterReport(answer), err
 		},
+		wanted: func(d *database.ClusterDocument) proto.Message {
+			request, _ := clusterservice.ClusterRequest(d) // fails for an id that is none, and then nothing is held
+			return request.GetSpec()
+		},
 		reservations: database.ClusterReservations,
 		doom:         c.doomChildren,
 		// Billing is in a container of its own, so no transaction spans both: it is written first, and written again
 		// without effect should the cluster not be.
 		usable: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
+		},
+		recovery: func(ctx context.Context, d *database.ClusterDocument, report *clusterservice.Report) (*database.FleetRecovery, error) {
+			if report.RecoveryOf == "" || d.Fleet.Recovery != nil && d.Fleet.Recovery.Of == report.RecoveryOf {
+				return d.Fleet.Recovery, nil
+			}
+			fresh, err := c.clusterService.Recovery(ctx, d.UID, report.RecoveryOf)
+			if fresh == nil {
+				fresh = d.Fleet.Recovery
+			}
+			return fresh, err
 		},
 		along: c.removeWithCluster,
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
@@ -144,6 +146,8 @@ type view struct {
 	operation  *string
 	fleet      *database.FleetState
 	limits     limits
+	// raise is where the generation is kept.
+	raise *int64
 }
 
 // kind is a kind of resource that is brought to its desired state, and what differs between those.
@@ -156,12 +160,16 @@ type kind[D any] struct {
 	apply   func(ctx context.Context, document *D) (clusterservice.Report, error)
 	remove  func(ctx context.Context, document *D) (clusterservice.Report, error)
 	get     func(ctx context.Context, uid string) (clusterservice.Report, error)
+	// wanted is the spec of the request that apply sends.
+	wanted func(document *D) proto.Message
 	// The rest may be nil. reservations are what the resource holds.
 	reservations func(key database.Key, document *D) map[database.Key]database.ReservationDocument
 	// doom tells what stands beneath a resource that it is being deleted with it.
 	doom func(ctx context.Context, item *database.Item[D]) error
 	// usable is called before it is written that the resource is ready; it may be called again.
 	usable func(ctx context.Context, item *database.Item[D]) error
+	// recovery reads what has to be kept of the resource beside its document.
+	recovery func(ctx context.Context, document *D, report *clusterservice.Report) (*database.FleetRecovery, error)
 	// along adds to the batch that removes the resource what goes with it; ended is called once that is committed.
 	along func(ctx context.Context, batch *database.Batch, item *database.Item[D]) (ended func(), err error)
 }
@@ -227,10 +235,17 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 		s.operation = &operation.Value
 	}
 	if report != nil {
-		if report.Generation > v.generation {
-			return false, fmt.Errorf("generation %d of %s is in Cluster Service, but only %d in the store", report.Generation, r, v.generation)
+		stays := !report.Deleting && report.Phase != clusterservice.PhaseDeleted
+		switch {
+		case stays && operation == nil && (report.Generation > v.generation || report.Observed < v.fleet.ObservedGeneration):
+			// Cosmos DB, or the fleet, was restored to an earlier state: package reconcile deals with both, and until the fleet has
+			// again what it had there is nothing to show.
+			k.handled(r, letter)
+			return false, nil
+		case stays && operation != nil && operation.Value.Request != database.DeleteRequest && k.foreign(item, v, report):
+			return true, k.overtake(ctx, item, operation, report)
 		}
-		s.news = k.observe(&item.Value, report)
+		s.news = k.news(item, operation, report)
 	}
 	if operation != nil && operation.Value.Request == database.DeleteRequest || operation == nil && report != nil && report.Deleting && *v.state != hub.Deleting {
 		k.overseeDeletion(r, v, operation, s)
@@ -294,7 +309,7 @@ func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.L
 				k.inbox.Lost(r, letter.Report.Revision)
 				letter.Report = nil
 			}
-			if *v.fleet != (database.FleetState{}) {
+			if *v.fleet != (database.FleetState{Recovery: v.fleet.Recovery}) {
 				return nil, true, nil
 			}
 		}
@@ -308,7 +323,8 @@ func (k *kind[D]) reportOf(ctx context.Context, r inbox.Resource, letter inbox.L
 // forget writes down that Cluster Service does not know of the resource. It is written so that it holds after a crash, too.
 func (k *kind[D]) forget(ctx context.Context, item *database.Item[D]) error {
 	k.log.WarnContext(ctx, "Cluster Service does not know any more what it had accepted; it is told again", "resourceId", item.Key.ResourceID)
-	*k.view(&item.Value).fleet = database.FleetState{}
+	fleet := k.view(&item.Value).fleet
+	*fleet = database.FleetState{Recovery: fleet.Recovery}
 	batch := k.db.NewBatch(item.Key.SubscriptionID)
 	database.Replace(batch, item)
 	return batch.Commit(ctx)
@@ -419,11 +435,16 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 	v := k.view(&item.Value)
 	*v.state = d.state
 	if report != nil {
+		recovery, err := k.recoveryOf(ctx, item, report)
+		if err != nil {
+			return err
+		}
 		*v.fleet = database.FleetState{
 			Revision:           report.Revision,
 			AcceptedGeneration: report.Generation,
 			ObservedGeneration: report.Observed,
 			Phase:              report.Phase,
+			Recovery:           recovery,
 		}
 	}
 	batch := k.db.NewBatch(item.Key.SubscriptionID)

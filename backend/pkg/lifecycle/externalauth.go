@@ -4,6 +4,8 @@ import (
 	"context"
 	"reflect"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -13,12 +15,15 @@ func externalAuthKind(c *Controller) *kind[database.ExternalAuthDocument] {
 		Controller: c,
 		collection: c.db.ExternalAuths(),
 		view: func(d *database.ExternalAuthDocument) view {
-			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
 		},
 		observe: func(d *database.ExternalAuthDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.ExternalAuth)
 			d.Status = *report.ExternalAuth
 			return changed
+		},
+		wanted: func(d *database.ExternalAuthDocument) proto.Message {
+			return clusterservice.ExternalAuthRequest(d).GetSpec()
 		},
 		apply: func(ctx context.Context, d *database.ExternalAuthDocument) (clusterservice.Report, error) {
 			answer, err := c.clusterService.ApplyExternalAuth(ctx, d)

@@ -15,6 +15,9 @@ import (
 type Metrics struct {
 	// Sent counts the requests that were sent to Cluster Service because the frontend had not, or not in time.
 	Sent prometheus.Counter
+	// Resent counts what was sent again because Cluster Service had lost it, by kind of resource and whether it was its state or
+	// its deletion.
+	Resent *prometheus.CounterVec
 
 	turns      *prometheus.HistogramVec
 	operations *prometheus.HistogramVec
@@ -31,6 +34,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "backend_cluster_service_requests_total", Help: "Requests sent to Cluster Service for accepted operations.",
 		}),
+		Resent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "backend_reconciliation_sent_total", Help: "Requests sent to Cluster Service again because it had lost what it had accepted, by kind of resource and what was sent.",
+		}, []string{"kind", "sent"}),
 		turns: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "backend_turn_duration_seconds", Help: "Time of one look at one resource.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"outcome"}),
@@ -45,7 +51,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, kind := range deletion.Kinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
-	registry.MustRegister(m.Sent, m.turns, m.operations, m.stuck)
+	registry.MustRegister(m.Sent, m.Resent, m.turns, m.operations, m.stuck)
 	return m
 }
 

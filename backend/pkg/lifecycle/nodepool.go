@@ -4,6 +4,8 @@ import (
 	"context"
 	"reflect"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -13,13 +15,14 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 		Controller: c,
 		collection: c.db.NodePools(),
 		view: func(d *database.NodePoolDocument) view {
-			return view{uid: d.UID, generation: d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.NodePool.Tags, "nodepool")}
+			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.NodePool.Tags, "nodepool")}
 		},
 		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.NodePool)
 			d.Status = *report.NodePool
 			return changed
 		},
+		wanted: func(d *database.NodePoolDocument) proto.Message { return clusterservice.NodePoolRequest(d).GetSpec() },
 		apply: func(ctx context.Context, d *database.NodePoolDocument) (clusterservice.Report, error) {
 			answer, err := c.clusterService.ApplyNodePool(ctx, d)
 			return clusterservice.NodePoolReport(answer), err

@@ -308,28 +308,6 @@ func TestWhatMaestroLostIsPublishedAgain(t *testing.T) {
 	service.awaitCluster(t, request.Uid, clusterReady(1))
 }
 
-// TestOrphansGo leaves a bundle of ours with Maestro that nobody owns.
-func TestOrphansGo(t *testing.T) {
-	r := newRegion(t)
-	r.play()
-	first := r.start(nil)
-	request := applyRequest("c", 1)
-	if _, err := first.ApplyCluster(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	first.awaitCluster(t, request.Uid, clusterReady(1))
-	first.stop()
-	// Another database knows nothing of the cluster.
-	r.url = databases.Database(t)
-	r.start(nil)
-	untilDone(t, func(context.Context) error {
-		if held := r.maestro.Resources(); len(held) > 0 {
-			return fmt.Errorf("Maestro still holds %d bundles", len(held))
-		}
-		return nil
-	})
-}
-
 // TestUpdateOfWhatMaestroLost finds out that a bundle was lost by updating it. The bundle's versions begin anew then, and
 // its statuses must not be taken for old ones.
 func TestUpdateOfWhatMaestroLost(t *testing.T) {

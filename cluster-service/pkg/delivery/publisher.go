@@ -88,7 +88,9 @@ type outcome struct {
 	desired  int64
 	deletion bool
 	version  int64
-	err      error
+	// found says that the bundle was there already: of its statuses some may have come before it was a work.
+	found bool
+	err   error
 }
 
 // publish brings the due works of one cluster to Maestro in their order, and stores what came of it.
@@ -205,7 +207,8 @@ func (p *Publisher) publishWork(ctx context.Context, t *fleet.Tenancy, w *fleet.
 	if w.Version == 0 && w.Published == 0 {
 		o.version, o.err = p.Maestro.Create(ctx, bundle)
 		if errors.Is(o.err, maestro.ErrConflict) {
-			// An earlier attempt had its effect though its answer was lost.
+			// An earlier attempt had its effect though its answer was lost, or the database lost that.
+			o.found = true
 			o.version, o.err = p.update(ctx, bundle)
 		}
 		return o
@@ -255,6 +258,7 @@ func record(w *fleet.Work, o outcome, now time.Time) (anew bool) {
 	if o.version > 0 && o.version < parseOrder(w.Sequence).version {
 		w.Sequence, w.StatusHash, anew = "", "", true
 	}
+	anew = anew || o.found
 	// Zero is at once, for content that changed meanwhile.
 	w.RetryTime = time.Time{}
 	return anew

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +68,12 @@ type Receiver struct {
 	// postponed are the works among them whose statuses cannot be stored, though others can.
 	postponed map[string]postponement
 	arrived   chan struct{}
+
+	// namespaces finds the cluster ids in the names of namespaces.
+	namespaces *regexp.Regexp
+
+	// strangers are bundles that are no work and of which nothing says that they were removed, by id. Only process has them.
+	strangers map[string]bool
 }
 
 // postponement is until when the statuses of a work are left alone, and how long that was.
@@ -80,8 +87,9 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{},
-		arrived: make(chan struct{}, 1)}
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{}, arrived: make(chan struct{}, 1),
+		strangers:  map[string]bool{},
+		namespaces: regexp.MustCompile(regexp.QuoteMeta(fleet.Namespace(o.Renderer.Environment, "")) + "([0-9a-v]{32})")}
 }
 
 // Run receives until ctx is over.
@@ -118,7 +126,7 @@ func (r *Receiver) resync(ctx context.Context) error {
 	return r.Maestro.Resync(ctx, held)
 }
 
-// sweep asks for every status of ours from time to time. A work that nobody owns is deleted when its status arrives.
+// sweep asks for every status of ours from time to time. A work that was removed before is deleted when its status arrives.
 func (r *Receiver) sweep(ctx context.Context) {
 	ticker := time.NewTicker(r.Sweep)
 	defer ticker.Stop()
@@ -299,9 +307,12 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 			ownerless = append(ownerless, id)
 		}
 	}
-	leftovers := map[string]*fleet.Leftover{}
+	leftovers, removed := map[string]*fleet.Leftover{}, map[string]bool{}
 	if len(ownerless) > 0 {
 		if leftovers, err = r.Store.Leftovers(ctx, ownerless); err != nil {
+			return err
+		}
+		if removed, err = r.Store.Removed(ctx, ownerless); err != nil {
 			return err
 		}
 	}
@@ -309,11 +320,24 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	var clusters []string
 	for _, e := range reports {
 		w, known := works[e.ResourceID]
+		if known || e.seen.Deleted {
+			r.acquainted(e.ResourceID)
+		}
 		switch {
 		case leftovers[e.ResourceID] != nil && e.seen.Deleted:
 			if err := r.leftoverGone(ctx, leftovers[e.ResourceID]); err != nil {
 				return err
 			}
+		case !known && leftovers[e.ResourceID] == nil && !removed[e.ResourceID] && !e.seen.Deleted:
+			gone, err := r.ofGone(ctx, e)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				r.stranger(e)
+				continue
+			}
+			r.orphan(ctx, e, nil)
 		case !known:
 			r.orphan(ctx, e, leftovers[e.ResourceID])
 		case e.StatusHash != "" && e.StatusHash == w.StatusHash && !e.seen.Deleted:
@@ -427,8 +451,48 @@ func older(e *maestro.Event, than order3) bool {
 	return e.Sequence < than.sequence
 }
 
-// orphan deletes what Maestro holds for us and nobody owns: the late effect of a publish that was given up, or what was
-// left behind by a deletion that was forced.
+// ofGone says that a bundle is of a cluster that is gone: its deletion was asked for while this database had lost the cluster, and
+// so had its works. What it carries stands in namespaces that are named for the cluster.
+func (r *Receiver) ofGone(ctx context.Context, e report) (bool, error) {
+	ids := map[string]bool{}
+	for _, match := range r.namespaces.FindAllSubmatch(e.Body, -1) {
+		ids[string(match[1])] = true
+	}
+	if len(ids) != 1 {
+		return false, nil
+	}
+	for id := range ids {
+		return r.Store.GoneCluster(ctx, id)
+	}
+	return false, nil
+}
+
+// mostStrangers bounds those that are counted.
+const mostStrangers = 100_000
+
+// stranger leaves alone what is no work here, and never was: a database that lost a cluster knows no better, and what Maestro holds
+// may be all that there is of it. Its cluster is made known again by whoever promised it, or somebody decides.
+func (r *Receiver) stranger(e report) {
+	r.Metrics.statuses.WithLabelValues("stranger").Inc()
+	if r.strangers[e.ResourceID] || len(r.strangers) >= mostStrangers {
+		return
+	}
+	r.strangers[e.ResourceID] = true
+	r.Metrics.strangers.Set(float64(len(r.strangers)))
+	slog.Warn("Maestro holds a bundle of ours that is no work, and of which nothing says that it was removed: it is left alone",
+		"maestro_id", e.ResourceID, "consumer", e.Consumer)
+}
+
+// acquainted notes that a bundle is a work, or gone.
+func (r *Receiver) acquainted(id string) {
+	if r.strangers[id] {
+		delete(r.strangers, id)
+		r.Metrics.strangers.Set(float64(len(r.strangers)))
+	}
+}
+
+// orphan deletes what Maestro holds for us and is known to have been removed: the late effect of a publish that was given up, or
+// what was left behind by a deletion that was forced.
 func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftover) {
 	if e.seen.Deleted {
 		r.Metrics.statuses.WithLabelValues("unchanged").Inc()
@@ -447,7 +511,7 @@ func (r *Receiver) orphan(ctx context.Context, e report, leftover *fleet.Leftove
 		return
 	}
 	r.Metrics.orphans.Inc()
-	slog.Info("deleted a work without an owner", "maestro_id", e.ResourceID, "consumer", e.Consumer)
+	slog.Info("deleted a work that had been removed before", "maestro_id", e.ResourceID, "consumer", e.Consumer)
 }
 
 // leftoverGone notes the end of what a forced deletion had left behind.

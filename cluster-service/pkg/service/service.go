@@ -167,6 +167,8 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 	switch {
 	case c != nil && c.Deleting():
 		return nil, failedPrecondition(ReasonUIDDeleted, "The cluster is being deleted, or is deleted.")
+	case c != nil && r.GetGeneration() == c.Generation && raise(ctx, c, r.GetRecovery()):
+		return c, s.settle(now, t)
 	case c != nil && r.GetGeneration() <= c.Generation:
 		return c, nil
 	}
@@ -179,12 +181,19 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 			return nil, err
 		}
 		t.Cluster, c.Spec, c.Release = c, r.GetSpec(), fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
-		decision, err := tx.Place(ctx, c, t.Needs(), s.rules())
+		placed, err := s.recover(ctx, tx, c, r.GetRecovery())
 		if err != nil {
 			return nil, err
 		}
-		slog.InfoContext(ctx, "decided on a cluster's place", "cluster_uid", uid, "resource_id", c.ResourceID, "shard", decision.Shard, "decision", decision.Message())
+		if !placed {
+			decision, err := tx.Place(ctx, c, t.Needs(), s.rules())
+			if err != nil {
+				return nil, err
+			}
+			slog.InfoContext(ctx, "decided on a cluster's place", "cluster_uid", uid, "resource_id", c.ResourceID, "shard", decision.Shard, "decision", decision.Message())
+		}
 	} else {
+		raise(ctx, c, r.GetRecovery())
 		if err := apierror.InvalidFields(changedClusterFields(c, r)); err != nil {
 			return nil, err
 		}

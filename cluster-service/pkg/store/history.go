@@ -10,9 +10,12 @@ import (
 // revisioned are the tables whose rows have revisions.
 var revisioned = []string{"clusters", "node_pools", "external_auths", "break_glass_credentials", "break_glass_revocations", "upgrades"}
 
-// foreign says, in a query of the revision clock, that the revisions are of another run of the database server than this:
-// one that was restored, or that lost its last commits, is a new run, and most others are restarts that lost nothing.
-const foreign = "server_started IS DISTINCT FROM pg_postmaster_start_time()"
+// foreign says, in a query of the revision clock, that the revisions are of another run of the database server than this, or of
+// another database: one that was restored, or that lost its last commits, is a new run or a copy, and most others are restarts
+// that lost nothing.
+const foreign = "(server_started IS DISTINCT FROM pg_postmaster_start_time() OR database_oid IS DISTINCT FROM " + thisDatabase + ")"
+
+const thisDatabase = "(SELECT oid FROM pg_database WHERE datname = current_database())"
 
 // Renew begins the revisions anew if they are of another run of the database server, or lower than one that was seen: from
 // then on every resource counts as changed, at revisions that were never given before, and watches that began earlier have
@@ -21,7 +24,7 @@ const foreign = "server_started IS DISTINCT FROM pg_postmaster_start_time()"
 func (s *Store) Renew(ctx context.Context, seen int64) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var revision int64
-		rows, err := tx.Query(ctx, `UPDATE revision_clock SET server_started = pg_postmaster_start_time(),
+		rows, err := tx.Query(ctx, `UPDATE revision_clock SET server_started = pg_postmaster_start_time(), database_oid = `+thisDatabase+`,
 				revision = greatest(revision + 1, $1::bigint + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 			WHERE `+foreign+` OR revision < $1 RETURNING revision`, seen)
 		if err != nil {

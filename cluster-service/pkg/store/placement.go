@@ -100,6 +100,28 @@ func (t *Tx) Place(ctx context.Context, c *fleet.Cluster, needs placement.Needs,
 	return decision, nil
 }
 
+// PlaceAgain gives a cluster that this database has lost the place that it has, which neither a rule nor a capacity takes from
+// it: it runs there. It says whether there is such a shard.
+func (t *Tx) PlaceAgain(ctx context.Context, c *fleet.Cluster, shard string) (bool, error) {
+	if t.shards == nil {
+		rows, err := t.conn.Query(ctx, lockShards)
+		if err == nil {
+			t.shards, err = pgx.CollectRows(rows, scanShard)
+		}
+		if err != nil {
+			return false, fmt.Errorf("locking the provision shards: %w", err)
+		}
+	}
+	i := slices.IndexFunc(t.shards, func(s Shard) bool { return s.Name == shard })
+	if i < 0 {
+		return false, nil
+	}
+	t.shards[i].Clusters++
+	t.taken[shard]++
+	c.Shard, c.Waits = shard, ""
+	return true, nil
+}
+
 // facts leaves out the shards that were deregistered.
 func facts(shards []Shard, now time.Time, rules *placement.Rules) []placement.Shard {
 	var list []placement.Shard

@@ -340,6 +340,10 @@ func (s *Store) Purge(ctx context.Context, before time.Time) error {
 			return fmt.Errorf("removing what is old of %s: %w", table, err)
 		}
 	}
+	if err := s.purge(ctx, `WITH removed AS (DELETE FROM removed_works WHERE id IN
+			(SELECT id FROM removed_works WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) SELECT count(*) FROM removed`, before.Add(-removedKept)); err != nil {
+		return fmt.Errorf("forgetting removed works: %w", err)
+	}
 	// A replica of an earlier release may be running beside this one.
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return identify(ctx, tx) })
 }

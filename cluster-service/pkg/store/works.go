@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,4 +26,40 @@ func (s *Store) WorkInUse(ctx context.Context, id string) (used bool, err error)
 		return false, fmt.Errorf("reading whether a work is in use: %w", err)
 	}
 	return used, nil
+}
+
+// removedKept is how much longer than tombstones it is kept that a work was removed: a management cluster may be away for long,
+// and a row is small.
+const removedKept = 83 * 24 * time.Hour
+
+// queueRemoved keeps that a work was removed.
+func queueRemoved(batch *pgx.Batch, w *fleet.Work, now time.Time) {
+	batch.Queue("INSERT INTO removed_works (id, cluster_uid, time) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET time = $3", w.ID, w.ClusterUID, now)
+}
+
+// Removed is which of some ids are of works that were removed. An id that is neither a work's nor one of these may be of a work
+// that the database has lost.
+func (s *Store) Removed(ctx context.Context, ids []string) (map[string]bool, error) {
+	rows, err := s.pool.Query(ctx, "SELECT id::text FROM removed_works WHERE id = ANY ($1)", ids)
+	if err != nil {
+		return nil, fmt.Errorf("reading which works were removed: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("reading which works were removed: %w", err)
+	}
+	removed := make(map[string]bool, len(list))
+	for _, id := range list {
+		removed[id] = true
+	}
+	return removed, nil
+}
+
+// GoneCluster says that the cluster of an id is a tombstone.
+func (s *Store) GoneCluster(ctx context.Context, clusterID string) (gone bool, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cluster_identifiers JOIN clusters ON uid = cluster_uid WHERE cluster_id = $1 AND gone_time IS NOT NULL)", clusterID).Scan(&gone)
+	if err != nil {
+		return false, fmt.Errorf("reading whether a cluster is gone: %w", err)
+	}
+	return gone, nil
 }

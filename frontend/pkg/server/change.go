@@ -34,7 +34,34 @@ func (c content) over(shown any) (*wire.Body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding the resource to patch: %w", err)
 	}
+	for _, path := range anyCasing {
+		recase(fields, c.fields, path)
+	}
 	return wire.NewBody(wire.MergePatch(fields, c.fields)), nil
+}
+
+// anyCasing are the maps whose keys are the same in any casing: names of tags, and ARM ids.
+var anyCasing = [][]string{{"tags"}, {"identity", "userAssignedIdentities"}}
+
+// recase gives the keys of the map at a path of shown the casing in which a patch names them, so that the patch changes and
+// removes what is there rather than adding to it. A patch that names a key in two casings is left for validation to refuse.
+func recase(shown, patch map[string]any, path []string) {
+	for _, name := range path {
+		shown, _ = shown[name].(map[string]any)
+		patch, _ = patch[name].(map[string]any)
+	}
+	for key := range patch {
+		if _, same := shown[key]; same {
+			continue
+		}
+		for stored, value := range shown {
+			if _, named := patch[stored]; !named && strings.EqualFold(stored, key) {
+				delete(shown, stored)
+				shown[key] = value
+				break
+			}
+		}
+	}
 }
 
 // checkNames: the name and type in a body may be left out, and must otherwise be those of the URL. What is no text is a

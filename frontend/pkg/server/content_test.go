@@ -16,10 +16,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/traffic"
 )
 
 // TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.
 func TestContentOfAnyBytes(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // what is recorded is to be JSON that others can read
 	y := newHarness(t).tenancy(t)
 	y.ready("cluster")
 	for name, tc := range map[string]struct {
@@ -75,6 +77,7 @@ func fields(count int) string {
 
 // TestTooLargeContentIsAnswered: a client that reads nothing before it has sent everything is answered all the same.
 func TestTooLargeContentIsAnswered(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // a recorder reads all of the content before the server can refuse it
 	h := newHarness(t)
 	y := h.tenancy(t)
 	const size = 8 << 20
@@ -118,6 +121,23 @@ func TestTooLargeContentIsAnswered(t *testing.T) {
 				t.Errorf("answered %s %v", response.Status, response.Header)
 			}
 		})
+	}
+}
+
+// TestPathsInOtherForms: a slash at the end and escaped letters change nothing, as RFC 3986 has it of the latter.
+func TestPathsInOtherForms(t *testing.T) {
+	t.Setenv(traffic.DirVariable, "") // others that read what is recorded know no such paths
+	y := newHarness(t).tenancy(t)
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster")+"/", y.body("cluster.json", "{}"))
+	for _, target := range []string{
+		y.cluster("cluster"), y.cluster("cluster") + "/", y.cluster("%63l%75ster"),
+		strings.Replace(y.cluster("cluster"), "Microsoft.RedHatOpenShift/h", "Microsoft%2ERedHatOpenShift/%68", 1),
+		strings.Replace(y.cluster("cluster"), y.subscription, strings.ToUpper(y.subscription), 1),
+	} {
+		status, _, body := y.do(http.MethodGet, target, "")
+		if shown := decode[hub.Resource](t, body); status != http.StatusOK || shown.ID != y.cluster("cluster") || shown.Name != "cluster" {
+			t.Errorf("%s: %d %s", target, status, body)
+		}
 	}
 }
 

@@ -371,6 +371,7 @@ var together = [][]string{
 	{"properties.platform.subnetId", "properties.platform.vnetIntegrationSubnetId"},
 	{"properties.etcd.dataEncryption", "properties.version"},
 	{"properties.replicas", "properties.autoScaling"},
+	{"properties.platform.availabilityZone", "properties.replicas"},
 	{"properties.issuer", "properties.clients"},
 	{"properties.claim"},
 }

@@ -52,7 +52,7 @@ func (y *tenancy) body(file, patch string) string {
 		y.t.Fatal(err)
 	}
 	group := "/subscriptions/" + y.subscription + "/resourceGroups/"
-	text := strings.NewReplacer("{{location}}", location, "{{network}}", group+"network/providers/Microsoft.Network",
+	text := strings.NewReplacer("{{location}}", location, "{{subscription}}", y.subscription, "{{network}}", group+"network/providers/Microsoft.Network",
 		"{{identity}}", group+"identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities").Replace(string(content))
 	fields, err := wire.ParseObject([]byte(text))
 	if err != nil {

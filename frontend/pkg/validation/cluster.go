@@ -22,16 +22,11 @@ type ClusterChange struct {
 
 // Cluster finds what is wrong with a change.
 func (r *Rules) Cluster(change ClusterChange) []apierror.Violation {
-	found := &report{}
-	r.cluster(found, change.New, change.Subscription)
+	now := func(report *report) { r.cluster(report, change.New, change.Subscription) }
 	if change.Old == nil {
-		return found.violations()
+		return judge(now, nil).violations()
 	}
-	if len(found.findings) > 0 {
-		stored := &report{}
-		r.cluster(stored, change.Old, change.Subscription)
-		found.ratchet(stored)
-	}
+	found := judge(now, func(report *report) { r.cluster(report, change.Old, change.Subscription) })
 	steps := &report{}
 	clusterImmutable(immutable{steps}, change.Old, change.New)
 	clusterVersionStep(steps, change)
@@ -116,8 +111,7 @@ func authorizedCIDRs(report *report, cidrs []string) {
 	if len(cidrs) == 0 {
 		report.invalid(field, "[]", "must have at least one item; leave it out to allow all addresses")
 	}
-	if len(cidrs) > 500 {
-		report.tooMany(field, len(cidrs), 500)
+	if report.tooMany(field, len(cidrs), 500) {
 		return
 	}
 	seen := make(map[string]bool, len(cidrs))
@@ -171,7 +165,7 @@ func operatorIdentities(found *report, cluster *hub.Cluster) {
 		count    int
 	}
 	uses := map[string]*use{}
-	if cluster.Identity != nil && len(cluster.Identity.UserAssigned) <= maxIdentities {
+	if cluster.Identity != nil && (found.every || len(cluster.Identity.UserAssigned) <= maxIdentities) {
 		for id := range cluster.Identity.UserAssigned {
 			uses[hub.Key(id)] = &use{assigned: id}
 		}
@@ -222,8 +216,7 @@ func operators(report *report, field string, ids map[string]string) []string {
 	if ids == nil {
 		report.required(field)
 	}
-	if len(ids) > maxOperators {
-		report.tooMany(field, len(ids), maxOperators)
+	if report.tooMany(field, len(ids), maxOperators) {
 		return nil
 	}
 	names := sortedKeys(ids)
@@ -241,8 +234,7 @@ const maxMirrorBytes = 128 << 10
 
 func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 	const field = "properties.imageDigestMirrors"
-	if len(mirrors) > 240 {
-		report.tooMany(field, len(mirrors), 240)
+	if report.tooMany(field, len(mirrors), 240) {
 		return
 	}
 	size := 0
@@ -255,8 +247,7 @@ func imageDigestMirrors(report *report, mirrors []hub.ImageDigestMirror) {
 		if len(mirror.Mirrors) == 0 {
 			report.required(fmt.Sprintf("%s[%d].mirrors", field, i))
 		}
-		if len(mirror.Mirrors) > 255 {
-			report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255)
+		if len(mirror.Mirrors) > 255 && report.tooMany(fmt.Sprintf("%s[%d].mirrors", field, i), len(mirror.Mirrors), 255) {
 			continue
 		}
 		var seen map[string]bool

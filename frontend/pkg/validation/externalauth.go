@@ -24,14 +24,11 @@ type ExternalAuthChange struct {
 
 // ExternalAuth finds what is wrong with a change. Everything that a customer can write of an external auth may be changed.
 func (r *Rules) ExternalAuth(change ExternalAuthChange) []apierror.Violation {
-	found := &report{}
-	externalAuth(found, change.New)
-	if change.Old != nil && len(found.findings) > 0 {
-		stored := &report{}
-		externalAuth(stored, change.Old)
-		found.ratchet(stored)
+	now := func(report *report) { externalAuth(report, change.New) }
+	if change.Old == nil {
+		return judge(now, nil).violations()
 	}
-	return found.violations()
+	return judge(now, func(report *report) { externalAuth(report, change.Old) }).violations()
 }
 
 // The limits of an external auth.
@@ -56,23 +53,26 @@ func externalAuth(report *report, auth *hub.ExternalAuth) {
 func tokenIssuer(report *report, issuer *hub.TokenIssuer) {
 	const field = "properties.issuer."
 	issuerURL(report, field+"url", issuer.URL)
-	switch {
-	case len(issuer.Audiences) == 0:
-		report.required(field + "audiences")
-	case len(issuer.Audiences) > maxAudiences:
-		report.tooMany(field+"audiences", len(issuer.Audiences), maxAudiences)
+	audiences(report, field+"audiences", issuer.Audiences)
+	certificates(report, field+"ca", issuer.CA)
+}
+
+func audiences(report *report, field string, audiences []string) {
+	if len(audiences) == 0 {
+		report.required(field)
+	}
+	if report.tooMany(field, len(audiences), maxAudiences) {
 		return
 	}
 	seen := map[string]bool{}
-	for i, audience := range issuer.Audiences {
-		item := fmt.Sprintf("%saudiences[%d]", field, i)
+	for i, audience := range audiences {
+		item := fmt.Sprintf("%s[%d]", field, i)
 		report.within(item, audience, maxShort)
 		if audience != "" && seen[audience] {
 			report.duplicate(item, audience)
 		}
 		seen[audience] = true
 	}
-	certificates(report, field+"ca", issuer.CA)
 }
 
 // issuerURL: it is compared with the tokens' `iss`, and discovery happens below it (OpenID Connect Discovery 1.0, section 4).
@@ -87,7 +87,7 @@ func issuerURL(report *report, field, text string) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || !u.IsAbs() || u.Hostname() == "":
+	case err != nil || !u.IsAbs() || u.Hostname() == "" || !isURI(text) || strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
 		report.invalid(field, text, "must be an absolute URL")
 	case u.Scheme != "https":
 		report.invalid(field, text, "must be an https URL")
@@ -112,7 +112,7 @@ func certificates(report *report, field, text string) {
 	count := 0
 	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; count++ {
 		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
+		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
 			refuse("must be PEM of type CERTIFICATE")
 			return
 		}
@@ -132,8 +132,7 @@ var consoleComponent = hub.ExternalAuthComponent{Name: "console", AuthClientName
 
 func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []string) {
 	const field = "properties.clients"
-	if len(clients) > maxClients {
-		report.tooMany(field, len(clients), maxClients)
+	if report.tooMany(field, len(clients), maxClients) {
 		return
 	}
 	seen := map[hub.ExternalAuthComponent]bool{}
@@ -150,8 +149,7 @@ func oidcClients(report *report, clients []hub.ExternalAuthClient, audiences []s
 			report.invalid(in("clientId"), client.ClientID, "must be one of the issuer's audiences")
 		}
 		oidcClientType(report, in("type"), client)
-		if len(client.ExtraScopes) > maxScopes {
-			report.tooMany(in("extraScopes"), len(client.ExtraScopes), maxScopes)
+		if report.tooMany(in("extraScopes"), len(client.ExtraScopes), maxScopes) {
 			continue
 		}
 		for j, scope := range client.ExtraScopes {
@@ -191,8 +189,7 @@ func claims(report *report, claim *hub.ExternalAuthClaim) {
 		report.text(mappings+"groups.prefix", groups.Prefix, maxShort)
 	}
 	const rules = "properties.claim.validationRules"
-	if len(claim.ValidationRules) > maxValidationRules {
-		report.tooMany(rules, len(claim.ValidationRules), maxValidationRules)
+	if report.tooMany(rules, len(claim.ValidationRules), maxValidationRules) {
 		return
 	}
 	for i, rule := range claim.ValidationRules {

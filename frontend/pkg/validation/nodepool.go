@@ -23,16 +23,11 @@ type NodePoolChange struct {
 
 // NodePool finds what is wrong with a change.
 func (r *Rules) NodePool(change NodePoolChange) []apierror.Violation {
-	found := &report{}
-	r.nodePool(found, change.New, change)
+	now := func(report *report) { r.nodePool(report, change.New, change) }
 	if change.Old == nil {
-		return found.violations()
+		return judge(now, nil).violations()
 	}
-	if len(found.findings) > 0 {
-		stored := &report{}
-		r.nodePool(stored, change.Old, change)
-		found.ratchet(stored)
-	}
+	found := judge(now, func(report *report) { r.nodePool(report, change.Old, change) })
 	steps := &report{}
 	nodePoolImmutable(immutable{steps}, change.Old, change.New)
 	nodePoolVersionStep(steps, change)
@@ -155,6 +150,10 @@ func nodePoolVersionStep(report *report, change NodePoolChange) {
 	id := change.New.Properties.Version.ID
 	old, oldOK := parseVersion(change.Old.Properties.Version.ID, 3)
 	now, nowOK := parseVersion(id, 3)
+	if oldOK && id == "" {
+		// Without what it was, nobody could tell whether the next one is lower.
+		report.required(field)
+	}
 	if !oldOK || !nowOK {
 		return
 	}
@@ -180,8 +179,7 @@ var (
 )
 
 func labels(report *report, labels []hub.Label) {
-	if len(labels) > maxLabels {
-		report.tooMany("properties.labels", len(labels), maxLabels)
+	if report.tooMany("properties.labels", len(labels), maxLabels) {
 		return
 	}
 	seen := make(map[string]bool, len(labels))
@@ -207,8 +205,7 @@ func labels(report *report, labels []hub.Label) {
 }
 
 func taints(report *report, taints []hub.Taint) {
-	if len(taints) > maxTaints {
-		report.tooMany("properties.taints", len(taints), maxTaints)
+	if report.tooMany("properties.taints", len(taints), maxTaints) {
 		return
 	}
 	seen := make(map[[2]string]bool, len(taints))

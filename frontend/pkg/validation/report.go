@@ -23,6 +23,8 @@ import (
 type finding struct {
 	apierror.Violation
 	value string
+	// unjudged says that items were left out.
+	unjudged bool
 }
 
 // index is the place of an item in a list, within a path.
@@ -31,10 +33,33 @@ var index = regexp.MustCompile(`\[[0-9]+\]`)
 // report collects findings.
 type report struct {
 	findings []finding
+	// every has the items of lists judged that have too many of them.
+	every bool
+}
+
+// judge collects what rules find wrong with a resource as it is to be. What they find wrong with the stored one as well is
+// left out; stored is nil when there is none.
+func judge(now, stored func(*report)) *report {
+	found := &report{}
+	now(found)
+	if stored == nil || len(found.findings) == 0 {
+		return found
+	}
+	old := &report{}
+	stored(old)
+	if !found.ratchet(old) {
+		return found
+	}
+	// As many items are stored as there are now, more than there may be. That is left alone, and not what the items are.
+	found, old = &report{every: true}, &report{every: true}
+	now(found)
+	stored(old)
+	found.ratchet(old)
+	return found
 }
 
 func (r *report) add(field, value, message string) {
-	r.findings = append(r.findings, finding{apierror.Violation{Field: field, Message: message}, value})
+	r.findings = append(r.findings, finding{Violation: apierror.Violation{Field: field, Message: message}, value: value})
 }
 
 func (r *report) invalid(field string, value any, format string, args ...any) {
@@ -54,8 +79,14 @@ func (r *report) unsupported(field, value string, supported ...string) {
 	r.add(field, value, wire.Unsupported(value, supported))
 }
 
-func (r *report) tooMany(field string, count, most int) {
+// tooMany reports whether there are so many items that they are not judged one by one.
+func (r *report) tooMany(field string, count, most int) bool {
+	if count <= most {
+		return false
+	}
 	r.add(field, fmt.Sprint(count), fmt.Sprintf("Too many: %d: must have at most %d items", count, most))
+	r.findings[len(r.findings)-1].unjudged = !r.every
+	return !r.every
 }
 
 func (r *report) tooLong(field, value string, most int) {
@@ -101,8 +132,8 @@ func (r *report) text(field, value string, most int) {
 }
 
 // ratchet drops what old has found as well, for the same value. An item of a list may have moved: where it stands does not
-// count, but how often the same was found does.
-func (r *report) ratchet(old *report) {
+// count, but how often the same was found does. It reports whether it dropped something whose items were not judged.
+func (r *report) ratchet(old *report) (unjudged bool) {
 	left := make(map[finding]int, len(old.findings))
 	for _, f := range old.findings {
 		left[f.anywhere()]++
@@ -113,13 +144,15 @@ func (r *report) ratchet(old *report) {
 			return false
 		}
 		left[key]--
+		unjudged = unjudged || f.unjudged
 		return true
 	})
+	return unjudged
 }
 
 // anywhere is the finding without the places of items in lists.
 func (f finding) anywhere() finding {
-	f.Field = index.ReplaceAllString(f.Field, "[]")
+	f.Field, f.unjudged = index.ReplaceAllString(f.Field, "[]"), false
 	return f
 }
 

@@ -73,8 +73,7 @@ func (r *Rules) resource(report *report, resource *hub.Resource, experiments exp
 }
 
 func (r *Rules) tags(report *report, tags map[string]string, experiments experiments, subscription *hub.Subscription) {
-	if len(tags) > maxTags {
-		report.tooMany("tags", len(tags), maxTags)
+	if report.tooMany("tags", len(tags), maxTags) {
 		return
 	}
 	seen := make(map[string]string, len(tags))
@@ -124,11 +123,10 @@ func identity(report *report, identity *hub.Identity, resourceID string) {
 	default:
 		report.unsupported("identity.type", identity.Type, "None", "UserAssigned")
 	}
-	seen := make(map[string]bool, len(identity.UserAssigned))
-	if len(identity.UserAssigned) > maxIdentities {
-		report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), maxIdentities)
+	if report.tooMany("identity.userAssignedIdentities", len(identity.UserAssigned), maxIdentities) {
 		return
 	}
+	seen := make(map[string]bool, len(identity.UserAssigned))
 	for _, id := range sortedKeys(identity.UserAssigned) {
 		field := "identity.userAssignedIdentities[" + id + "]"
 		uuid(report, field+".clientId", identity.UserAssigned[id].ClientID)

@@ -206,16 +206,27 @@ func isLowerAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 }
 
+// isPort reports whether text is the number of a port, 1 to 65535.
 func isPort(text string) bool {
-	if text == "" || len(text) > 5 {
-		return false
-	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && port > 0 && text[0] != '0'
+}
+
+// isURI reports whether text has none but the characters of a URI (RFC 3986, section 2), with % only before two digits.
+func isURI(text string) bool {
 	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' {
+		switch c := text[i]; {
+		case isAlphanumeric(c), strings.IndexByte("-._~:/?#[]@!$&'()*+,;=", c) >= 0:
+		case c == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]):
+		default:
 			return false
 		}
 	}
 	return true
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 // parseCIDR reads an IPv4 CIDR in canonical form; the message says what is wrong.

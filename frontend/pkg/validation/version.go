@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -9,19 +10,25 @@ import (
 // version is an OpenShift version; patch is -1 where only MAJOR.MINOR is meant.
 type version struct {
 	major, minor, patch int
-	suffix              string
+	// before is what makes it a pre-release (Semantic Versioning 2.0.0, section 9), as in 0.nightly-2026-03-02-101500.
+	before string
 }
 
-// parseVersion reads MAJOR.MINOR when parts is 2, and MAJOR.MINOR.PATCH with an optional -suffix when it is 3.
+// maxVersion bounds the text of a version.
+const maxVersion = 128
+
+// parseVersion reads MAJOR.MINOR when parts is 2, and MAJOR.MINOR.PATCH, which may be followed by a pre-release, when it is 3.
 func parseVersion(text string, parts int) (version, bool) {
 	v := version{patch: -1}
+	if len(text) > maxVersion {
+		return version{}, false
+	}
 	if parts == 3 {
-		text, v.suffix, _ = strings.Cut(text, "-")
-		for i := range len(v.suffix) {
-			if c := v.suffix[i]; !isAlphanumeric(c) && c != '.' && c != '-' {
-				return version{}, false
-			}
+		numbers, before, isBefore := strings.Cut(text, "-")
+		if isBefore && !isPreRelease(before) {
+			return version{}, false
 		}
+		text, v.before = numbers, before
 	}
 	numbers := strings.Split(text, ".")
 	if len(numbers) != parts {
@@ -38,15 +45,61 @@ func parseVersion(text string, parts int) (version, bool) {
 	return v, true
 }
 
+// isPreRelease reports whether text is identifiers with dots between, of which those that are numbers have no leading zeros.
+func isPreRelease(text string) bool {
+	for identifier := range strings.SplitSeq(text, ".") {
+		if identifier == "" || isNumber(identifier) && len(identifier) > 1 && identifier[0] == '0' {
+			return false
+		}
+		for i := range len(identifier) {
+			if c := identifier[i]; !isAlphanumeric(c) && c != '-' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isNumber reports whether an identifier is one.
+func isNumber(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < '0' || c > '9' })
+}
+
+// comparePreReleases orders them (section 11); what is none comes after all that are.
+func comparePreReleases(a, b string) int {
+	switch {
+	case a == b:
+		return 0
+	case a == "":
+		return 1
+	case b == "":
+		return -1
+	}
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
+		switch aIs, bIs := isNumber(a), isNumber(b); {
+		case aIs && bIs && len(a) != len(b):
+			return len(a) - len(b)
+		case aIs && !bIs:
+			return -1
+		case bIs && !aIs:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+}
+
 func (v version) String() string {
 	text := fmt.Sprintf("%d.%d", v.major, v.minor)
 	if v.patch >= 0 {
 		text += "." + strconv.Itoa(v.patch)
 	}
+	if v.before != "" {
+		text += "-" + v.before
+	}
 	return text
 }
 
-// compare orders by major, minor and patch; a version without a patch is equal to all of its patches.
+// compare orders by major, minor, patch and pre-release; a version without a patch is equal to all of its patches.
 func (v version) compare(other version) int {
 	if v.major != other.major {
 		return v.major - other.major
@@ -57,7 +110,10 @@ func (v version) compare(other version) int {
 	if v.patch < 0 || other.patch < 0 {
 		return 0
 	}
-	return v.patch - other.patch
+	if v.patch != other.patch {
+		return v.patch - other.patch
+	}
+	return comparePreReleases(v.before, other.before)
 }
 
 // firstMinorOf5 is where 5.0 stands in the sequence of minors: 4.22 is followed by 5.0, and 4.23 by 5.1.

@@ -186,7 +186,8 @@ func (d *Door) emptyGroup(ctx context.Context, subscription, group string) (done
 	}
 	as := &request{correlation: newUUID()}
 	as.caller.TenantID, as.caller.Name = s.TenantID, "Azure Resource Manager"
-	if s.Provider == directory.Registered {
+	// In a subscription that is Deleted the provider answers nothing more, and deletes everything by itself.
+	if s.Provider == directory.Registered && s.State != "Deleted" {
 		clusters, err := d.list(ctx, as, "/subscriptions/"+s.ID+"/resourceGroups/"+escape(group)+"/providers/"+Provider+"/hcpOpenShiftClusters")
 		if err != nil {
 			return false, err

@@ -1,11 +1,13 @@
 package frontdoor
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 func FuzzParsePath(f *testing.F) {
@@ -119,6 +121,42 @@ func TestTheProviderJudgesItsVersions(t *testing.T) {
 		response, body := h.do(t, http.MethodGet, path, nil, nil)
 		if response.Header.Get("X-Ms-Request-Id") == "the provider's" != byProvider || (response.Header.Get("X-Ms-Error-Code") == "MissingApiVersionParameter") == byProvider {
 			t.Errorf("%s: %d %v", path, response.StatusCode, body)
+		}
+	}
+}
+
+// TestGroupsOfADeletedSubscription: their deletion comes to an end though the provider answers nothing more.
+func TestGroupsOfADeletedSubscription(t *testing.T) {
+	h := newHouse(t)
+	h.moveIn(t)
+	group := "/subscriptions/" + subscription + "/resourcegroups/group?api-version=2021-04-01"
+	for _, step := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{
+		{http.MethodPut, clusterID("one") + "?api-version=" + apiVersion, map[string]any{"location": "westus3"}, http.StatusCreated},
+		{http.MethodPut, "/subscriptions/" + subscription + "?api-version=2022-12-01", map[string]string{"state": "Deleted"}, http.StatusOK},
+		{http.MethodGet, clusterID("one") + "?api-version=" + apiVersion, nil, http.StatusBadRequest},
+		{http.MethodDelete, group, nil, http.StatusAccepted},
+	} {
+		if response, body := h.do(t, step.method, step.path, nil, step.body); response.StatusCode != step.status {
+			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		response, _ := h.do(t, http.MethodGet, group, nil, nil)
+		if response.StatusCode == http.StatusNotFound {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the group is still there: %s", response.Status)
+		case <-tick.C:
 		}
 	}
 }

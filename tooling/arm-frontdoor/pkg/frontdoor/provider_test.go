@@ -80,6 +80,8 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(body, &subscription)
 		p.subscriptions[id] = subscription
 		reply(w, http.StatusOK, subscription)
+	case p.subscriptions[strings.Join(strings.SplitN(id, "/", 4)[:3], "/")]["state"] == "Deleted":
+		reply(w, http.StatusBadRequest, map[string]any{"error": map[string]any{"code": "InvalidSubscriptionState", "message": "it is Deleted"}})
 	case strings.HasSuffix(id, "/preflight"):
 		p.preflight(w, body)
 	case strings.HasSuffix(id, "/hcpopenshiftclusters"):

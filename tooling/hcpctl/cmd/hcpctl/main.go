@@ -15,6 +15,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	// The first ends what is under way in good order; whoever has no patience for that interrupts again.
+	context.AfterFunc(ctx, stop)
 	err := command.New(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
 	if err != nil {

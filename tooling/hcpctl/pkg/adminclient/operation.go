@@ -75,6 +75,21 @@ func (c *Client) Orphans(ctx context.Context) ([]adminv1.Orphan, error) {
 	return list.Items, nil
 }
 
+// Drift is where ARM's documents and the fleet disagree.
+func (c *Client) Drift(ctx context.Context) (*adminv1.DriftList, error) {
+	return get[adminv1.DriftList](ctx, c, "/drift", nil)
+}
+
+// ReconcileDrift has the whole region compared, and what the fleet lost sent again.
+func (c *Client) ReconcileDrift(ctx context.Context) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodPost, "/drift/reconcile", nil)
+}
+
+// DeleteDrift has the fleet delete what ARM does not have.
+func (c *Client) DeleteDrift(ctx context.Context, uid string) (*adminv1.Operation, error) {
+	return c.change(ctx, http.MethodDelete, "/drift/"+url.PathEscape(uid), nil)
+}
+
 // Bundles are those of a cluster at Maestro.
 func (c *Client) Bundles(ctx context.Context, cluster string) ([]adminv1.Bundle, error) {
 	list, err := get[adminv1.BundleList](ctx, c, clusterPath(cluster)+"/works", nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// signedWithin is how long a credential is waited for once Cluster Service has taken the request.
+// signedWithin is how long a credential, or a revocation, is waited for once Cluster Service has taken the request.
 const signedWithin = 2 * time.Minute
 
 // breakGlass is the SREs' way into a hosted API server.
@@ -99,11 +99,56 @@ func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*
 
 func (e *environment) breakGlassRevoke() *cobra.Command {
 	var class string
-	c := e.intervene(&cobra.Command{
+	// await is set when it is asked for.
+	var await func(operation *adminv1.Operation) error
+	c := e.interveneAndShow(&cobra.Command{
 		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+		Long: `Revoke all credentials of a class, by replacing its signer, and wait until the cluster's API server was seen to refuse them.`,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		await = func(operation *adminv1.Operation) error {
+			if err := awaitRefused(ctx, client, args[0], operation.ID); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(e.out, "the API server refuses every certificate of the class %s that was signed before (revocation %s)\n", class, operation.ID)
+			return err
+		}
 		return client.Act(ctx, args[0], "credentials/revoke", adminv1.RevokeRequest{Class: class})
-	})
+	}, func(operation *adminv1.Operation) error { return await(operation) })
 	c.Flags().StringVar(&class, "class", "sre", "`class`: sre or customer")
 	return c
+}
+
+// awaitRefused waits until a revocation has succeeded: the API server itself was seen to refuse the old signer.
+func awaitRefused(ctx context.Context, client *adminclient.Client, cluster, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	defer cancel()
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		list, err := client.Credentials(ctx, cluster)
+		switch {
+		case err == nil:
+		case adminclient.Passing(err):
+			list = &adminv1.CredentialList{} // it goes on all the same
+		default:
+			return fmt.Errorf("the revocation %s has begun, but cannot be asked after: %w", uid, err)
+		}
+		for _, r := range list.Revocations {
+			if r.Of.GetUid() != uid {
+				continue
+			}
+			switch state := r.Of.GetStatus().GetState(); state {
+			case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED:
+				return nil
+			case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:
+			default:
+				return fmt.Errorf("the revocation %s did not succeed: it is %s", uid, word(state, "BREAK_GLASS_REVOCATION_STATE_"))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the revocation %s goes on, and the API server has not been seen to refuse the old certificates yet; see `hcpctl explain %s`: %w", uid, cluster, ctx.Err())
+		case <-ticker.C:
+		}
+	}
 }

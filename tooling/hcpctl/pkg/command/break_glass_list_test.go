@@ -1,6 +1,7 @@
 package command
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,5 +40,31 @@ func TestUseOfCredentialsIsShown(t *testing.T) {
 	}
 	if last := credentialFields(&unused)[9]; last[1] != "no use was reported" {
 		t.Errorf("one that was not used shows %v", last)
+	}
+}
+
+// TestARevocationIsAwaited: whoever throws somebody out is told that it is done when the API server refuses the certificates, and not
+// when somebody has taken note of it.
+func TestARevocationIsAwaited(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state csv1.BreakGlassRevocationState
+		out   string
+		err   string
+	}{
+		"Succeeded": {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED, "refuses every certificate of the class sre", ""},
+		"Canceled":  {csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_CANCELED, "", "did not succeed: it is canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newSREs(t)
+			revocation := func(uid string, state csv1.BreakGlassRevocationState) adminv1.FleetRevocation {
+				return adminv1.FleetRevocation{Of: &csv1.BreakGlassRevocation{Uid: uid, Status: &csv1.BreakGlassRevocationStatus{State: state}}}
+			}
+			a.shown["/clusters/demo/credentials"] = adminv1.CredentialList{Revocations: []adminv1.FleetRevocation{
+				revocation("another", csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_FAILED), revocation("o", tc.state)}}
+			out, err := a.hcpctl(t, "break-glass", "revoke", "demo", "--class", "sre")
+			if !strings.Contains(out, tc.out) || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%q, %v", out, err)
+			}
+		})
 	}
 }

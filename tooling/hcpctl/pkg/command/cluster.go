@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/armclient"
@@ -11,10 +12,19 @@ import (
 )
 
 func (e *environment) cluster() *cobra.Command {
-	c := group("cluster", "Work with clusters, through Azure Resource Manager",
+	customers := []*cobra.Command{
 		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster with its node pools, and wait until it is gone"),
 		e.clusterWatch(), e.clusterCredential(), e.clusterKubeconfig(),
-		e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterResize())
+	}
+	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterResize()}
+	c := group("cluster", "Work with clusters, through Azure Resource Manager", slices.Concat(customers, engineers)...)
+	c.AddGroup(&cobra.Group{ID: forCustomers, Title: "As a customer, through Azure Resource Manager:"}, &cobra.Group{ID: forSREs, Title: "As an SRE, any cluster of the region:"})
+	for _, customer := range customers {
+		customer.GroupID = forCustomers
+	}
+	for _, engineer := range engineers {
+		engineer.GroupID = forSREs
+	}
 	e.addARMFlags(c)
 	return c
 }

@@ -63,6 +63,8 @@ func (e *environment) answer(ctx context.Context, client *adminclient.Client, na
 	switch {
 	case output != "text":
 		return display.Object(e.out, output, answer)
+	case answer.ResourceID == "" && len(facts.Matches) == 0:
+		return &notFound{strings.TrimSpace(answer.Text())}
 	case answer.ResourceID == "":
 		return errors.New(strings.TrimSpace(answer.Text()))
 	}

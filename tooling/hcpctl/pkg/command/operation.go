@@ -76,9 +76,9 @@ func (e *environment) armOperation(verb string, role adminv1.Role, short string)
 var operationHeader = []string{"TIME", "STATE", "ACTION", "TARGET", "ACTOR", "TICKET", "REASON", "ID"}
 
 func operationRow(o *adminv1.Operation) []string {
-	target := o.Target.ResourceID
-	if target == "" {
-		target = o.Target.ID
+	target := o.Target.ID
+	if o.Target.ResourceID != "" {
+		target = shortID(o.Target.ResourceID)
 	}
 	return []string{o.StartTime.Local().Format(time.DateTime), string(o.State), o.Action, target, o.Actor.Name, o.Actor.Ticket, o.Actor.Reason, o.ID}
 }

@@ -66,10 +66,27 @@ func (e *environment) root() *cobra.Command {
 	root.SetErr(e.err)
 	root.PersistentFlags().StringVar(&e.stateDir, "state-dir", os.Getenv("HCPMESH_STATE_DIR"), "`folder` of the local region (default .region in the checkout; HCPMESH_STATE_DIR)")
 	root.AddCommand(e.region(), e.cluster(), e.nodePool(), e.externalAuth(), e.deletion(), e.shard(), e.upgrade(), e.version(),
-		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.breakGlass())
+		e.whoami(), e.elevate(), e.elevation(), e.operation(), e.audit(), e.work(), e.orphan(), e.drift(), e.breakGlass())
+	root.AddGroup(&cobra.Group{ID: forSREs, Title: "When something is wrong, as an SRE:"}, &cobra.Group{ID: forCustomers, Title: "Clusters, through Azure Resource Manager:"},
+		&cobra.Group{ID: forRegions, Title: "A region on this machine:"})
+	for _, c := range root.Commands() {
+		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
+	}
 	root.SetFlagErrorFunc(usage)
 	tellUsage(root)
 	return root
+}
+
+// Whom the commands are for.
+const (
+	forSREs      = "sre"
+	forCustomers = "customer"
+	forRegions   = "region"
+)
+
+// audience is whom a command is for that is not for SREs.
+var audience = map[string]string{
+	"cluster": forCustomers, "nodepool": forCustomers, "externalauth": forCustomers, "version": forCustomers, "region": forRegions,
 }
 
 const long = `Run a region of hcpmesh on this machine, and work with its clusters.

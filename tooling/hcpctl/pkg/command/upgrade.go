@@ -185,7 +185,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 		}
 	}
 	if found == nil {
-		return nil, errors.New("the cluster has no upgrade that is under way")
+		return nil, &notFound{"the cluster has no upgrade that is under way; `hcpctl upgrade plan CLUSTER` says which are possible"}
 	}
 	return found, nil
 }

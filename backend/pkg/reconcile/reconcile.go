@@ -1,0 +1,268 @@
+// Package reconcile sees to it that the fleet holds what customers were promised, also when Cluster Service's database, or Cosmos
+// DB, was restored to an earlier state. It compares the two (internal/reconciliation) when the history of the fleet's revisions
+// began anew, when an SRE asks for it, and once in a long while; never otherwise. What Cluster Service had accepted and lost, a
+// state or a deletion, is sent again. What nobody can know the customer's will of is left as it is, and counted as a concern.
+//
+// It keeps nothing: a comparison that a crash cuts short is made again, because the groups that it is for keep no revision until
+// it is done, and whoever has them then lists the fleet anew.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
+)
+
+// Options of a Reconciler; the zero value of each means its default.
+type Options struct {
+	// Every is how often the two sides are compared without a cause; 0 means daily, negative never.
+	Every time.Duration
+	// ReportOnly has nothing sent until an SRE asks for it: for after Cosmos DB was restored to an earlier state.
+	ReportOnly bool
+	// Workers is how many clusters are mended at once; 0 means 8.
+	Workers int
+	// Concerned is how soon they are compared again while there is a concern, to find out that it is none any more; 0 means 10 m.
+	Concerned time.Duration
+	// First and Most are the pauses before what could not be done is tried again; 0 means 1 s and 1 m.
+	First, Most time.Duration
+	// Page is how many resources of each side are held at a time; 0 means 500.
+	Page int
+}
+
+func (o Options) complete() Options {
+	for value, fallback := range map[*time.Duration]time.Duration{&o.Every: 24 * time.Hour, &o.First: time.Second, &o.Most: time.Minute, &o.Concerned: 10 * time.Minute} {
+		if *value == 0 {
+			*value = fallback
+		}
+	}
+	if o.Workers == 0 {
+		o.Workers = 8
+	}
+	return o
+}
+
+// Reconciler compares and mends for the groups that this replica has.
+type Reconciler struct {
+	db         *database.DB
+	rpc        clusterservicev1.ClusterServiceClient
+	controller *lifecycle.Controller
+	owns       func(partition.Group) bool
+	options    Options
+	log        *slog.Logger
+	concerns   *prometheus.GaugeVec
+	compared   *prometheus.CounterVec
+	suspects   prometheus.Gauge
+
+	asked chan struct{}
+	mu    sync.Mutex
+	// suspected are the groups of which the fleet may have lost something, each with the number of the suspicion.
+	suspected map[partition.Group]int
+	number    int
+}
+
+// New makes a Reconciler.
+func New(db *database.DB, rpc clusterservicev1.ClusterServiceClient, controller *lifecycle.Controller, owns func(partition.Group) bool, options Options, metrics prometheus.Registerer, log *slog.Logger) *Reconciler {
+	r := &Reconciler{
+		db: db, rpc: rpc, controller: controller, owns: owns, options: options.complete(), log: log,
+		asked: make(chan struct{}, 1), suspected: map[partition.Group]int{},
+		concerns: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "backend_reconciliation_concerns", Help: "Resources of which Cosmos DB and Cluster Service disagree and somebody has to decide, by what is wrong, as the last comparison found.",
+		}, []string{"concern"}),
+		compared: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "backend_reconciliations_total", Help: "Comparisons of Cosmos DB with Cluster Service, by outcome.",
+		}, []string{"outcome"}),
+		suspects: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "backend_reconciliation_groups_suspected", Help: "Groups of subscriptions of this replica of which the fleet may have lost something, and that are not compared yet.",
+		}),
+	}
+	for _, concern := range concerns {
+		r.concerns.WithLabelValues(string(concern)).Set(0)
+	}
+	metrics.MustRegister(r.concerns, r.compared, r.suspects)
+	return r
+}
+
+// Suspect has groups compared because the fleet may have lost something of them.
+func (r *Reconciler) Suspect(groups []partition.Group) {
+	r.mu.Lock()
+	r.number++
+	for _, g := range groups {
+		r.suspected[g] = r.number
+	}
+	r.suspects.Set(float64(len(r.suspected)))
+	r.mu.Unlock()
+	select {
+	case r.asked <- struct{}{}:
+	default:
+	}
+}
+
+// Suspected says whether a group waits to be compared.
+func (r *Reconciler) Suspected(group partition.Group) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.suspected[group] > 0
+}
+
+// Lost ends with a group: whoever has it next finds out for itself.
+func (r *Reconciler) Lost(group partition.Group) {
+	r.mu.Lock()
+	delete(r.suspected, group)
+	r.suspects.Set(float64(len(r.suspected)))
+	r.mu.Unlock()
+}
+
+// Run compares until ctx ends.
+func (r *Reconciler) Run(ctx context.Context) {
+	pause := r.options.First
+	timer := time.NewTimer(r.wait())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.asked:
+		case <-timer.C:
+		}
+		suspicion := r.suspicion()
+		result, err := r.run(ctx, r.owns, !r.options.ReportOnly)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			r.count(result)
+			r.clear(suspicion)
+			pause = r.options.First
+			wait := r.wait()
+			if len(result.Concerns) > 0 {
+				wait = min(wait, r.options.Concerned/2+rand.N(r.options.Concerned))
+			}
+			timer.Reset(wait)
+			continue
+		}
+		r.log.WarnContext(ctx, "comparing Cosmos DB with Cluster Service; will do so again", "error", err)
+		timer.Reset(pause/2 + rand.N(pause))
+		pause = min(2*pause, r.options.Most)
+	}
+}
+
+// wait is until the next comparison without a cause: replicas do not make them in step.
+func (r *Reconciler) wait() time.Duration {
+	if r.options.Every < 0 {
+		return 1<<63 - 1
+	}
+	return r.options.Every/2 + rand.N(r.options.Every)
+}
+
+func (r *Reconciler) suspicion() map[partition.Group]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	suspicion := make(map[partition.Group]int, len(r.suspected))
+	for g, number := range r.suspected {
+		suspicion[g] = number
+	}
+	return suspicion
+}
+
+// clear ends the suspicions that there were, and not those that came since.
+func (r *Reconciler) clear(suspicion map[partition.Group]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for g, number := range suspicion {
+		if r.suspected[g] == number {
+			delete(r.suspected, g)
+		}
+	}
+	r.suspects.Set(float64(len(r.suspected)))
+}
+
+// All compares all groups, whoever has them, and mends: it is what SREs ask for. What somebody else does at the same time makes
+// none of it wrong.
+func (r *Reconciler) All(ctx context.Context) (Result, error) {
+	return r.run(ctx, func(partition.Group) bool { return true }, true)
+}
+
+// run compares the subscriptions of some groups and, if it is to, mends what it finds.
+func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, mend bool) (Result, error) {
+	started := time.Now()
+	m := &mending{r: r, mend: mend, work: make(chan []reconciliation.Finding, r.options.Workers), result: Result{Concerns: map[Concern]int{}}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var workers sync.WaitGroup
+	for range r.options.Workers {
+		workers.Go(func() {
+			for findings := range m.work {
+				m.cluster(ctx, findings)
+			}
+		})
+	}
+	var together []reconciliation.Finding
+	hand := func() error {
+		if len(together) == 0 {
+			return nil
+		}
+		select {
+		case m.work <- together:
+			together = nil
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.Held{Fleet: r.rpc}, reconciliation.Options{
+		Wanted: func(subscription string) bool { return owns(partition.Of(subscription)) }, Page: r.options.Page,
+	}, func(f reconciliation.Finding) error {
+		// What belongs to one cluster is mended in its order, by one: a node pool needs its cluster.
+		if len(together) > 0 && (together[0].Cluster() != f.Cluster() || len(together) == mostTogether) {
+			if err := hand(); err != nil {
+				return err
+			}
+		}
+		together = append(together, f)
+		return nil
+	})
+	if err == nil {
+		err = hand()
+	}
+	close(m.work)
+	workers.Wait()
+	if err != nil && apierror.KindOf(err) == apierror.MethodNotAllowed {
+		r.log.WarnContext(ctx, "Cluster Service is of a release that cannot say what it holds: nothing was compared")
+		err = nil
+	}
+	if err == nil && m.failures > 0 {
+		err = fmt.Errorf("%d of what differs could not be dealt with, as %w", m.failures, m.failure)
+	}
+	m.result.Promised, m.result.Held = counts.Promised, counts.Held
+	outcome := "ok"
+	if err != nil {
+		outcome = "failed"
+	}
+	r.compared.WithLabelValues(outcome).Inc()
+	if err == nil && !m.result.nothing() {
+		r.log.WarnContext(ctx, "compared Cosmos DB with Cluster Service", "promised", counts.Promised, "held", counts.Held, "applied", m.result.Applied,
+			"deleted", m.result.Deleted, "concerns", m.result.Concerns, "took", time.Since(started).Round(time.Millisecond).String())
+	}
+	return m.result, err
+}
+
+// mostTogether bounds what of one cluster is held at a time.
+const mostTogether = 500
+
+func (r *Reconciler) count(result Result) {
+	for _, concern := range concerns {
+		r.concerns.WithLabelValues(string(concern)).Set(float64(result.Concerns[concern]))
+	}
+}

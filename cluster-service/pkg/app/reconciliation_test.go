@@ -1,0 +1,225 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+)
+
+// backup is a copy of the database, for restore; nothing may be connected to it meanwhile.
+func (r *region) backup() (url string) {
+	r.t.Helper()
+	base, _, _ := strings.Cut(r.url, "?")
+	return databases.DatabaseFrom(r.t, base[strings.LastIndexByte(base, '/')+1:])
+}
+
+// bundles are the ids of what Maestro holds.
+func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.Resources())) }
+
+func poolHas(replicas int32) func(*csv1.NodePool) bool {
+	return func(p *csv1.NodePool) bool {
+		return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY && p.GetStatus().GetReplicas() == replicas
+	}
+}
+
+// TestALostClusterIsTakenBack has the database restored to before a cluster was made. What Maestro holds of it is left alone, and
+// the cluster is taken back as it was: with its place, though the rules would choose another, its prefix, its key, and its
+// bundles.
+func TestALostClusterIsTakenBack(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.start(nil).stop() // which makes the tables
+	before := r.backup()
+
+	second := r.start(nil)
+	request, cluster := second.createReady(t, "c")
+	pool := poolRequest(request, "np1", 2)
+	if _, err := second.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	second.awaitPool(t, pool.Uid, poolHas(2))
+	recovery, err := second.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
+	if err != nil || recovery.GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || len(recovery.GetSigningKey()) == 0 {
+		t.Fatalf("what is to be kept is %v, %v", recovery, err)
+	}
+	held := r.bundles()
+	second.stop()
+
+	r.url = before
+	third := r.start(nil)
+	untilDone(t, func(context.Context) error {
+		if left := gauge(t, third, "cluster_service_strangers"); left != 3 {
+			return fmt.Errorf("%v bundles are known to be strangers", left)
+		}
+		return nil
+	})
+	if now := r.bundles(); !slices.Equal(now, held) {
+		t.Fatalf("what nobody knows was touched: %q became %q", held, now)
+	}
+	if _, err := third.UpdateProvisionShard(t.Context(), &csv1.UpdateProvisionShardRequest{Name: recovery.GetProvisionShard(), Cordoned: new(true),
+		Actor: operator("it is full")}); err != nil {
+		t.Fatal(err)
+	}
+	request.Recovery = recovery
+	if _, err := third.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := third.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	back := third.awaitCluster(t, request.Uid, clusterReady(1))
+	third.awaitPool(t, pool.Uid, poolHas(2))
+	again, err := third.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case !bytes.Equal(again.GetSigningKey(), recovery.GetSigningKey()):
+		t.Error("its service accounts have another signing key")
+	case back.GetStatus().GetProvisionShard() != cluster.GetStatus().GetProvisionShard() || again.GetBaseDomainPrefix() != recovery.GetBaseDomainPrefix() ||
+		again.GetReleaseImage() != recovery.GetReleaseImage() || !again.GetCreateTime().AsTime().Equal(recovery.GetCreateTime().AsTime()):
+		t.Errorf("it was %v and is %v", recovery, again)
+	}
+	if now := r.bundles(); !slices.Equal(now, held) {
+		t.Errorf("its bundles were %q and are %q", held, now)
+	}
+	untilDone(t, func(context.Context) error {
+		if left := gauge(t, third, "cluster_service_strangers"); left != 0 {
+			return fmt.Errorf("%v bundles are still strangers", left)
+		}
+		return nil
+	})
+}
+
+// TestALostReleaseIsNotLowered has the database restored to before a control plane was given its release.
+func TestALostReleaseIsNotLowered(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	first := r.start(nil)
+	request := first.installed(t, "c", "4.20.8")
+	known, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, ok := r.releases.Exact("4.20.16")
+	if !ok {
+		t.Fatal("there is no such release")
+	}
+	known.ReleaseVersion, known.ReleaseImage = newer.Version.String(), newer.Image
+	request.Recovery = known
+	for range 2 {
+		if _, err := first.ApplyCluster(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.awaitCluster(t, request.Uid, runs("4.20.16"))
+	// And it is not news once more.
+	known.ReleaseVersion = "4.20.8"
+	if _, err := first.ApplyCluster(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := first.GetClusterRecovery(t.Context(), &csv1.GetClusterRecoveryRequest{Uid: request.Uid}); err != nil || now.GetReleaseVersion() != "4.20.16" {
+		t.Errorf("it was lowered: %v, %v", now, err)
+	}
+}
+
+// TestWhatWasRemovedGoes has a bundle come up again after its deletion was complete, as the late effect of a publish that was
+// given up.
+func TestWhatWasRemovedGoes(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	request, cluster := service.createReady(t, "c")
+	service.remove(t, request.Uid)
+	service.awaitCluster(t, request.Uid, clusterDeleted)
+	late, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Close() }()
+	shard, name := cluster.GetStatus().GetProvisionShard(), fleet.WorkName(fleet.Namespaces, cluster.GetStatus().GetClusterId(), "")
+	if _, err := late.Create(t.Context(), &maestro.Bundle{ID: fleet.WorkID(shard, name, ""), Name: name, Consumer: shard}); err != nil {
+		t.Fatal(err)
+	}
+	untilDone(t, func(context.Context) error {
+		if held := r.bundles(); len(held) > 0 {
+			return fmt.Errorf("Maestro still holds %q", held)
+		}
+		return nil
+	})
+}
+
+// TestInventory lists what there is in order, page by page, without what is gone.
+func TestInventory(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	var want []string
+	for _, name := range []string{"b", "a-1", "a"} {
+		request, _ := service.createReady(t, name)
+		pool := poolRequest(request, "np1", 1)
+		if _, err := service.ApplyNodePool(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, strings.ToLower(request.ResourceId)+" "+request.Uid, strings.ToLower(pool.ResourceId)+" "+pool.Uid)
+	}
+	gone, _ := service.createReady(t, "gone")
+	service.remove(t, gone.Uid)
+	service.awaitCluster(t, gone.Uid, clusterDeleted)
+	slices.Sort(want)
+	for _, size := range []int32{1, 2, 6, 100} {
+		var got []string
+		token := ""
+		for {
+			page, err := service.ListInventory(t.Context(), &csv1.ListInventoryRequest{PageSize: size, PageToken: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.GetEntries() {
+				got = append(got, strings.ToLower(e.GetResourceId())+" "+e.GetUid())
+				if e.GetGeneration() != 1 || e.GetDeleting() || (e.GetKind() == csv1.InventoryKind_INVENTORY_KIND_CLUSTER) == (e.GetReleaseVersion() == "") {
+					t.Errorf("an entry is %v", e)
+				}
+			}
+			if token = page.GetNextPageToken(); token == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d there are %q, want %q", size, got, want)
+		}
+	}
+}
+
+// TestALostClusterIsDeleted has a cluster deleted while the database has lost it: nothing is there to be removed in order, but
+// what Maestro holds of it goes.
+func TestALostClusterIsDeleted(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	r.start(nil).stop()
+	before := r.backup()
+	first := r.start(nil)
+	request, _ := first.createReady(t, "c")
+	pool := poolRequest(request, "np1", 2)
+	if _, err := first.ApplyNodePool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	first.awaitPool(t, pool.Uid, poolHas(2))
+	first.stop()
+	r.url = before
+	second := r.start(nil)
+	second.remove(t, request.Uid)
+	untilDone(t, func(context.Context) error {
+		if held := r.bundles(); len(held) > 0 {
+			return fmt.Errorf("Maestro still holds %q", held)
+		}
+		return nil
+	})
+}

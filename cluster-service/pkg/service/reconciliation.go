@@ -1,0 +1,127 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+// ReasonClusterUnplaced is of the answer that there is nothing to recover yet.
+const ReasonClusterUnplaced = "CLUSTER_UNPLACED"
+
+const (
+	defaultInventoryPage = 1000
+	maxInventoryPage     = 2000
+)
+
+// ListInventory lists a page of what is not gone.
+func (s *Service) ListInventory(ctx context.Context, r *csv1.ListInventoryRequest) (*csv1.ListInventoryResponse, error) {
+	limit := int(r.GetPageSize())
+	if limit == 0 {
+		limit = defaultInventoryPage
+	}
+	var c check
+	if limit < 0 || limit > maxInventoryPage {
+		c.fail("page_size", "Invalid value: %d: must be between 0 and %d", r.GetPageSize(), maxInventoryPage)
+	}
+	after, err := base64.RawURLEncoding.DecodeString(r.GetPageToken())
+	if err != nil {
+		c.fail("page_token", "Invalid value: must be a token of an earlier page")
+	}
+	if err := apierror.InvalidFields(c.violations); err != nil {
+		return nil, answer(ctx, err)
+	}
+	entries, revision, err := s.o.Store.Inventory(ctx, string(after), limit)
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	response := &csv1.ListInventoryResponse{Revision: revision, Entries: make([]*csv1.InventoryEntry, len(entries))}
+	for i, e := range entries {
+		response.Entries[i] = &csv1.InventoryEntry{Kind: e.Kind, Uid: e.UID, ClusterUid: e.ClusterUID, ResourceId: e.ResourceID, Generation: e.Generation,
+			Deleting: e.Deleting, CreateTime: timestamppb.New(e.CreateTime), ReleaseVersion: e.Release}
+	}
+	if len(entries) == limit {
+		response.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(entries[limit-1].Key()))
+	}
+	return response, nil
+}
+
+// GetClusterRecovery says what a cluster has that follows from no request.
+func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterRecoveryRequest) (*csv1.ClusterRecovery, error) {
+	if err := validUID("uid", r.GetUid()); err != nil {
+		return nil, answer(ctx, err)
+	}
+	c, err := s.o.Store.Cluster(ctx, r.GetUid())
+	switch {
+	case errors.Is(err, store.ErrUnknown):
+		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
+	case err == nil && c.Deleting():
+		err = failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted, or is deleted.")
+	case err == nil && c.Shard == "":
+		err = failedPrecondition(ReasonClusterUnplaced, "The cluster waits for a place, and has nothing yet that could be lost.")
+	}
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	return &csv1.ClusterRecovery{ProvisionShard: c.Shard, ReleaseVersion: c.Release.Version, ReleaseImage: c.Release.Image,
+		BaseDomainPrefix: c.Status.GetBaseDomainPrefix(), SigningKey: c.SigningKey, CreateTime: timestamppb.New(c.CreateTime)}, nil
+}
+
+// recover gives a cluster that was lost here what it had, before it is placed by the rules; it says whether it has its place.
+func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r *csv1.ClusterRecovery) (placed bool, err error) {
+	if r.GetProvisionShard() == "" {
+		return false, nil
+	}
+	if r.GetCreateTime().IsValid() && r.GetCreateTime().AsTime().Before(c.CreateTime) {
+		c.CreateTime = r.GetCreateTime().AsTime().Truncate(time.Microsecond)
+	}
+	if prefix := r.GetBaseDomainPrefix(); prefixPattern.MatchString(prefix) {
+		c.Status.BaseDomainPrefix = prefix
+	}
+	if r.GetReleaseImage() != "" {
+		c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
+	}
+	if len(r.GetSigningKey()) > 0 {
+		// Only what this service sealed for this cluster can be opened: nothing else gets a key in.
+		if _, err := s.o.Keeper.Open(c.UID, r.GetSigningKey()); err != nil {
+			slog.ErrorContext(ctx, "the signing key of a lost cluster cannot be opened, and it gets another: its tokens end", "cluster_uid", c.UID, "error", err)
+		} else {
+			c.SigningKey = r.GetSigningKey()
+		}
+	}
+	placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard())
+	switch {
+	case err != nil:
+		return false, err
+	case !placed:
+		// Anywhere else it would be a second one.
+		return false, failedPrecondition(ReasonShardUnknown, "The cluster lives on the provision shard '"+r.GetProvisionShard()+"', which is not known here: register it again.")
+	}
+	slog.WarnContext(ctx, "a cluster that was lost here is known again", "cluster_uid", c.UID, "cluster_id", c.ID(), "resource_id", c.ResourceID,
+		"shard", r.GetProvisionShard(), "version", c.Release.Version)
+	return true, nil
+}
+
+// raise gives a cluster the release that its control plane was given after what is known of it here: going on with the older one
+// would lower it.
+func raise(ctx context.Context, c *fleet.Cluster, r *csv1.ClusterRecovery) (raised bool) {
+	is, err := release.ParseVersion(c.Release.Version)
+	was, wasErr := release.ParseVersion(r.GetReleaseVersion())
+	if err != nil || wasErr != nil || r.GetReleaseImage() == "" || was.Compare(is) <= 0 {
+		return false
+	}
+	slog.WarnContext(ctx, "a cluster's release was lost here, and is known again", "cluster_uid", c.UID, "resource_id", c.ResourceID,
+		"version", r.GetReleaseVersion(), "known", c.Release.Version)
+	c.Release = fleet.Release{Version: r.GetReleaseVersion(), Image: r.GetReleaseImage()}
+	return true
+}

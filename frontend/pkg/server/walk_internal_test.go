@@ -1,0 +1,408 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
+	"github.com/hcpmesh/hcpmesh/api/openapi/check"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/template"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// The walk takes each resource at each api-version through every change that the version's OpenAPI document knows of its
+// full body, without a store: what the document refuses must be refused at its place, what it allows accepted, and where
+// the service knows better the list of departures says why. See package breach.
+
+// how a body gets to a resource.
+const (
+	created  = "create"
+	replaced = "replace"
+	patched  = "patch"
+)
+
+// TestWalk is the walk.
+func TestWalk(t *testing.T) {
+	book, err := rulebook.Read("../../docs/validation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := versions.All()
+	known := map[apierror.Violation]bool{}
+	contracts := map[string]*check.Contract{}
+	for _, api := range versions.APIs() {
+		if contracts[api.Name], err = check.New(api.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	idle, loose := map[int]bool{}, map[int]bool{}
+	for i := range departures {
+		idle[i] = true
+	}
+	for i := range bounds {
+		loose[i] = true
+	}
+	tried := 0
+	for _, subject := range subjects() {
+		for _, api := range versions.APIs() {
+			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
+				version, schema := all[api.Name], resourceSchema(t, api.Name, subject.definition)
+				var bodies []map[string]any
+				for _, file := range subject.files {
+					bodies = append(bodies, walked(t, file, schema, api.Name))
+				}
+				for i, bound := range bounds {
+					if of := schema.Writable()[bound.place]; bound.subject == subject.name && of != nil && bound.tighten(of) {
+						delete(loose, i)
+					}
+				}
+				for _, place := range schema.Missing(bodies...) {
+					t.Errorf("none of %v has %s, which a client can send: nothing is tried of it", subject.files, place)
+				}
+				for _, body := range bodies {
+					w := &walker{t: t, subject: subject.name, version: api.Name, judge: subject.judge(t, version), book: book, known: known, versions: all, seen: map[string]bool{}, idle: idle, contracts: contracts, get: subject.get}
+					w.body(schema, body)
+					tried += w.tried
+				}
+			})
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(idle)) {
+		t.Errorf("nothing departs from the document as is said: %+v", departures[i])
+	}
+	for _, i := range slices.Sorted(maps.Keys(loose)) {
+		t.Errorf("the documents say as much of %s of a %s", bounds[i].place, bounds[i].subject)
+	}
+	t.Logf("%d changes were tried", tried)
+	if tried < 10_000 {
+		t.Error("those are too few for the walk to have gone everywhere")
+	}
+}
+
+type walker struct {
+	t                testing.TB
+	subject, version string
+	judge            judgeOf
+	book             rulebook.Book
+	known            map[apierror.Violation]bool
+	versions         map[string]*versions.Version
+	// seen are the resources that were looked at.
+	seen      map[string]bool
+	idle      map[int]bool
+	tried     int
+	contracts map[string]*check.Contract
+	// get is the operation that shows the resource.
+	get string
+}
+
+func (w *walker) body(schema *breach.Schema, body map[string]any) {
+	if violations := w.judge.create(body); len(violations) > 0 {
+		w.t.Fatalf("the full body is refused: %v", violations)
+	}
+	shown := w.judge.shown()
+	w.shown("the full body")
+	samples := breach.Samples{Text: sampleText, Item: sampleItem}
+	for _, change := range schema.Derive(shown, samples) {
+		_, violations := w.judge.change(change.Apply(shown), false)
+		w.try(change, replaced, change.Current(shown), violations)
+		// To take a value away a patch makes it null.
+		if patch, ok := change.Patch(shown); ok && change.Kind != breach.Absent {
+			_, violations := w.judge.change(patch, true)
+			w.try(change, patched, change.Current(shown), violations)
+		}
+	}
+	var refused []refusedChange
+	for _, change := range schema.Derive(body, samples) {
+		violations := w.judge.create(change.Apply(body))
+		w.try(change, created, nil, violations)
+		if len(violations) == 0 {
+			w.shown(change.String())
+		}
+		if len(violations) > 0 && !change.Drop && change.Kind != breach.Null {
+			refused = append(refused, refusedChange{change, violations})
+		}
+	}
+	w.together(body, refused)
+}
+
+// shown looks at what was made at every version: it is as the version's document has it, and whoever sends it back changes
+// nothing.
+func (w *walker) shown(what string) {
+	now, err := json.Marshal(w.judge.shown())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.seen[string(now)] {
+		return
+	}
+	w.seen[string(now)] = true
+	for _, api := range versions.APIs() {
+		judge := w.judge.at(w.versions[api.Name])
+		shown := judge.shown()
+		text, err := json.Marshal(shown)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if err := w.contracts[api.Name].Response(w.get, http.StatusOK, nil, text); err != nil {
+			w.t.Errorf("%.120s: shown at %s: %.500s", what, api.Name, err)
+		}
+		for how, patch := range map[string]map[string]any{replaced: nil, patched: shown, "empty patch": {}} {
+			body := shown
+			if patch != nil {
+				body = patch
+			}
+			after, violations := judge.change(body, patch != nil)
+			if len(violations) > 0 {
+				w.t.Errorf("%.120s: %s with what %s shows is refused: %v", what, how, api.Name, violations)
+			} else if diff := judge.differs(after); diff != "" {
+				w.t.Errorf("%.120s: %s with what %s shows changes something (-before +after):\n%.500s", what, how, api.Name, diff)
+			}
+		}
+	}
+}
+
+// refusedChange is a change with what was said of it alone.
+type refusedChange struct {
+	breach.Change
+	alone []apierror.Violation
+}
+
+// together tries three changes at once: of each one something must be said that was said of it alone.
+func (w *walker) together(body map[string]any, refused []refusedChange) {
+	random := rand.New(rand.NewPCG(1, uint64(len(refused))))
+	for range 200 {
+		three := []refusedChange{refused[random.IntN(len(refused))], refused[random.IntN(len(refused))], refused[random.IntN(len(refused))]}
+		if meet(three[0], three[1]) || meet(three[0], three[2]) || meet(three[1], three[2]) {
+			continue
+		}
+		w.tried++
+		changed := body
+		for _, change := range three {
+			changed = change.Apply(changed)
+		}
+		violations := w.judge.create(changed)
+		for _, change := range three {
+			if !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return slices.Contains(change.alone, v) }) {
+				w.t.Errorf("%.100s, %.100s and %.100s: nothing is said of %.100s: %.300s", three[0], three[1], three[2], change, fmt.Sprint(violations))
+			}
+		}
+	}
+}
+
+// meet reports whether one of two changes is within what the other one changes, or is said to be wrong there.
+func meet(a, b refusedChange) bool {
+	within := func(a, b string) bool { return validation.Covers(a, b) || validation.Covers(b, a) }
+	for _, v := range a.alone {
+		for _, other := range b.alone {
+			if within(v.Field, other.Field) || within(v.Field, b.Path) || within(other.Field, a.Path) {
+				return true
+			}
+		}
+	}
+	return within(a.Path, b.Path)
+}
+
+// try compares what the service says of a change with what the document and the departures say; before is what the change
+// takes the place of.
+func (w *walker) try(change breach.Change, how string, before any, violations []apierror.Violation) {
+	w.tried++
+	allowed, at := change.Allowed, change.Path
+	for i, d := range departures {
+		if d.is(w.subject, w.version, how, change) {
+			allowed = d.allowed
+			if d.at != "" {
+				at = d.at
+			}
+			delete(w.idle, i)
+			break
+		}
+	}
+	for _, v := range violations {
+		if !w.described(v) {
+			w.t.Errorf("%s: docs/validation.md has no rule for %q at %q", how, v.Message, v.Field)
+		}
+	}
+	fixed := func(v apierror.Violation) bool {
+		return v.Message == immutableMessage && (validation.Covers(v.Field, at) || validation.Covers(at, v.Field))
+	}
+	scalar := slices.Contains([]breach.Kind{breach.Word, breach.Bound, breach.Length, breach.Pattern}, change.Kind)
+	switch {
+	case allowed && how != created && change.Schema.CreateOnly && scalar && change.Value != before:
+		if !slices.Contains(violations, apierror.Violation{Field: change.Path, Message: immutableMessage}) {
+			w.t.Errorf("%s: %.120s: is create-only, and not said to be: %.300s", how, change, fmt.Sprint(violations))
+		}
+	case allowed && how != created && (change.Schema.CreateOnly || change.Schema.Type == "object") && !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return !fixed(v) }):
+	case allowed && len(violations) > 0:
+		w.t.Errorf("%s: %.120s: is allowed, and refused: %.300s", how, change, fmt.Sprint(violations))
+	case !allowed && !slices.ContainsFunc(violations, func(v apierror.Violation) bool { return validation.Covers(at, v.Field) || fixed(v) }):
+		w.t.Errorf("%s: %.120s: is not refused where it stands: %.300s", how, change, fmt.Sprint(violations))
+	}
+}
+
+// described reports whether docs/validation.md has a violation.
+func (w *walker) described(v apierror.Violation) bool {
+	known, asked := w.known[v]
+	if !asked {
+		known = w.book.Describes(v.Field, v.Message)
+		w.known[v] = known
+	}
+	return known
+}
+
+const immutableMessage = "Forbidden: field is immutable"
+
+// TestOlderVersionsKeepWhatNewerSay: no PUT and no PATCH at an older version changes what only newer ones have.
+func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
+	apis, all := versions.APIs(), versions.All()
+	newest := apis[len(apis)-1].Name
+	// None of these is a default, and none that the version has by itself.
+	unusual := map[string]string{
+		"cluster":  `{"properties":{"ingress":{"type":"Private"},"cryptoRestrictions":"FIPS","etcd":{"dataEncryption":{"customerManaged":{"kms":{"visibility":"Private"}}}}}}`,
+		"nodePool": `{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`,
+	}
+	for _, subject := range subjects() {
+		newer := resourceSchema(t, newest, subject.definition)
+		body := walked(t, subject.files[0], newer, newest)
+		if patch := unusual[subject.name]; patch != "" {
+			body = wire.MergePatch(body, parsed(t, patch))
+		}
+		stored := subject.judge(t, all[newest])
+		if violations := stored.create(body); len(violations) > 0 {
+			t.Fatal(violations)
+		}
+		for _, api := range apis[:len(apis)-1] {
+			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
+				older := resourceSchema(t, api.Name, subject.definition)
+				for place := range newer.Writable() {
+					if list, _, within := strings.Cut(place, "["); within && older.Writable()[list] != nil && older.Writable()[place] == nil {
+						t.Errorf("elements have %s, and lists are read without what is stored: a PUT at %s loses it", place, api.Name)
+					}
+				}
+				unsaid := slices.DeleteFunc(slices.Collect(maps.Keys(newer.Writable())), func(place string) bool {
+					return older.Writable()[place] != nil || strings.Contains(place, "[")
+				})
+				before := stored.shown()
+				judge := stored.at(all[api.Name])
+				shown, changes := judge.shown(), 0
+				for _, change := range older.Derive(shown, breach.Samples{Text: sampleText, Item: sampleItem}) {
+					patch, _ := change.Patch(shown)
+					for how, body := range map[string]map[string]any{replaced: change.Apply(shown), patched: patch} {
+						after, violations := judge.change(body, how == patched)
+						if len(violations) > 0 || body == nil {
+							continue
+						}
+						changes++
+						now := after.at(all[newest]).shown()
+						for _, place := range unsaid {
+							if diff := cmp.Diff(value(before, place), value(now, place)); diff != "" {
+								t.Errorf("%s: %s: %s is not kept (-before +after):\n%s", how, change, place, diff)
+							}
+						}
+					}
+				}
+				t.Logf("%d changes keep %d values", changes, len(unsaid))
+				if changes < 30 {
+					t.Error("those are too few changes")
+				}
+			})
+		}
+	}
+}
+
+// value is what is at a place without arrays and maps; nil when nothing is.
+func value(of any, place string) any {
+	for name := range strings.SplitSeq(place, ".") {
+		object, _ := of.(map[string]any)
+		of = object[name]
+	}
+	return of
+}
+
+// TestWalkCredentialRequests is the walk of the body of requestAdminCredential, which the newest version has.
+func TestWalkCredentialRequests(t *testing.T) {
+	apis := versions.APIs()
+	newest := apis[len(apis)-1].Name
+	schema := resourceSchema(t, newest, "HcpOpenShiftClusterAdminCredentialRequest")
+	content, err := os.ReadFile("../../testdata/bodies/credential-request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := parsed(t, string(content))
+	if missing := schema.Missing(body); missing != nil {
+		t.Errorf("nothing is tried of %v", missing)
+	}
+	for _, change := range schema.Derive(body, breach.Samples{}) {
+		text, err := json.Marshal(change.Apply(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = (&Server{}).signingRequest(&request{version: versions.All()[newest], body: text}, &database.CredentialDocument{})
+		// The document lets it be absent; the contract's page does not.
+		if change.Kind == breach.Unknown {
+			if err != nil {
+				t.Errorf("%.100s: %v", change, err)
+			}
+			continue
+		}
+		if e := apierror.As(err); e == nil || e.Kind != apierror.Invalid || e.Target != "certificateSigningRequest" {
+			t.Errorf("%.100s: %v", change, err)
+		}
+	}
+}
+
+// TestWalkExpressions: of a resource that is right a preflight says nothing, whichever of its values is not known yet.
+func TestWalkExpressions(t *testing.T) {
+	patches := map[string][]string{
+		"cluster-full.json":  {`{"properties":{"network":{"machineCidr":"10.128.0.0/24","podCidr":"10.0.0.0/16"}}}`},
+		"nodepool-full.json": {`{"properties":{"platform":{"osDisk":{"diskType":"Ephemeral"}}}}`, `{"properties":{"autoScaling":null,"replicas":300}}`},
+	}
+	for _, subject := range subjects() {
+		for _, api := range versions.APIs() {
+			t.Run(subject.name+"/"+api.Name, func(t *testing.T) {
+				version, schema := versions.All()[api.Name], resourceSchema(t, api.Name, subject.definition)
+				judge := subject.judge(t, version)
+				tried := 0
+				for _, file := range subject.files {
+					for _, patch := range append(patches[file], "{}") {
+						body := wire.MergePatch(walked(t, file, schema, api.Name), parsed(t, patch))
+						body = prune(schema, body).(map[string]any)
+						if violations := judge.create(body); len(violations) > 0 {
+							t.Fatal(violations)
+						}
+						asked := map[string]bool{}
+						for _, change := range schema.Derive(body, breach.Samples{}) {
+							if change.Kind != breach.WrongType || asked[change.Path] {
+								continue
+							}
+							asked[change.Path] = true
+							tried++
+							change.Value = "[parameters('later')]"
+							planned := change.Apply(body)
+							unknown := template.Resolve(planned)
+							if violations := knowable(judge.create(planned), unknown); len(violations) > 0 {
+								t.Errorf("%s is not known, and refused: %v", change.Path, violations)
+							}
+						}
+					}
+				}
+				if tried < 20 {
+					t.Errorf("only %d values were taken for unknown", tried)
+				}
+			})
+		}
+	}
+}

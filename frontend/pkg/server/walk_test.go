@@ -1,0 +1,200 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
+	"github.com/hcpmesh/hcpmesh/api/wire"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// sentEvery is which share of the changes of TestWalk are sent as requests.
+const sentEvery = 13
+
+// TestWalkRequests sends a part of what TestWalk judges: the answer to what is refused is ARM's error with the field that
+// is wrong, a preflight says the same, and nothing is stored.
+func TestWalkRequests(t *testing.T) {
+	book, err := rulebook.Read("../../docs/validation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := newHarness(t).tenancy(t)
+	y.ready("ready")
+	before := y.documents()
+	sent := 0
+	for _, one := range []struct{ definition, file, patch, kind, name, target string }{
+		// The first version names the vault with the key; what a version does not know is ignored.
+		{"HcpOpenShiftCluster", "cluster-full.json", `{"properties":{"etcd":{"dataEncryption":{"customerManaged":{"kms":{"activeKey":{"vaultName":"vault"}}}}}}}`, "hcpOpenShiftClusters", "cluster", y.cluster("cluster")},
+		{"NodePool", "nodepool-full.json", "{}", "hcpOpenShiftClusters/nodePools", "ready/pool", y.cluster("ready") + "/nodePools/pool"},
+		{"ExternalAuth", "external-auth-full.json", "{}", "hcpOpenShiftClusters/externalAuths", "ready/auth", y.cluster("ready") + "/externalAuths/auth"},
+	} {
+		for offset, api := range versions.APIs() {
+			schema, err := breach.Resource(api.Name, one.definition)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := y.body(one.file, one.patch)
+			changes := schema.Derive(parse(t, body), breach.Samples{})
+			for i := offset; i < len(changes); i += sentEvery {
+				// TestWalk says of which changes the service thinks otherwise than the document.
+				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]breach.Kind{breach.Null, breach.Absent, breach.Pattern}, change.Kind) {
+					sent++
+					y.refused(book, at(one.target, uint8(offset)), one.kind, one.name, api.Name, change.Apply(parse(t, body)), change.String())
+				}
+			}
+		}
+	}
+	after := y.documents()
+	if diff := cmp.Diff(etags(before), etags(after)); diff != "" {
+		t.Errorf("refused requests changed the store (-before +after):\n%s", diff)
+	}
+	t.Logf("%d changes were sent", sent)
+	if sent < 300 {
+		t.Error("those are too few")
+	}
+}
+
+func parse(t testing.TB, text string) map[string]any {
+	t.Helper()
+	fields, err := wire.ParseObject([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// etags are those of all documents.
+func etags(d documents) map[string]string {
+	all := map[string]string{}
+	collect(all, d.clusters)
+	collect(all, d.nodePools)
+	collect(all, d.externals)
+	collect(all, d.operations)
+	collect(all, d.reservations)
+	return all
+}
+
+func collect[D any](into map[string]string, items []*database.Item[D]) {
+	for _, item := range items {
+		into[item.Key.ResourceID] = item.ETag
+	}
+}
+
+// fieldError is an error of ARM.
+type fieldError struct {
+	Code, Message, Target string
+	Details               []fieldError
+}
+
+var jsonPath = regexp.MustCompile(`(?s)^(location|tags|identity|name|type|properties)([.\[].*)?$`)
+
+// refused sends a body that must be refused, as a PUT and in a preflight.
+func (y *tenancy) refused(book rulebook.Book, target, kind, name, version string, fields map[string]any, what string) {
+	y.t.Helper()
+	body, err := json.Marshal(fields)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	status, header, answer := y.do(http.MethodPut, target, string(body))
+	got := decode[struct{ Error fieldError }](y.t, answer).Error
+	if status != http.StatusBadRequest || header.Get("X-Ms-Error-Code") != got.Code {
+		y.t.Errorf("%.120s: answered %d: %.300s", what, status, answer)
+		return
+	}
+	all := got.Details
+	switch got.Code {
+	case "InvalidRequestContent":
+		all = []fieldError{got}
+	case "MultipleErrorsOccurred":
+		if len(all) < 2 || got.Message == "" {
+			y.t.Errorf("%.120s: several errors, and not their details: %.300s", what, answer)
+		}
+	default:
+		y.t.Errorf("%.120s: the code %s", what, got.Code)
+	}
+	for _, one := range all {
+		if one.Code != "InvalidRequestContent" || !jsonPath.MatchString(one.Target) || !book.Describes(one.Target, one.Message) {
+			y.t.Errorf("%.120s: docs/validation.md has no %.300s", what, fmt.Sprintf("%+v", one))
+		}
+	}
+
+	fields["type"], fields["name"], fields["apiVersion"] = "Microsoft.RedHatOpenShift/"+kind, name, version
+	deployment, err := json.Marshal(map[string]any{"resources": []any{fields}})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	status, _, answer = y.do(http.MethodPost, "/subscriptions/"+y.subscription+"/resourceGroups/group/providers/Microsoft.RedHatOpenShift/deployments/d/preflight?api-version=2020-06-01", string(deployment))
+	judged := decode[struct {
+		Status string
+		Error  fieldError
+	}](y.t, answer)
+	if judged.Status != "Failed" {
+		y.t.Fatalf("%.120s: a preflight answered %d: %.300s", what, status, answer)
+	}
+	if diff := cmp.Diff(got, judged.Error); diff != "" {
+		y.t.Errorf("%.120s: a PUT and a preflight say different things (-PUT +preflight):\n%s", what, diff)
+	}
+}
+
+// TestEmptyOperatorsAreShown: operators that are required and of which there are none are shown, as the contract has it, and
+// what is shown can be sent back.
+func TestEmptyOperatorsAreShown(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	identities := "/subscriptions/" + y.subscription + "/resourceGroups/identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
+	y.mustDo(http.StatusCreated, http.MethodPut, y.cluster("cluster"), y.body("cluster.json", `{"identity":{"userAssignedIdentities":{"`+identities+`/api":null,"`+identities+`/network":null}},
+		"properties":{"platform":{"operatorsAuthentication":{"userAssignedIdentities":{"controlPlaneOperators":{"cluster-api-azure":null,"cloud-network-config":null},
+		"dataPlaneOperators":{"disk-csi-driver":null,"image-registry":null}}}}}}`))
+	for offset := range versions.APIs() {
+		if err := y.settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		_, _, shown := y.do(http.MethodGet, at(y.cluster("cluster"), uint8(offset)), "")
+		y.mustDo(http.StatusOK, http.MethodPut, at(y.cluster("cluster"), uint8(offset)), shown)
+	}
+}
+
+// TestPoolOfAControlPlaneThatRunsNothing: a node pool of a cluster that has failed may not have a version yet. It is shown
+// as the contract has it, and takes one later.
+func TestPoolOfAControlPlaneThatRunsNothing(t *testing.T) {
+	y := newHarness(t).tenancy(t)
+	y.ready("cluster")
+	cluster, err := y.db.Clusters().Get(t.Context(), database.Key{SubscriptionID: y.subscription, ResourceID: y.cluster("cluster")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Value.ProvisioningState, cluster.Value.Status.ActiveVersions = hub.Failed, nil
+	batch := y.db.NewBatch(cluster.Key.SubscriptionID)
+	database.Replace(batch, cluster)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pool := y.cluster("cluster") + "/nodePools/pool"
+	y.mustDo(http.StatusCreated, http.MethodPut, pool, y.body("nodepool.json", `{"properties":{"version":{"channelGroup":"fast"}}}`))
+	for offset := range versions.APIs() {
+		if err := y.settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		_, _, shown := y.do(http.MethodGet, at(pool, uint8(offset)), "")
+		y.mustDo(http.StatusOK, http.MethodPut, at(pool, uint8(offset)), shown)
+		if err := y.settle(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		y.mustDo(http.StatusAccepted, http.MethodPatch, at(pool, uint8(offset)), `{"properties":{"replicas":3}}`)
+	}
+	if err := y.settle(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	y.mustDo(http.StatusAccepted, http.MethodPatch, pool, `{"properties":{"version":{"id":"4.20.8"}}}`)
+}

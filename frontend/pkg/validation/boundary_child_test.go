@@ -1,0 +1,239 @@
+package validation_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+)
+
+func TestNodePoolEdges(t *testing.T) {
+	size := func(replicas int32, scaling *hub.NodePoolAutoScaling, zone string) func(*hub.NodePool) {
+		return func(p *hub.NodePool) {
+			p.Properties.Replicas, p.Properties.AutoScaling, p.Properties.Platform.AvailabilityZone = replicas, scaling, zone
+		}
+	}
+	scaling := func(least, most int32) *hub.NodePoolAutoScaling {
+		return &hub.NodePoolAutoScaling{Min: least, Max: most}
+	}
+	disk := func(kind string, size int32, repair bool) func(*hub.NodePool) {
+		return func(p *hub.NodePool) {
+			p.Properties.Platform.OSDisk.DiskType, p.Properties.Platform.OSDisk.SizeGiB, p.Properties.AutoRepair = kind, size, repair
+		}
+	}
+	label := func(key, value string) func(*hub.NodePool) {
+		return func(p *hub.NodePool) { p.Properties.Labels = []hub.Label{{Key: key, Value: value}} }
+	}
+	labels := func(count int) func(*hub.NodePool) {
+		return func(p *hub.NodePool) {
+			for i := range count {
+				p.Properties.Labels = append(p.Properties.Labels, hub.Label{Key: fmt.Sprintf("key-%d", i)})
+			}
+		}
+	}
+	taint := func(taints ...hub.Taint) func(*hub.NodePool) {
+		return func(p *hub.NodePool) { p.Properties.Taints = taints }
+	}
+	set := func(id string) func(*hub.NodePool) {
+		return func(p *hub.NodePool) { p.Properties.Platform.OSDisk.EncryptionSetID = id }
+	}
+	sets := group + "/providers/Microsoft.Compute/diskEncryptionSets/"
+	subdomain := func(length int) string { return strings.Repeat(strings.Repeat("a", 62)+".", 5)[:length-1] + "a" }
+	const key, value, sizeField = "properties.labels[0].key", "properties.labels[0].value", "properties.platform.osDisk.sizeGiB"
+	role := "machine.openshift.io/cluster-api-machine-role"
+	edges(t, validNodePool, func(p *hub.NodePool) { p.Tags = map[string]string{"a": "b"} }, func(now, old *hub.NodePool) []apierror.Violation {
+		cluster := validCluster()
+		return rules(t).NodePool(validation.NodePoolChange{New: now, Old: old, Cluster: cluster, ActiveVersions: []string{"4.21.4"}, Subscription: &hub.Subscription{}})
+	}, map[string]edge[hub.NodePool]{
+		"replicas":               {"200", size(200, nil, ""), size(201, nil, ""), "properties.replicas"},
+		"replicas in a zone":     {"any number", size(1<<31-1, nil, "3"), size(-1, nil, "3"), "properties.replicas"},
+		"replicas and scaling":   {"one of them", size(0, scaling(0, 0), ""), size(1, scaling(0, 0), ""), "properties.replicas"},
+		"scaling most":           {"200, in a zone too", size(0, scaling(200, 200), "1"), size(0, scaling(200, 201), "1"), "properties.autoScaling.max"},
+		"scaling order":          {"min may be max", size(0, scaling(3, 3), ""), size(0, scaling(4, 3), ""), "properties.autoScaling.min"},
+		"disk least":             {"64", disk("Managed", 64, false), disk("Managed", 63, false), sizeField},
+		"disk most":              {"4095", disk("Managed", 4095, true), disk("Managed", 4096, true), sizeField},
+		"ephemeral most":         {"2040", disk("Ephemeral", 2040, true), disk("Ephemeral", 2041, true), sizeField},
+		"ephemeral repair":       {"with repair", disk("Ephemeral", 64, true), disk("Ephemeral", 64, false), "properties.autoRepair"},
+		"label name":             {"63", label(strings.Repeat("a", 63), ""), label(strings.Repeat("a", 64), ""), key},
+		"label prefix":           {"253", label(subdomain(253)+"/a", ""), label(subdomain(254)+"/a", ""), key},
+		"label prefix part":      {"63", label(strings.Repeat("a", 63)+".b/a", ""), label(strings.Repeat("a", 64)+".b/a", ""), key},
+		"label prefix empty":     {"none, or something", label("a", ""), label("/a", ""), key},
+		"label prefix upper":     {"lower case", label("a.b/C", ""), label("A.b/C", ""), key},
+		"label slashes":          {"one", label("a/b", ""), label("a/b/c", ""), key},
+		"label start":            {"letter or digit first", label("0", ""), label("-0", ""), key},
+		"label end":              {"and last", label("a_b", ""), label("a_", ""), key},
+		"label letters":          {"ASCII", label("a.b/xn--a", ""), label("ä", ""), key},
+		"label value":            {"63", label("a", strings.Repeat("a", 63)), label("a", strings.Repeat("a", 64)), value},
+		"label value letters":    {"no spaces", label("a", "A.b_c-d"), label("a", "a b"), value},
+		"label worker":           {"another role may be said", label("node-role.kubernetes.io/gpu", ""), label("node-role.kubernetes.io/worker", ""), key},
+		"label master":           {"another role may be said", label("node-role.kubernetes.io/infra", ""), label("node-role.kubernetes.io/master", ""), key},
+		"label machine role":     {"another role may be said", label(role, "worker"), label(role, "infra"), value},
+		"label machine type":     {"another type may be said", label("machine.openshift.io/cluster-api-machine-type", "worker"), label("machine.openshift.io/cluster-api-machine-type", "master"), value},
+		"labels":                 {"256", labels(256), labels(257), "properties.labels"},
+		"taint key":              {"316", nil, taint(hub.Taint{Key: subdomain(253) + "/" + strings.Repeat("a", 63), Effect: "NoSchedule"}), "properties.taints[0].key"},
+		"taint key within":       {"a qualified name", taint(hub.Taint{Key: subdomain(252) + "/" + strings.Repeat("a", 63), Effect: "NoSchedule"}), taint(hub.Taint{Key: "a/", Effect: "NoSchedule"}), "properties.taints[0].key"},
+		"taint value":            {"63", taint(hub.Taint{Key: "a", Value: strings.Repeat("a", 63), Effect: "NoSchedule"}), taint(hub.Taint{Key: "a", Value: strings.Repeat("a", 64), Effect: "NoSchedule"}), "properties.taints[0].value"},
+		"taints of a key":        {"one of each effect", taint(hub.Taint{Key: "a", Effect: "NoSchedule"}, hub.Taint{Key: "a", Effect: "NoExecute"}), taint(hub.Taint{Key: "a", Effect: "NoSchedule"}, hub.Taint{Key: "a", Value: "b", Effect: "NoSchedule"}), "properties.taints[1]"},
+		"encryption set casing":  {"ids have no casing", set(strings.ToUpper(sets) + "s"), set(strings.ToUpper(sets) + "s/"), "properties.platform.osDisk.encryptionSetId"},
+		"encryption set length":  {"285", set(sets + strings.Repeat("a", 285-len(sets))), set(sets + strings.Repeat("a", 286-len(sets))), "properties.platform.osDisk.encryptionSetId"},
+		"encryption set managed": {"not in the managed group", set(sets + "s"), set(strings.Replace(sets, "/group/", "/MANAGED/", 1) + "s"), "properties.platform.osDisk.encryptionSetId"},
+		"size casing":            {"sizes have no casing", func(p *hub.NodePool) { p.Properties.Platform.VMSize = "STANDARD_D8S_V3" }, func(p *hub.NodePool) { p.Properties.Platform.VMSize = "Standard_D8s_v3 " }, "properties.platform.vmSize"},
+		"zone":                   {"one of the region's", size(2, nil, "3"), size(2, nil, "03"), "properties.platform.availabilityZone"},
+		"subnet": {"in the network of the cluster's", func(p *hub.NodePool) { p.Properties.Platform.SubnetID = strings.ToUpper(vnet) + "/subnets/other" },
+			func(p *hub.NodePool) { p.Properties.Platform.SubnetID = vnet + "2/subnets/nodes" }, "properties.platform.subnetId"},
+	})
+}
+
+// TestNodePoolVersionSteps: which version nodes may have, given what their control plane runs and what they have.
+func TestNodePoolVersionSteps(t *testing.T) {
+	for _, tc := range []struct {
+		runs, from, to string
+		ok             bool
+	}{
+		{"4.20.8", "", "4.20.8", true}, {"4.20.9", "", "4.20.7", false}, {"4.20.8", "", "4.20.9", false}, {"4.21.0", "", "4.20.99", true},
+		{"4.22.0", "", "4.20.8", true}, {"4.23.0", "", "4.20.8", false}, {"4.23.0", "", "4.21.0", true},
+		{"5.0.0", "", "4.21.0", true}, {"5.0.0", "", "4.20.9", false}, {"5.0.0", "", "4.22.0", true}, {"5.1.0", "", "4.22.0", true}, {"5.1.0", "", "4.21.0", false},
+		{"4.22.0", "4.20.8", "4.22.0", true}, {"5.0.0", "4.21.0", "5.0.0", true}, {"5.1.0", "4.21.0", "5.1.0", false}, {"4.22.0", "4.21.1", "4.21.0", false},
+		{"4.22.0", "4.21.1", "", false}, {"4.22.0", "", "", true},
+		// A pre-release comes before its release.
+		{"4.22.0-rc.1", "", "4.22.0", false}, {"4.22.0-rc.10", "", "4.22.0-rc.9", true}, {"4.22.0-rc.2", "", "4.22.0-rc.10", false},
+		{"4.22.0", "4.22.0-rc.1", "4.22.0", true}, {"4.22.0", "4.22.0", "4.22.0-rc.1", false}, {"4.22.0", "", "4.22.0-0.nightly-2026-03-02-101500", true},
+		{"4.22.0-rc.1", "", "4.22.0-1", true}, {"4.22.0-1", "", "4.22.0-rc.1", false}, {"4.22.0-rc", "", "4.22.0-rc.1", false}, {"4.20.8", "", "4.20.8-rc.1", false},
+		// What is no version.
+		{"4.22.0", "", "4.22.0-", false}, {"4.22.0", "", "4.22.0-a..b", false}, {"4.22.0", "", "4.22.0-01", false}, {"4.22.0", "", "4.22.0+1", false},
+		{"4.22.0", "", "v4.22.0", false}, {"4.22.0", "", "4.22.00", false}, {"4.22.0", "", "4.22", false}, {"4.22.0", "", "4.22.0.0", false}, {"4.22.0", "", "4.22.0-ä", false},
+		{"4.22.0", "", "4.22.0-" + strings.Repeat("a", 200), false}, {"4.22.0", "", "4.22.-1", false}, {"4.22.0", "", "٤.22.0", false},
+	} {
+		cluster, now := validCluster(), validNodePool()
+		cluster.Properties.Version.ID, now.Properties.Version.ID = "4.22", tc.to
+		change := validation.NodePoolChange{New: now, Cluster: cluster, ActiveVersions: []string{tc.runs}, Subscription: &hub.Subscription{}}
+		if tc.from != "" {
+			change.Old = validNodePool()
+			change.Old.Properties.Version.ID = tc.from
+		}
+		found := rules(t).NodePool(change)
+		documented(t, book(t), found)
+		if (len(found) == 0) != tc.ok || len(found) > 0 && found[0].Field != "properties.version.id" {
+			t.Errorf("%+v: %v", tc, found)
+		}
+	}
+}
+
+func validExternalAuth() *hub.ExternalAuth {
+	return &hub.ExternalAuth{
+		Resource: hub.Resource{ID: clusterID + "/externalAuths/auth", Name: "auth", Type: hub.ExternalAuthResourceType},
+		Properties: hub.ExternalAuthProperties{
+			Issuer:  hub.TokenIssuer{URL: "https://issuer.example", Audiences: []string{"audience"}},
+			Clients: []hub.ExternalAuthClient{{Component: hub.ExternalAuthComponent{Name: "cli", AuthClientNamespace: "a"}, ClientID: "audience", Type: "Public"}},
+			Claim:   hub.ExternalAuthClaim{Mappings: hub.TokenClaimMappings{Username: hub.UsernameClaim{Claim: "email"}}},
+		},
+	}
+}
+
+// certificate is one in PEM.
+func certificate(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func TestExternalAuthEdges(t *testing.T) {
+	issuer := func(url string) func(*hub.ExternalAuth) {
+		return func(a *hub.ExternalAuth) { a.Properties.Issuer.URL = url }
+	}
+	ca := func(text string) func(*hub.ExternalAuth) {
+		return func(a *hub.ExternalAuth) { a.Properties.Issuer.CA = text }
+	}
+	audiences := func(names ...string) func(*hub.ExternalAuth) {
+		return func(a *hub.ExternalAuth) {
+			a.Properties.Issuer.Audiences = append(a.Properties.Issuer.Audiences, names...)
+		}
+	}
+	client := func(name, namespace, id, kind string) func(*hub.ExternalAuth) {
+		return func(a *hub.ExternalAuth) {
+			a.Properties.Clients = append(a.Properties.Clients, hub.ExternalAuthClient{
+				Component: hub.ExternalAuthComponent{Name: name, AuthClientNamespace: namespace}, ClientID: id, Type: kind,
+			})
+		}
+	}
+	username := func(policy, prefix string) func(*hub.ExternalAuth) {
+		return func(a *hub.ExternalAuth) {
+			a.Properties.Claim.Mappings.Username.PrefixPolicy, a.Properties.Claim.Mappings.Username.Prefix = policy, prefix
+		}
+	}
+	many := make([]string, 10)
+	for i := range many {
+		many[i] = fmt.Sprintf("audience-%d", i)
+	}
+	one, two := certificate(t), certificate(t)
+	withHeader := strings.Replace(one, "CERTIFICATE-----\n", "CERTIFICATE-----\nA: b\n\n", 1)
+	const url, prefix, kind = "properties.issuer.url", "properties.claim.mappings.username.prefix", "properties.clients[1].type"
+	edges(t, validExternalAuth, func(a *hub.ExternalAuth) { a.Properties.Claim.Mappings.Groups = &hub.GroupClaim{Claim: "groups"} }, func(now, old *hub.ExternalAuth) []apierror.Violation {
+		return rules(t).ExternalAuth(validation.ExternalAuthChange{New: now, Old: old, Cluster: validCluster(), Subscription: &hub.Subscription{}})
+	}, map[string]edge[hub.ExternalAuth]{
+		"issuer scheme":       {"https, in any casing", issuer("HTTPS://issuer.example"), issuer("http://issuer.example"), url},
+		"issuer length":       {"512", issuer("https://issuer.example/" + strings.Repeat("a", 489)), issuer("https://issuer.example/" + strings.Repeat("a", 490)), url},
+		"issuer port":         {"65535", issuer("https://issuer.example:65535"), issuer("https://issuer.example:65536"), url},
+		"issuer port zero":    {"1", issuer("https://issuer.example:1"), issuer("https://issuer.example:0"), url},
+		"issuer port empty":   {"a number", issuer("https://issuer.example:443/"), issuer("https://issuer.example:/"), url},
+		"issuer host":         {"an address is a host", issuer("https://[2001:db8::1]/a"), issuer("https:///a"), url},
+		"issuer user":         {"no user", nil, issuer("https://user@issuer.example"), url},
+		"issuer user encoded": {"an encoded @ is a letter", issuer("https://issuer.example/%40"), issuer("https://issuer.example/@"), url},
+		"issuer query":        {"no query", issuer("https://issuer.example/%3f"), issuer("https://issuer.example/?"), url},
+		"issuer fragment":     {"no fragment", issuer("https://issuer.example/%23"), issuer("https://issuer.example/#"), url},
+		"issuer letters":      {"in punycode", issuer("https://xn--mnchen-3ya.example"), issuer("https://münchen.example"), url},
+		"issuer space":        {"encoded", issuer("https://issuer.example/a%20b"), issuer("https://issuer.example/a b"), url},
+		"issuer encoding":     {"two digits", issuer("https://issuer.example/%aF"), issuer("https://issuer.example/%a"), url},
+		"issuer line":         {"nothing after it", nil, issuer("https://issuer.example\n"), url},
+		"issuer opaque":       {"a host", nil, issuer("https:issuer.example"), url},
+		"CA several":          {"one after another, with words between", ca("# one\n" + one + "\n# two\n" + two), ca(one + "and more"), "properties.issuer.ca"},
+		"CA lines":            {"with any line ends", ca(strings.ReplaceAll(one, "\n", "\r\n") + "\n \n"), ca(" \n "), "properties.issuer.ca"},
+		"CA headers":          {"without headers", ca(one), ca(withHeader), "properties.issuer.ca"},
+		"CA key":              {"without keys", ca(one), ca(one + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "properties.issuer.ca"},
+		"CA second":           {"each of them", ca(one + two), ca(one + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "properties.issuer.ca"},
+		"CA cut off":          {"whole", ca(strings.TrimSpace(one)), ca(one[:len(one)-4]), "properties.issuer.ca"},
+		"CA length":           {"64 KiB", ca(one + strings.Repeat("\n", 64<<10-len(one))), ca(one + strings.Repeat("\n", 64<<10-len(one)+1)), "properties.issuer.ca"},
+		"audiences":           {"10", audiences(many[:9]...), audiences(many...), "properties.issuer.audiences"},
+		"audience twice":      {"each once, with its casing", audiences("Audience"), audiences("audience"), "properties.issuer.audiences[1]"},
+		"audience length":     {"256", audiences(strings.Repeat("ä", 256)), audiences(strings.Repeat("ä", 257)), "properties.issuer.audiences[1]"},
+		"client component":    {"each once", client("cli", "b", "audience", "Public"), client("cli", "a", "audience", "Public"), "properties.clients[1].component"},
+		"client audience":     {"its id is an audience, with its casing", client("b", "b", "audience", "Public"), client("b", "b", "Audience", "Public"), "properties.clients[1].clientId"},
+		"client console":      {"the console keeps a secret", client("console", "openshift-console", "audience", "Confidential"), client("console", "openshift-console", "audience", "Public"), kind},
+		"client else":         {"and nobody else", client("console", "openshift", "audience", "Public"), client("console", "openshift", "audience", "Confidential"), kind},
+		"client casing":       {"a component has a casing", client("Console", "openshift-console", "audience", "Public"), client("Console", "openshift-console", "audience", "Confidential"), kind},
+		"prefix given":        {"exactly when the policy asks", username("Prefix", "a"), username("Prefix", ""), prefix},
+		"prefix none":         {"exactly when the policy asks", username("None", ""), username("None", "a"), prefix},
+		"prefix no":           {"exactly when the policy asks", username("NoPrefix", ""), username("NoPrefix", "a"), prefix},
+		"prefix alone":        {"exactly when the policy asks", username("", ""), username("", "a"), prefix},
+		"prefix length":       {"256", username("Prefix", strings.Repeat("ä", 256)), username("Prefix", strings.Repeat("ä", 257)), prefix},
+		"claim length": {"256", func(a *hub.ExternalAuth) { a.Properties.Claim.Mappings.Username.Claim = strings.Repeat("a", 256) },
+			func(a *hub.ExternalAuth) { a.Properties.Claim.Mappings.Username.Claim = strings.Repeat("a", 257) }, "properties.claim.mappings.username.claim"},
+	})
+	found := rules(t).ExternalAuth(validation.ExternalAuthChange{New: func() *hub.ExternalAuth {
+		a := validExternalAuth()
+		audiences(many...)(a)
+		ca("none")(a)
+		return a
+	}(), Cluster: validCluster(), Subscription: &hub.Subscription{}})
+	if fields := []string{"properties.issuer.audiences", "properties.issuer.ca"}; len(found) != 2 || !slices.Equal(fields, []string{found[0].Field, found[1].Field}) {
+		t.Errorf("too many audiences and a wrong CA: %v", found)
+	}
+}

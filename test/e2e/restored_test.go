@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+)
+
+var restoring = flag.Bool("restored-day", false, "run TestTheFleetIsRestored; `make bad-day` does")
+
+// copyDatabase makes a database a copy of another in the region's running server, whoever is connected to either.
+func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
+	t.Helper()
+	address, err := os.ReadFile(region.Endpoints().DatabaseURLFiles[local.MaestroDatabase])
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := pgx.Connect(ctx, strings.TrimSpace(string(address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close(context.WithoutCancel(ctx))
+	run := func(format string, args ...any) {
+		t.Helper()
+		if _, err := connection.Exec(ctx, fmt.Sprintf(format, args...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := map[string]string{to: pgx.Identifier{to}.Sanitize(), from: pgx.Identifier{from}.Sanitize()}
+	run("DROP DATABASE IF EXISTS %s WITH (FORCE)", names[to])
+	run("ALTER DATABASE %s ALLOW_CONNECTIONS false", names[from])
+	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", from)
+	eventually(t, ctx, func() bool {
+		_, err = connection.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", names[to], names[from]))
+		return err == nil
+	}, func() string { return fmt.Sprint("the copy: ", err) })
+	for _, name := range names {
+		run("ALTER DATABASE %s ALLOW_CONNECTIONS true", name)
+	}
+}
+
+// TestTheFleetIsRestored has Cluster Service's database, in a running region, restored to before a cluster was made, another was
+// changed, and a third was deleted. ARM and the management clusters go on as if nothing had happened: the same HostedClusters
+// stand, what was deleted is gone again, and what changes next is carried.
+func TestTheFleetIsRestored(t *testing.T) {
+	needsRegion(t)
+	if !*restoring {
+		t.Skip("is part of make bad-day")
+	}
+	ctx := patience(t, 15*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000012", "restored")
+	d := day{t: t, ctx: ctx, c: c, id: c.ClusterID("kept")}
+	kept, made, gone := c.ClusterID("kept"), c.ClusterID("made"), c.ClusterID("gone")
+	d.put(kept, c.ClusterBody("kept"))
+	d.put(c.NodePoolID("kept", "workers"), c.NodePoolBody(1))
+	d.put(gone, c.ClusterBody("gone"))
+
+	copyDatabase(t, ctx, "clusterservice_backup", local.ClusterServiceDatabase)
+	d.put(made, c.ClusterBody("made"))
+	d.put(c.NodePoolID("made", "workers"), c.NodePoolBody(1))
+	d.patch(c.NodePoolID("kept", "workers"), map[string]any{"replicas": 2})
+	if err := c.Delete(ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	const uids = `{.items[*].metadata.uid}`
+	stands := map[string]string{}
+	for _, id := range []string{kept, made} {
+		host := hosting(t, ctx, id)
+		stands[id] = host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids)
+	}
+
+	copyDatabase(t, ctx, local.ClusterServiceDatabase, "clusterservice_backup")
+	oncall := engineer(t, "oncall")
+	var list *adminv1.DriftList
+	var err error
+	eventually(t, ctx, func() bool {
+		// It is known that it was restored, all is compared, and nothing of it is left to do; what was deleted goes once more.
+		list, err = oncall.Drift(ctx)
+		return err == nil && len(list.Items) == 0 && list.Held == list.Promised && list.Held >= 4
+	}, func() string { return fmt.Sprintf("what differs is %+v, %v", list, err) })
+	for id, before := range stands {
+		host := hosting(t, ctx, id)
+		if now := host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids); now != before {
+			t.Errorf("of %s there stood %s, and there stands %s", id, before, now)
+		}
+	}
+	d.patch(c.NodePoolID("made", "workers"), map[string]any{"replicas": 2})
+	d.patch(c.NodePoolID("kept", "workers"), map[string]any{"replicas": 1})
+	for _, id := range []string{kept, made} {
+		if err := c.Delete(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	nothingIsLeft(t, ctx, c)
+}

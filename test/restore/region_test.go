@@ -1,0 +1,257 @@
+// Package restore has the database of a Cluster Service restored to an earlier state, a copy of its PostgreSQL that is as old as it
+// says, beneath a backend and Cosmos DB that go on: what customers were promised must be held again, and nothing else. All of it
+// is real but Maestro and what is behind that, which behave.
+package restore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/backend"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+)
+
+var databases *postgrestest.Server
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
+
+// oneSigningKey is what all clusters here sign with: making keys takes time, and is not what this is about.
+var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
+
+// region is a Cosmos DB, a PostgreSQL and a Maestro that stay; a Cluster Service and a backend, which come and go.
+type region struct {
+	t       *testing.T
+	cosmos  *databasetest.Server
+	db      *database.DB
+	maestro *maestrotest.Server
+	// url is the database of Cluster Service.
+	url string
+	// address is where Cluster Service listens, if it does.
+	address     atomic.Pointer[string]
+	stopService func()
+	// dying has a backend die, if it is told to, at a call of Cluster Service's.
+	dying atomic.Pointer[death]
+
+	mu      sync.Mutex
+	metrics *prometheus.Registry
+}
+
+func newRegion(t *testing.T) *region {
+	t.Helper()
+	db, cosmos := databasetest.New(t)
+	server, err := maestrotest.Start("mgmt-1", "mgmt-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	r := &region{t: t, cosmos: cosmos, db: db, maestro: server, url: databases.Database(t)}
+	releases, err := release.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, release := range releases.Releases() {
+		versions[release.Image] = release.Version.String()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	hypershift := maestrotest.NewHyperShift(versions)
+	group.Go(func() { server.Play(ctx, hypershift.Behave) })
+	t.Cleanup(func() { cancel(); group.Wait() })
+	r.startService()
+	return r
+}
+
+// startService runs a Cluster Service on the database that there is.
+func (r *region) startService() {
+	r.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	releases, err := release.Load("")
+	must(err)
+	var hub *watch.Hub
+	db, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 500 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }})
+	must(err)
+	must(db.Migrate(ctx))
+	must(db.ConfigureShards(ctx, []config.Shard{{Name: "mgmt-1", Capacity: 10_000}, {Name: "mgmt-2", Capacity: 10_000}}))
+	hub = watch.NewHub(db, 4096)
+	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
+	must(err)
+	keeper, err := secret.NewKeeper(make([]byte, 32))
+	must(err)
+	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", EndpointURLs: true, ComponentsAfter: time.Hour},
+		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
+	system := app.NewSystem(app.SystemOptions{Store: db, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(releases), Keeper: keeper,
+		SigningKeys: secret.NewSigningKeys(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
+		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, Oversee: time.Second})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	server := grpc.NewServer()
+	csv1.RegisterClusterServiceServer(server, system.API)
+	var group sync.WaitGroup
+	group.Go(func() { _ = system.Run(ctx) })
+	group.Go(func() { _ = server.Serve(listener) })
+	address := listener.Addr().String()
+	r.address.Store(&address)
+	r.stopService = sync.OnceFunc(func() {
+		r.address.Store(nil)
+		cancel()
+		server.Stop()
+		group.Wait()
+		_ = client.Close()
+		db.Close()
+	})
+	r.t.Cleanup(r.stopService)
+}
+
+// backup is a copy of Cluster Service's database as it is now. Cluster Service is away while it is made.
+func (r *region) backup() (url string) {
+	r.t.Helper()
+	r.stopService()
+	url = databases.DatabaseFrom(r.t, name(r.url))
+	r.startService()
+	return url
+}
+
+// restore has Cluster Service go on with a copy of a backup, which may be restored again.
+func (r *region) restore(backup string) {
+	r.t.Helper()
+	r.stopService()
+	r.url = databases.DatabaseFrom(r.t, name(backup))
+	r.startService()
+}
+
+// name of the database of a URL.
+func name(url string) string {
+	base, _, _ := strings.Cut(url, "?")
+	return base[strings.LastIndexByte(base, '/')+1:]
+}
+
+// connect is a connection that finds Cluster Service wherever it runs.
+func (r *region) connect(options ...grpc.DialOption) *grpc.ClientConn {
+	connection, err := grpc.NewClient("passthrough:///cluster-service", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			address := r.address.Load()
+			if address == nil {
+				return nil, errors.New("Cluster Service is away")
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", *address)
+		}))...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return connection
+}
+
+// death is that of a backend, at the call of Cluster Service that it counts down to: before it, or after it.
+type death struct {
+	left  atomic.Int64
+	after bool
+	died  chan struct{}
+	once  sync.Once
+}
+
+var errDead = errors.New("the process is dead")
+
+// calls is an interceptor of a backend's calls.
+func (r *region) calls(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	d := r.dying.Load()
+	if d == nil {
+		return invoke(ctx, method, request, reply, connection, options...)
+	}
+	left := d.left.Add(-1)
+	switch {
+	case left > 0:
+		return invoke(ctx, method, request, reply, connection, options...)
+	case left == 0 && d.after:
+		_ = invoke(ctx, method, request, reply, connection, options...)
+	}
+	d.once.Do(func() { close(d.died) })
+	return errDead
+}
+
+// startBackend runs a backend, and another of its name whenever it died, until the test ends.
+func (r *region) startBackend() {
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			ctx, cancel := context.WithCancel(context.Background())
+			var life sync.WaitGroup
+			connection := r.connect(grpc.WithUnaryInterceptor(r.calls))
+			life.Go(func() { r.work(ctx, connection) })
+			var died chan struct{}
+			for waiting := true; waiting; {
+				if d := r.dying.Load(); d != nil {
+					died = d.died
+				}
+				select {
+				case <-over:
+					waiting = false
+				case <-died:
+					waiting = false
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			cancel()
+			life.Wait()
+			_ = connection.Close()
+			select {
+			case <-over:
+				return
+			default:
+				r.dying.Store(nil)
+			}
+		}
+	})
+	r.t.Cleanup(func() { close(over); group.Wait() })
+}
+
+func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {
+	level := slog.LevelError
+	if os.Getenv("RESTORE_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	p := process.New("backend", slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: level})))
+	r.mu.Lock()
+	r.metrics = p.Metrics
+	r.mu.Unlock()
+	_ = backend.Work(ctx, p, r.db, connection, backend.Options{
+		Replica: "backend-0", Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
+		Timing:    lifecycle.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
+		Reconcile: reconcile.Options{First: 50 * time.Millisecond, Most: time.Second, Page: 7},
+	})
+}

@@ -1,0 +1,79 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
+)
+
+func (e *environment) drift() *cobra.Command {
+	return group("drift", "See and end where ARM's documents and the fleet disagree, as an SRE", e.driftList(), e.driftReconcile(), e.driftDelete())
+}
+
+func (e *environment) driftList() *cobra.Command {
+	c := e.reading(&cobra.Command{Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs},
+		func(ctx context.Context, client *adminclient.Client, _ []string) error {
+			list, err := client.Drift(ctx)
+			if err != nil {
+				return err
+			}
+			return e.present(list, func() error { return e.driftTable(list) })
+		})
+	e.addOutputFlag(c)
+	return c
+}
+
+func (e *environment) driftTable(list *adminv1.DriftList) error {
+	if len(list.Items) == 0 {
+		_, err := fmt.Fprintf(e.out, "Nothing differs: %d resources are promised, and %d held.\n", list.Promised, list.Held)
+		return err
+	}
+	var rows [][]string
+	for _, d := range list.Items {
+		rows = append(rows, []string{d.Difference, d.Kind, d.UID, strconv.FormatInt(d.Promised, 10), strconv.FormatInt(d.Held, 10), d.ResourceID, d.Remedy})
+	}
+	if err := display.Table(e.out, []string{"DIFFERENCE", "KIND", "UID", "PROMISED", "HELD", "RESOURCE", "REMEDY"}, rows); err != nil || !list.More {
+		return err
+	}
+	_, err := fmt.Fprintf(e.out, "There is more than these %d.\n", len(list.Items))
+	return err
+}
+
+func (e *environment) driftReconcile() *cobra.Command {
+	return e.interveneAndShow(&cobra.Command{
+		Use: "reconcile", Short: "Have the whole region compared, and what the fleet lost sent again", Args: cobra.NoArgs,
+	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, _ []string) (*adminv1.Operation, error) {
+		return client.ReconcileDrift(ctx)
+	}, func(operation *adminv1.Operation) error {
+		var result adminv1.DriftResult
+		if err := json.Unmarshal(operation.Result, &result); err != nil {
+			return e.done(operation)
+		}
+		if _, err := fmt.Fprintf(e.out, "%d resources are promised, and the fleet held %d: %d were sent again, and %d deletions.\n", result.Promised, result.Held, result.Applied, result.Deleted); err != nil {
+			return err
+		}
+		for _, concern := range slices.Sorted(maps.Keys(result.Concerns)) {
+			if _, err := fmt.Fprintf(e.out, "%d to be decided on: %s (hcpctl drift list)\n", result.Concerns[concern], concern); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *environment) driftDelete() *cobra.Command {
+	return e.intervene(&cobra.Command{
+		Use: "delete UID", Short: "Have the fleet delete what ARM does not have (role break-glass)", Args: cobra.ExactArgs(1),
+	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+		return client.DeleteDrift(ctx, args[0])
+	})
+}
