@@ -14,6 +14,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 	"open-cluster-management.io/ocm/pkg/work/helper"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 )
 
@@ -55,10 +56,10 @@ func (r *region) applied(consumer, work, configMap string) (name string) {
 // the works again that were deleted since, and nobody knew of them any more.
 func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
 	r := newRegion(t)
-	r.tuneAgent = func(o *agent.Options) { o.StrayPause = 200 * time.Millisecond }
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
-	first := r.startAgent(consumer)
+	options := agent.Options{Cluster: cluster(t), StrayPause: 200 * time.Millisecond}
+	first := r.StartAgent(consumer, options)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()
 	kept, deleted := newBundle(consumer, "x"), newBundle(consumer, "x")
@@ -68,19 +69,19 @@ func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
 	}
 	cs.must("delete", deleted)
 	cs.untilDeleted(deleted.ID)
-	first.stop()
+	first.Stop()
 
 	// What the server has never had is nobody's to delete.
 	unknown := uuid.NewString()
 	back := r.applied(consumer, deleted.ID, deleted.configMapName())
 	stranger := r.applied(consumer, unknown, "stranger-"+unknown)
-	r.startAgent(consumer)
+	r.StartAgent(consumer, options)
 	r.untilGone(deleted.configMapName())
 	works, err := workclientset.NewForConfig(cluster(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "nothing is left of it", func() error {
+	eventually.Holds(t, 30*time.Second, "nothing is left of it", func() error {
 		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), back, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
