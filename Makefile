@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients oav fuzz build clean third-party postgresql tools
+.PHONY: help run test race lint generate bench peers sweeps cascade contract restore bad-day clients sdks oav fuzz build clean third-party postgresql tools
 
 bin := $(CURDIR)/.build/bin
 # Every module of the workspace, as package patterns; test/ apart, because its tests run whole regions.
@@ -22,14 +22,14 @@ run: build postgresql ## run the whole region on this machine and create a clust
 # Tests wait more than they compute, so more packages and more tests at a time run than there are cores. Whole regions run
 # one after the other, and by themselves: their tests would time what the others do. -short takes slices of the crash sweeps,
 # and leaves out nothing else. Go does not run again what has passed and has not changed since; what a whole region is made of
-# is every file here, which HCPMESH_SOURCES tells it.
+# is every file here, which HCPMESH_SOURCES tells it. Vetting is lint's, and no debugger looks into the tests' programs.
 test: ## lint, then run every test (long sweeps as slices: see sweeps, cascade, contract and bad-day)
 	$(MAKE) --no-print-directory -j 3 third-party postgresql lint
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
-	go test -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
+	go test -vet=off -ldflags=-w -short -p 3 -parallel 4 -timeout 30m $(units) || status=1; \
 	export HCPMESH_SOURCES=$$(git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1); \
-	go test -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
+	go test -vet=off -ldflags=-w -p 1 -parallel 8 -timeout 60m $(regions) || status=1; \
 	exit $$status
 
 # Several times as slow as without, and so with two packages at a time. What takes longest here are the sweeps: with -short
@@ -84,6 +84,14 @@ clients: third-party postgresql ## drive a region with the published clients for
 	$(needs-node) \
 	(cd test/clients/npm && npm ci); \
 	go test -count=1 -timeout 30m -v -run '^TestLifeOfACluster' ./test/e2e
+
+sdks: third-party postgresql ## hold the contract against ARM's rules, generate typed clients from it, and drive a region with them
+	$(needs-node) \
+	(cd api/typespec && npm ci --silent && npm run --silent clients); \
+	(cd test/clients/sdk && npm ci); \
+	node test/clients/sdk/lint.mjs --documents api/openapi --work .build/sdks/lint; \
+	node test/clients/sdk/generate.mjs --documents api/openapi --into .build/sdks; \
+	go test -count=1 -timeout 60m -parallel 4 -v -run '^TestTypedClients' ./test/e2e -sdks $(CURDIR)/.build/sdks
 
 oav: third-party postgresql ## record the tests' traffic and hold it against the OpenAPI documents with oav
 	$(needs-node) \

@@ -37,7 +37,7 @@ type Config struct {
 	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
 	// Faults lets tests inject faults into the emulators.
 	Faults bool `json:"faults,omitempty"`
-	// Throwaway gives up durability over a crash of the machine (not of a process) for speed. For tests.
+	// Throwaway gives up durability over a crash of the machine (not of a process), and memory, for speed. For tests.
 	Throwaway bool `json:"throwaway,omitempty"`
 	// Without lists processes that the region does not start, because somebody runs them by hand; what needs them does
 	// not wait for them.

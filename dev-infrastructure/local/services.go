@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -183,6 +184,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--oidc-issuer-base="+r.issuerBase(),
 		// Hosted API servers are on loopback, where no DNS name leads.
 		"--api-url-source=endpoint",
+		"--components-after="+r.componentsAfter().String(),
 	)
 	spec.Args = slices.Concat(spec.Args, r.tracing(), r.releaseCatalog(), r.updateGraphFlags())
 	if r.hasAzure() {
@@ -192,6 +194,13 @@ func (r *Region) clusterService() supervisor.Spec {
 	spec.Needs = []string{"postgres", "maestro-server"}
 	spec.Ports["grpc"] = r.port(clusterServicePort)
 	return spec
+}
+
+// componentsAfter is how long a control plane rolls out a release before its components are looked at: as much of its time as
+// elsewhere, but no less than what is not worth the messages.
+func (r *Region) componentsAfter() time.Duration {
+	const scaled, least, most = 10 * time.Minute, time.Second, 15 * time.Second
+	return min(max(time.Duration(float64(scaled) * *r.config.TimeScale), least), most)
 }
 
 func (r *Region) backend() supervisor.Spec {

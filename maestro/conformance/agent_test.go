@@ -56,7 +56,7 @@ func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
 	before := len(agent.events("spec.delete_request", b.ID))
 	agent.report(b.ID, 2, 6, "Applied")
 	agent.until("spec.delete_request", b.ID, before+1)
-	if code := r.call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 404 {
+	if code := r.Call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 404 {
 		t.Errorf("a late report brought the resource back: %d", code)
 	}
 	// The id may be used again; its versions go on.
@@ -68,7 +68,7 @@ func TestDeletionIsConfirmedForItsVersionOnly(t *testing.T) {
 // The published server deletes whatever an agent holds and it does not know, as after its database was restored.
 func TestPublishedFault_UnknownWorksAreDeleted(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")
@@ -134,7 +134,7 @@ func TestPublishedFault_DeleteBeforeFinalizerHangs(t *testing.T) {
 // An agent may speak for its own consumer only, whatever its events claim.
 func TestAgentCannotSpeakForAnother(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	honest, liar := r.consumer(s), r.consumer(s)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()

@@ -28,7 +28,7 @@ func BenchmarkMaestro(b *testing.B) {
 		for range b.N {
 			r := newRegion(b)
 			server := r.startPublishedServer()
-			consumer := r.register(server)
+			consumer := r.newConsumer(server)
 			r.startPublishedAgent(consumer)
 			theirs = measure(b, r.source(server, "cluster-service"), consumer)
 		}
@@ -38,7 +38,7 @@ func BenchmarkMaestro(b *testing.B) {
 		var ours figures
 		for range b.N {
 			r := newRegion(b)
-			server := r.startServer()
+			server := r.StartServer()
 			consumer := r.consumer(server)
 			r.startAgent(consumer)
 			ours = measure(b, r.source(server, "cluster-service"), consumer)

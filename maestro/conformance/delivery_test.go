@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 )
 
@@ -17,22 +19,22 @@ import (
 // between loses the event".
 func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
 	r := newRegion(t)
-	first := r.startServer()
+	first := r.StartServer()
 	consumer := r.consumer(first)
 	cs := r.source(first, "cluster-service")
 	// With the broker away nothing can be delivered; then the server dies.
-	address := r.brokerAt
-	_ = r.broker.Close()
+	address := r.BrokerAddress
+	_ = r.Broker.Close()
 	var works []bundle
 	for range 20 {
 		b := newBundle(consumer, "x")
 		cs.must("create", b)
 		works = append(works, b)
 	}
-	first.stop()
-	r.startBroker(address)
+	first.Stop()
+	r.StartBroker(address)
 
-	second := r.startServer()
+	second := r.StartServer()
 	r.startAgent(consumer)
 	cs = r.source(second, "cluster-service")
 	cs.subscribe()
@@ -45,8 +47,8 @@ func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
 // The published server: "a lost NOTIFY is only repaired by the 10-hour sync".
 func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.SafetyPoll = 200 * time.Millisecond }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.SafetyPoll = 200 * time.Millisecond }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	b := newBundle(consumer, "x")
@@ -81,9 +83,9 @@ func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
 // A message that the broker cuts the connection at, for a reason of its own, is put off after a few tries.
 func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
+	r.Tune = func(c *server.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
 	_, consumer, agent, cs := r.withPlayedAgent()
-	r.broker.Poison("arsenic")
+	r.Broker.Poison("arsenic")
 	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
 	cs.must("create", poison)
 	cs.must("create", healthy)
@@ -95,16 +97,16 @@ func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 	}
 	agent.until("spec.create_request", healthy.ID, 1)
 	// Once the broker takes it, it is delivered.
-	r.broker.Poison("")
+	r.Broker.Poison("")
 	agent.until("spec.create_request", poison.ID, 1)
 }
 
 // insert stores a resource and its delivery without the checks and the waking of a publish.
-func (r *region) insert(s *maestroServer, b bundle) {
+func (r *region) insert(s *maestrotest.Server, b bundle) {
 	r.t.Helper()
 	spec := fmt.Sprintf(`{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","namespace":"default"},"data":{"key":"%s"}}]}`,
 		b.configMapName(), b.Manifests[0].(map[string]any)["data"].(map[string]any)["key"])
-	_, err := s.server.Store().Pool().Exec(r.t.Context(), `
+	_, err := s.Server.Store().Pool().Exec(r.t.Context(), `
 		with r as (insert into resources (id, source, consumer, version, spec, content_hash) values ($1, 'cluster-service', $2, 1, $3, '') returning id, consumer)
 		insert into deliveries (resource_id, consumer) select id, consumer from r`, b.ID, b.Consumer, []byte(spec))
 	if err != nil {
@@ -115,14 +117,14 @@ func (r *region) insert(s *maestroServer, b bundle) {
 // The published server: a delete whose answer is lost stays soft-deleted for ever.
 func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	r.Tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
 	s, consumer, agent, cs := r.withPlayedAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
 	agent.until("spec.create_request", b.ID, 1)
 	cs.must("delete", b)
 	agent.until("spec.delete_request", b.ID, 3)
-	if code := r.call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 200 {
+	if code := r.Call(s, "GET", "/resource-bundles/"+b.ID, nil, nil); code != 200 {
 		t.Errorf("the resource went before the agent confirmed: %d", code)
 	}
 	agent.report(b.ID, 1, 1, "Deleted")
@@ -132,8 +134,8 @@ func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 // The published server never sends an unacknowledged spec again before the agent reconnects.
 func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")
@@ -143,9 +145,9 @@ func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 	// And it asks for the status, in case only that was lost.
 	agent.until("status.resync_request", "", 2)
 	agent.report(b.ID, 1, 1, "Applied")
-	eventually(t, 10*time.Second, "the delivery is confirmed", func() error {
+	eventually.Holds(t, 10*time.Second, "the delivery is confirmed", func() error {
 		var n int
-		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
+		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)
 		}
 		return nil
@@ -155,7 +157,7 @@ func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 // The published server's broadcaster waits for its slowest subscriber.
 func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	// It never reads: neither its queue nor flow control may touch anybody else.
@@ -188,7 +190,7 @@ func TestPublishedFault_SlowSubscriberStallsOthers(t *testing.T) {
 // Consumers do not wait for one another: one whose agent never answers delays nobody.
 func TestConsumersAreIndependent(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	silent, lively := r.consumer(s), r.consumer(s)
 	agent := r.agentWire(lively)
 	cs := r.source(s, "cluster-service")
@@ -205,7 +207,7 @@ func TestConsumersAreIndependent(t *testing.T) {
 // Within a consumer, new work is sent in the order in which it was accepted.
 func TestDeliveryIsOrdered(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")

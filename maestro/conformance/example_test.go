@@ -82,11 +82,11 @@ func applyAndWait(ctx context.Context, service pbv1.CloudEventServiceClient, sou
 
 func TestReadmeExample(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	r.startAgent(consumer)
-	conn, err := grpc.NewClient("passthrough:///"+s.grpc,
-		grpc.WithTransportCredentials(credentials.NewTLS(r.identity("cluster-service").ClientTLS(mesh.MaestroServer))))
+	conn, err := grpc.NewClient("passthrough:///"+s.GRPC,
+		grpc.WithTransportCredentials(credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer))))
 	if err != nil {
 		t.Fatal(err)
 	}

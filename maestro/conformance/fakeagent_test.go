@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -29,7 +30,7 @@ type wire struct {
 // agentWire connects as the consumer.
 func (r *region) agentWire(consumer string) *wire {
 	r.t.Helper()
-	r.issue(consumer, mesh.MaestroAgent, consumer)
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	return r.wire(consumer, consumer, "sources/maestro/consumers/"+consumer+"/sourceevents")
 }
 
@@ -43,16 +44,16 @@ func (r *region) wire(certificate, consumer, filter string) *wire {
 	r.t.Helper()
 	w := &wire{t: r.t, consumer: consumer}
 	w.link = mqttlink.New(mqttlink.Options{
-		Address: r.brokerAt, TLS: r.mqtt(certificate), ClientID: unique("wire"), Subscribe: []string{filter},
+		Address: r.BrokerAddress, TLS: r.MQTT(certificate), ClientID: unique("wire"), Subscribe: []string{filter},
 		Receive: func(_ context.Context, _ string, evt *cloudevents.Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.received = append(w.received, *evt)
 		},
-		Log: r.log,
+		Log: r.Log,
 	})
-	r.run("wire of "+consumer, w.link.Run)
-	eventually(r.t, 10*time.Second, "the wire is up", func() error { return w.link.Ready(r.t.Context()) })
+	r.Run("wire of "+consumer, w.link.Run)
+	eventually.Holds(r.t, 10*time.Second, "the wire is up", func() error { return w.link.Ready(r.t.Context()) })
 	return w
 }
 
@@ -72,7 +73,7 @@ func (w *wire) events(kind, id string) []cloudevents.Event {
 func (w *wire) until(kind, id string, count int) []cloudevents.Event {
 	w.t.Helper()
 	var found []cloudevents.Event
-	eventually(w.t, 30*time.Second, fmt.Sprintf("%d events %s of resource %q", count, kind, id), func() error {
+	eventually.Holds(w.t, 30*time.Second, fmt.Sprintf("%d events %s of resource %q", count, kind, id), func() error {
 		if found = w.events(kind, id); len(found) >= count {
 			return nil
 		}

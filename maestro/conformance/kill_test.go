@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
 // program is the server as its own operating system process, so that it can be killed at any instruction.
@@ -29,7 +32,7 @@ type program struct {
 
 func (r *region) build(command string) string {
 	r.t.Helper()
-	binary := filepath.Join(r.dir, command+"-program")
+	binary := filepath.Join(r.Dir, command+"-program")
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/"+command).CombinedOutput(); err != nil {
 		r.t.Fatalf("build %s: %v\n%s", command, err, out)
 	}
@@ -39,19 +42,19 @@ func (r *region) build(command string) string {
 func (r *region) buildServer() *program {
 	r.t.Helper()
 	binary := r.build("maestro-server")
-	url := filepath.Join(r.dir, "database-url")
-	if err := os.WriteFile(url, []byte(r.db+"\n"), 0o600); err != nil {
+	url := filepath.Join(r.Dir, "database-url")
+	if err := os.WriteFile(url, []byte(r.Database+"\n"), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	return &program{t: r.t, binary: binary, args: []string{
 		"--listen-grpc", "127.0.0.1:0", "--listen-rest", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--die-with-parent",
-		"--identity-dir", filepath.Join(r.dir, "maestro-server"), "--database-url-file", url,
-		"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, "maestro-server"), "--resend-after", "2s",
+		"--identity-dir", filepath.Join(r.Dir, "maestro-server"), "--database-url-file", url,
+		"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, "maestro-server"), "--resend-after", "2s",
 	}}
 }
 
 // start runs the program and gives its addresses.
-func (p *program) start() *maestroServer {
+func (p *program) start() *maestrotest.Server {
 	p.t.Helper()
 	p.command = exec.Command(p.binary, p.args...)
 	stderr, err := p.command.StderrPipe()
@@ -74,7 +77,7 @@ func (p *program) start() *maestroServer {
 	}()
 	select {
 	case at := <-p.ready:
-		return &maestroServer{grpc: at[0], rest: at[1]}
+		return &maestrotest.Server{GRPC: at[0], REST: at[1]}
 	case <-time.After(30 * time.Second):
 		p.t.Fatal("the server program does not serve")
 		return nil
@@ -87,8 +90,8 @@ func (p *program) kill() {
 }
 
 // migrated says whether the database can be used.
-func (s *maestroServer) migrated(r *region) bool {
-	return r.call(s, "GET", "/consumers?size=0", nil, nil) == 200
+func (r *region) migrated(s *maestrotest.Server) bool {
+	return r.Call(s, "GET", "/consumers?size=0", nil, nil) == 200
 }
 
 // TestServerIsKilled kills the server again and again while a source publishes and the agent reports. Whatever was
@@ -99,12 +102,12 @@ func TestServerIsKilled(t *testing.T) {
 	s := p.start()
 	defer func() { p.kill() }()
 	var consumer string
-	eventually(t, 30*time.Second, "the server program takes a registration", func() error {
-		if s.migrated(r) {
-			consumer = r.register(s)
-			return nil
+	eventually.Holds(t, 30*time.Second, "the server program takes a registration", func() error {
+		if !r.migrated(s) {
+			return errors.New("its database is not migrated")
 		}
-		return errNotYet
+		consumer = r.newConsumer(s)
+		return nil
 	})
 	r.startAgent(consumer)
 
@@ -112,7 +115,7 @@ func TestServerIsKilled(t *testing.T) {
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
 	insist := func(action string, b bundle) {
-		eventually(t, 60*time.Second, action+" of "+b.ID, func() error {
+		eventually.Holds(t, 60*time.Second, action+" of "+b.ID, func() error {
 			_, err := current().publish(action, b)
 			switch status.Code(err) {
 			case codes.OK, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -174,15 +177,15 @@ func TestServerIsKilled(t *testing.T) {
 // TestAgentIsKilled kills the agent again and again while it applies and deletes.
 func TestAgentIsKilled(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
-	r.issue(consumer, mesh.MaestroAgent, consumer)
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	cluster(t)
 	kubeconfig := management.Cluster(t).Kubeconfig()
 	binary := r.build("maestro-agent")
 	start := func() *exec.Cmd {
 		command := exec.Command(binary, "--die-with-parent", "--ops-listen", "", "--kubeconfig", kubeconfig, "--consumer-name", consumer,
-			"--mqtt-address", r.brokerAt, "--mqtt-identity-dir", filepath.Join(r.dir, consumer))
+			"--mqtt-address", r.BrokerAddress, "--mqtt-identity-dir", filepath.Join(r.Dir, consumer))
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +205,7 @@ func TestAgentIsKilled(t *testing.T) {
 	defer func() { kill(agent) }()
 	reach := func(n int, what string, condition func(statusEvent) bool) {
 		t.Helper()
-		eventually(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
+		eventually.Holds(t, 120*time.Second, fmt.Sprintf("%d works are %s", n, what), func() error {
 			have := 0
 			for _, b := range works {
 				if condition(cs.status(b.ID)) {

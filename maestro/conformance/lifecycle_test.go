@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -20,7 +22,7 @@ func (r *region) configMap(name string) (*unstructured.Unstructured, error) {
 
 func (r *region) untilGone(name string) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
+	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is gone", func() error {
 		_, err := r.configMap(name)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -32,7 +34,7 @@ func (r *region) untilGone(name string) {
 // TestLifecycle follows one resource from its creation to its end.
 func TestLifecycle(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	consumer := r.consumer(server)
 	r.startAgent(consumer)
 	cs := r.source(server, "cluster-service")
@@ -71,7 +73,7 @@ func TestLifecycle(t *testing.T) {
 	cs.untilDeleted(b.ID)
 	t.Logf("deleted after %s", time.Since(start))
 	r.untilGone(b.configMapName())
-	if status := r.call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
+	if status := r.Call(server, "GET", "/resource-bundles/"+b.ID, nil, nil); status != 404 {
 		t.Errorf("the deleted resource is still there: %d", status)
 	}
 }
@@ -79,7 +81,7 @@ func TestLifecycle(t *testing.T) {
 // TestDeletionWaitsForTheObjects: a work is gone when its objects are, and says so at once then.
 func TestDeletionWaitsForTheObjects(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	consumer := r.consumer(server)
 	r.startAgent(consumer)
 	cs := r.source(server, "cluster-service")
@@ -96,13 +98,7 @@ func TestDeletionWaitsForTheObjects(t *testing.T) {
 	}
 	finalizers(`{"metadata":{"finalizers":["test.hcpmesh.io/hold"]}}`)
 	cs.must("delete", b)
-	eventually(t, 30*time.Second, "the object is being deleted", func() error {
-		object, err := r.configMap(b.configMapName())
-		if err != nil || object.GetDeletionTimestamp() != nil {
-			return err
-		}
-		return errNotYet
-	})
+	r.terminating(b.configMapName())
 	// What comes after it is not held up, and the work is still there.
 	sentinel := newBundle(consumer, "x")
 	cs.must("create", sentinel)

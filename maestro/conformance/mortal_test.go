@@ -28,7 +28,7 @@ import (
 
 // publishesAreWrites makes what a client publishes the process's writes.
 func (r *region) publishesAreWrites(p *crashsweep.Process, client string) {
-	r.broker.Fault(func(m broker.Message) (before, after error) {
+	r.Broker.Fault(func(m broker.Message) (before, after error) {
 		if m.Client != client {
 			return nil, nil
 		}
@@ -56,8 +56,8 @@ func (r *region) mortalServer() *mortalServer {
 	r.t.Helper()
 	m := &mortalServer{region: r, told: &source{t: r.t, name: "cluster-service", statuses: map[string]statusEvent{}, seen: map[string][]statusEvent{}, changed: make(chan struct{}, 1)},
 		answered: map[string]bool{}}
-	database := startDatabaseProxy(r.t, r.db, &m.Process)
-	r.tune = func(c *server.Config) {
+	database := startDatabaseProxy(r.t, r.Database, &m.Process)
+	r.Tune = func(c *server.Config) {
 		c.DatabaseURL = database
 		c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond
 	}
@@ -69,13 +69,13 @@ func (r *region) mortalServer() *mortalServer {
 
 // begin starts a server, and has the source follow it.
 func (m *mortalServer) begin() (end func()) {
-	s := m.startServerUnready()
+	s := m.StartServerUnready()
 	cs := m.source(s, m.told.name)
 	m.current.Store(cs)
-	following := m.run("the source", func(ctx context.Context) error { m.follow(ctx, cs); return nil })
+	following := m.Run("the source", func(ctx context.Context) error { m.follow(ctx, cs); return nil })
 	return func() {
-		following.stop()
-		s.stop()
+		following.Stop()
+		s.Stop()
 		_ = cs.conn.Close()
 	}
 }
@@ -147,14 +147,14 @@ type mortalAgent struct {
 
 func (r *region) mortalAgent(consumer string, cs *source) *mortalAgent {
 	r.t.Helper()
-	r.issue(consumer, mesh.MaestroAgent, consumer)
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	m := &mortalAgent{region: r, cs: cs}
 	config := rest.CopyConfig(cluster(r.t))
 	config.Wrap(m.Transport)
 	r.publishesAreWrites(&m.Process, consumer)
 	m.Start(func() func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		a, err := agent.New(agent.Options{Consumer: consumer, MQTTAddress: r.brokerAt, MQTTTLS: r.mqtt(consumer), Cluster: config, Log: r.log.With("process", consumer)})
+		a, err := agent.New(agent.Options{Consumer: consumer, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(consumer), Cluster: config, Log: r.Log.With("process", consumer)})
 		if err != nil {
 			r.t.Errorf("the agent does not start: %v", err)
 			return cancel

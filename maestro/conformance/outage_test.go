@@ -10,12 +10,14 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 // Two replicas share the consumers; when one goes the other takes over, and statuses reach subscribers of either.
 func TestReplicasTakeOver(t *testing.T) {
 	r := newRegion(t)
-	one, two := r.startServer(), r.startServer()
+	one, two := r.StartServer(), r.StartServer()
 	var consumers []string
 	for range 4 {
 		c := r.consumer(one)
@@ -34,15 +36,15 @@ func TestReplicasTakeOver(t *testing.T) {
 			onTwo.untilApplied(id, 1)
 		}
 	}
-	eventually(t, 20*time.Second, "each consumer is served once", func() error {
-		served := append(one.server.Dispatcher().Serving(), two.server.Dispatcher().Serving()...)
+	eventually.Holds(t, 20*time.Second, "each consumer is served once", func() error {
+		served := append(one.Server.Dispatcher().Serving(), two.Server.Dispatcher().Serving()...)
 		slices.Sort(served)
 		if len(served) != len(slices.Compact(slices.Clone(served))) || len(served) != len(consumers) {
 			return fmt.Errorf("served: %v", served)
 		}
 		return nil
 	})
-	one.stop()
+	one.Stop()
 	for _, c := range consumers {
 		b := newBundle(c, "x")
 		onTwo.must("create", b)
@@ -64,7 +66,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(300 * time.Millisecond):
-				r.broker.Drop([]string{"", consumer, "maestro-server"}[i%3])
+				r.Broker.Drop([]string{"", consumer, "maestro-server"}[i%3])
 			}
 		}
 	}()
@@ -81,7 +83,7 @@ func TestBrokerDropsConnections(t *testing.T) {
 	for _, b := range works {
 		cs.must("delete", b)
 	}
-	r.broker.Drop("")
+	r.Broker.Drop("")
 	for _, b := range works {
 		cs.untilDeleted(b.ID)
 	}
@@ -90,11 +92,11 @@ func TestBrokerDropsConnections(t *testing.T) {
 // An unreachable broker or database is fatal to the published server at its start. Ours waits, and says for what.
 func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	r := newRegion(t)
-	address := r.brokerAt
-	_ = r.broker.Close()
-	s := r.startServerUnready()
-	eventually(t, 20*time.Second, "the server waits for the broker alone", func() error {
-		checks := s.server.Checks()
+	address := r.BrokerAddress
+	_ = r.Broker.Close()
+	s := r.StartServerUnready()
+	eventually.Holds(t, 20*time.Second, "the server waits for the broker alone", func() error {
+		checks := s.Server.Checks()
 		if err := checks["database"](t.Context()); err != nil {
 			return err
 		}
@@ -109,28 +111,28 @@ func TestPublishedFault_UnreachableBrokerAtStartIsFatal(t *testing.T) {
 	cs.subscribe()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
-	r.startBroker(address)
+	r.StartBroker(address)
 	cs.untilApplied(b.ID, 1)
 }
 
 // The same for the database, at the start and later.
 func TestDatabaseGoesAndComes(t *testing.T) {
 	r := newRegion(t)
-	gate := newGate(t, r.db)
-	r.db = gate.url
+	gate := newGate(t, r.Database)
+	r.Database = gate.url
 	gate.close()
-	s := r.startServerUnready()
+	s := r.StartServerUnready()
 	cs := r.source(s, "cluster-service")
 	b := newBundle("nobody", "x")
 	if _, err := cs.publish("create", b); status.Code(err) != codes.Unavailable {
 		t.Fatalf("without a database a publish is answered %v", err)
 	}
-	if err := s.server.Checks()["database"](t.Context()); err == nil {
+	if err := s.Server.Checks()["database"](t.Context()); err == nil {
 		t.Error("the server says that the database is there")
 	}
 	gate.open()
-	eventually(t, 30*time.Second, "the server is ready", func() error {
-		for _, check := range s.server.Checks() {
+	eventually.Holds(t, 30*time.Second, "the server is ready", func() error {
+		for _, check := range s.Server.Checks() {
 			if err := check(t.Context()); err != nil {
 				return err
 			}
@@ -150,6 +152,6 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	}
 	gate.open()
 	second := newBundle(consumer, "x")
-	eventually(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
+	eventually.Holds(t, 30*time.Second, "publishing works again", func() error { _, err := cs.publish("create", second); return err })
 	cs.untilApplied(second.ID, 1)
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -28,7 +30,7 @@ func reasonOf(err error) string {
 // TestPublish covers every answer a publish can get.
 func TestPublish(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	consumer, elsewhere := r.consumer(server), r.consumer(server)
 	cs := r.source(server, "cluster-service")
 	other := r.source(server, "somebody-else")
@@ -96,7 +98,7 @@ func TestPublish(t *testing.T) {
 // TestUpdateWithoutVersionMeansNewest: a source that keeps no versions sends 0.
 func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
 	b := newBundle(r.consumer(server), "one")
 	cs.must("create", b)
@@ -114,7 +116,7 @@ func TestUpdateWithoutVersionMeansNewest(t *testing.T) {
 // TestDeletingTheUnknownIsConfirmed: whoever deletes what is gone waits for the same event as whoever was first.
 func TestDeletingTheUnknownIsConfirmed(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
 	cs.subscribe()
 	b := newBundle(r.consumer(server), "x")
@@ -125,15 +127,15 @@ func TestDeletingTheUnknownIsConfirmed(t *testing.T) {
 // TestHeartbeats: a subscriber without statuses still knows that the server lives.
 func TestHeartbeats(t *testing.T) {
 	r := newRegion(t)
-	cs := r.source(r.startServer(), "cluster-service")
+	cs := r.source(r.StartServer(), "cluster-service")
 	cs.subscribe()
-	eventually(t, 20*time.Second, "two heartbeats", func() error {
+	eventually.Holds(t, 20*time.Second, "two heartbeats have come", func() error {
 		cs.mu.Lock()
 		defer cs.mu.Unlock()
-		if cs.beats >= 2 {
-			return nil
+		if cs.beats < 2 {
+			return fmt.Errorf("%d have come", cs.beats)
 		}
-		return errNotYet
+		return nil
 	})
 }
 
@@ -159,7 +161,7 @@ type page struct {
 // TestREST covers the REST API: shapes, stable paging, searches, refusals.
 func TestREST(t *testing.T) {
 	r := newRegion(t)
-	server := r.startServer()
+	server := r.StartServer()
 	cs := r.source(server, "cluster-service")
 	one, two := r.consumer(server), r.consumer(server)
 	ids := map[string]bool{}
@@ -175,7 +177,7 @@ func TestREST(t *testing.T) {
 	seen := map[string]bool{}
 	for n := 1; len(seen) < 25; n++ {
 		var p page
-		if code := r.call(server, "GET", "/resource-bundles?size=10&page="+string(rune('0'+n))+"&search="+url.QueryEscape("consumer_name='"+one+"'"), nil, &p); code != 200 {
+		if code := r.Call(server, "GET", "/resource-bundles?size=10&page="+string(rune('0'+n))+"&search="+url.QueryEscape("consumer_name='"+one+"'"), nil, &p); code != 200 {
 			t.Fatalf("list: %d", code)
 		}
 		if p.Kind != "ResourceBundleList" || p.Total != 25 || p.Size != len(p.Items) || p.Size == 0 {
@@ -209,7 +211,7 @@ func TestREST(t *testing.T) {
 	}
 	for search, want := range searches {
 		var p page
-		if code := r.call(server, "GET", "/resource-bundles?size=0&search="+url.QueryEscape(search), nil, &p); code != 200 || p.Total != want {
+		if code := r.Call(server, "GET", "/resource-bundles?size=0&search="+url.QueryEscape(search), nil, &p); code != 200 || p.Total != want {
 			t.Errorf("search %q: %d with %d, wanted %d", search, code, p.Total, want)
 		}
 	}
@@ -218,13 +220,13 @@ func TestREST(t *testing.T) {
 		"search=" + url.QueryEscape("version='many'")}
 	for _, query := range refused {
 		var failure struct{ Kind, Code, Reason string }
-		if code := r.call(server, "GET", "/resource-bundles?"+query, nil, &failure); code != http.StatusBadRequest || failure.Kind != "Error" || failure.Reason == "" {
+		if code := r.Call(server, "GET", "/resource-bundles?"+query, nil, &failure); code != http.StatusBadRequest || failure.Kind != "Error" || failure.Reason == "" {
 			t.Errorf("%s: %d %+v", query, code, failure)
 		}
 	}
 
 	var consumers page
-	r.call(server, "GET", "/consumers?orderBy=name%20desc&search="+url.QueryEscape("name='"+one+"'"), nil, &consumers)
+	r.Call(server, "GET", "/consumers?orderBy=name%20desc&search="+url.QueryEscape("name='"+one+"'"), nil, &consumers)
 	if len(consumers.Items) != 1 || consumers.Items[0].Name != one {
 		t.Fatalf("consumers: %+v", consumers)
 	}
@@ -249,12 +251,12 @@ func TestREST(t *testing.T) {
 		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
 		{"DELETE", "/resource-bundles/" + lone.ID, nil, 204},
 	} {
-		if got := r.call(server, c.method, c.path, c.body, nil); got != c.want {
+		if got := r.Call(server, c.method, c.path, c.body, nil); got != c.want {
 			t.Errorf("%s %s: %d, wanted %d", c.method, c.path, got, c.want)
 		}
 	}
 	var deleted json.RawMessage
-	if r.call(server, "GET", "/resource-bundles/"+lone.ID, nil, &deleted); !strings.Contains(string(deleted), "deleted_at") {
+	if r.Call(server, "GET", "/resource-bundles/"+lone.ID, nil, &deleted); !strings.Contains(string(deleted), "deleted_at") {
 		t.Errorf("a resource whose deletion was asked for says so until the agent has confirmed: %s", deleted)
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
 // published is the program of the published Maestro. It is built on demand only: tooling/third-party/build.sh maestro.
@@ -26,9 +29,9 @@ func published(t testing.TB) string {
 }
 
 // startPublishedServer starts the published server around the region's broker and a database of its own.
-func (r *region) startPublishedServer() *maestroServer {
+func (r *region) startPublishedServer() *maestrotest.Server {
 	r.t.Helper()
-	program, dir := published(r.t), filepath.Join(r.dir, "published")
+	program, dir := published(r.t), filepath.Join(r.Dir, "published")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
@@ -39,7 +42,7 @@ func (r *region) startPublishedServer() *maestroServer {
 		}
 		return path
 	}
-	at, err := url.Parse(r.db)
+	at, err := url.Parse(r.Database)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -49,7 +52,7 @@ func (r *region) startPublishedServer() *maestroServer {
 		"--db-name-file=" + write("name", at.Path[1:]), "--db-user-file=" + write("user", at.User.Username()),
 		"--db-password-file=" + write("password", password), "--db-rootcert=" + write("root.crt", ""), "--db-sslmode=disable",
 	}
-	identity := filepath.Join(r.dir, "maestro-server")
+	identity := filepath.Join(r.Dir, "maestro-server")
 	broker := write("mqtt.yaml", fmt.Sprintf(`brokerHost: %s
 caFile: %[2]s/ca.crt
 clientCertFile: %[2]s/tls.crt
@@ -57,7 +60,7 @@ clientKeyFile: %[2]s/tls.key
 topics:
   sourceEvents: sources/maestro/consumers/+/sourceevents
   agentEvents: sources/maestro/consumers/+/agentevents
-`, r.brokerAt, identity))
+`, r.BrokerAddress, identity))
 	command := func(arguments ...string) *exec.Cmd {
 		c := exec.Command(program, append(arguments, db...)...)
 		c.Env = append(os.Environ(), "MAESTRO_ENV=production")
@@ -78,14 +81,14 @@ topics:
 	if err := server.Start(); err != nil {
 		r.t.Fatalf("maestro server: %v", err)
 	}
-	p := &process{done: make(chan struct{})}
-	go func() { _ = server.Wait(); close(p.done) }()
-	p.stop = func() { _ = server.Process.Kill(); <-p.done }
-	r.t.Cleanup(p.stop)
+	p := &maestrotest.Process{Done: make(chan struct{})}
+	go func() { _ = server.Wait(); close(p.Done) }()
+	p.Stop = func() { _ = server.Process.Kill(); <-p.Done }
+	r.t.Cleanup(p.Stop)
 	// Statuses are dropped until its first heartbeats have made it ready.
-	eventually(r.t, 60*time.Second, "the published server is ready", func() error {
+	eventually.Holds(r.t, 60*time.Second, "the published server is ready", func() error {
 		select {
-		case <-p.done:
+		case <-p.Done:
 			r.t.Fatal("the published server ended; MAESTRO_TEST_LOG=1 shows why")
 		default:
 		}
@@ -99,7 +102,7 @@ topics:
 		}
 		return nil
 	})
-	return &maestroServer{process: p, grpc: "127.0.0.1:" + grpc, rest: "127.0.0.1:" + rest, plain: true}
+	return &maestrotest.Server{Process: p, GRPC: "127.0.0.1:" + grpc, REST: "127.0.0.1:" + rest, Plain: true}
 }
 
 func freePort(t testing.TB) string {
@@ -117,7 +120,7 @@ func freePort(t testing.TB) string {
 func TestPublishedServer(t *testing.T) {
 	r := newRegion(t)
 	s := r.startPublishedServer()
-	consumer := r.register(s)
+	consumer := r.newConsumer(s)
 	r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()

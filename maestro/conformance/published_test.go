@@ -17,13 +17,14 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
 // startPublishedAgent starts the work agent as it is published, with its own MQTT client and its own works.
-func (r *region) startPublishedAgent(consumer string) *process {
+func (r *region) startPublishedAgent(consumer string) *maestrotest.Process {
 	r.t.Helper()
-	r.issue(consumer, mesh.MaestroAgent, consumer)
-	config := filepath.Join(r.dir, consumer, "mqtt.yaml")
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
+	config := filepath.Join(r.Dir, consumer, "mqtt.yaml")
 	text := fmt.Sprintf(`brokerHost: %s
 caFile: %[2]s/ca.crt
 clientCertFile: %[2]s/tls.crt
@@ -31,7 +32,7 @@ clientKeyFile: %[2]s/tls.key
 topics:
   sourceEvents: sources/maestro/consumers/%[3]s/sourceevents
   agentEvents: sources/maestro/consumers/%[3]s/agentevents
-`, r.brokerAt, filepath.Join(r.dir, consumer), consumer)
+`, r.BrokerAddress, filepath.Join(r.Dir, consumer), consumer)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ topics:
 	o.StatusSyncInterval = time.Second
 	o.AppliedManifestWorkEvictionGracePeriod = 876000 * time.Hour
 	kube := cluster(r.t)
-	return r.run("published agent "+consumer, func(ctx context.Context) error {
+	return r.Run("published agent "+consumer, func(ctx context.Context) error {
 		return spoke.NewWorkAgentConfig(common, o).RunWorkloadAgent(ctx, &controllercmd.ControllerContext{
 			KubeConfig: kube, EventRecorder: events.NewInMemoryRecorder(consumer, utilclock.RealClock{}),
 		})
@@ -57,7 +58,7 @@ topics:
 // TestPublishedAgent: the agent can be exchanged for the published one, and back.
 func TestPublishedAgent(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	published := r.startPublishedAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -76,7 +77,7 @@ func TestPublishedAgent(t *testing.T) {
 	r.untilGone(works[0].configMapName())
 
 	// Ours takes over where the published one stops, and finds what it had applied.
-	published.stop()
+	published.Stop()
 	r.startAgent(consumer)
 	for _, b := range works[1:] {
 		cs.must("update", b.with("two"))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -25,12 +26,12 @@ func (r *region) held(name, finalizer string) {
 // terminating waits until a ConfigMap is being deleted.
 func (r *region) terminating(name string) {
 	r.t.Helper()
-	eventually(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
+	eventually.Holds(r.t, 30*time.Second, "ConfigMap "+name+" is being deleted", func() error {
 		object, err := r.configMap(name)
-		if err != nil || object.GetDeletionTimestamp() != nil {
-			return err
+		if err == nil && object.GetDeletionTimestamp() == nil {
+			err = fmt.Errorf("it has no time of deletion; its finalizers are %q", object.GetFinalizers())
 		}
-		return errNotYet
+		return err
 	})
 }
 
@@ -84,7 +85,7 @@ func TestFinalizersAreReleased(t *testing.T) {
 // TestReleaseSurvivesTheAgent has an agent that was away told of a release, and of what is to be deleted, by its resync.
 func TestReleaseSurvivesTheAgent(t *testing.T) {
 	r := newRegion(t)
-	s := r.startServer()
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -93,7 +94,7 @@ func TestReleaseSurvivesTheAgent(t *testing.T) {
 	cs.must("create", b)
 	cs.untilApplied(b.ID, 1)
 	r.held(b.configMapName(), "gone.hcpmesh.io/hook")
-	agent.stop()
+	agent.Stop()
 	cs.must("delete", b)
 	cs.must("delete", releasing(b, "gone.hcpmesh.io/hook", ""))
 	r.startAgent(consumer)

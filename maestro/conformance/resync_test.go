@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 )
 
@@ -12,8 +14,8 @@ import (
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r := newRegion(t)
 	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
-	r.tune = func(c *server.Config) { c.ResyncWindow = 1 }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.ResyncWindow = 1 }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	first := r.startAgent(consumer)
 	cs := r.source(s, "cluster-service")
@@ -26,7 +28,7 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	for _, b := range works {
 		cs.untilApplied(b.ID, 1)
 	}
-	first.stop()
+	first.Stop()
 	before := map[string]int{}
 	cs.mu.Lock()
 	for id := range cs.seen {
@@ -36,20 +38,20 @@ func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r.startAgent(consumer)
 	agent := newBundle(consumer, "new")
 	// Once the resync is under way, new work comes in.
-	eventually(t, 60*time.Second, "the resync is under way", func() error {
-		if n := reportedAgain(cs, before); n > 0 {
-			return nil
+	eventually.Holds(t, 60*time.Second, "the resync is under way", func() error {
+		if reportedAgain(cs, before) == 0 {
+			return errors.New("no work is reported again")
 		}
-		return errNotYet
+		return nil
 	})
 	cs.must("create", agent)
 	cs.untilApplied(agent.ID, 1)
 	if n := reportedAgain(cs, before); n >= len(works) {
 		t.Errorf("new work was applied only after all %d works of the resync", n)
 	}
-	eventually(t, 120*time.Second, "the resync ends", func() error {
+	eventually.Holds(t, 120*time.Second, "the resync ends", func() error {
 		if n := reportedAgain(cs, before); n < len(works) {
-			return fmt.Errorf("%d of %d", n, len(works))
+			return fmt.Errorf("%d of %d works are reported again", n, len(works))
 		}
 		return nil
 	})
@@ -69,8 +71,8 @@ func reportedAgain(cs *source, before map[string]int) (n int) {
 // A resync sends no more than its window before the agent confirms.
 func TestResyncIsBounded(t *testing.T) {
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
 	cs := r.source(s, "cluster-service")
@@ -82,9 +84,9 @@ func TestResyncIsBounded(t *testing.T) {
 		agent.report(b.ID, 1, 1, "Applied")
 		ids = append(ids, b.ID)
 	}
-	eventually(t, 10*time.Second, "all is confirmed", func() error {
+	eventually.Holds(t, 10*time.Second, "all is confirmed", func() error {
 		var n int
-		if err := s.server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
+		if err := s.Server.Store().Pool().QueryRow(t.Context(), `select count(*) from deliveries`).Scan(&n); err != nil || n > 0 {
 			return fmt.Errorf("%d deliveries, %v", n, err)
 		}
 		return nil
@@ -99,7 +101,7 @@ func TestResyncIsBounded(t *testing.T) {
 		t.Errorf("%d events of the resync were sent unconfirmed, the window is 5", n-31)
 	}
 	confirmed := map[string]bool{}
-	eventually(t, 30*time.Second, "the resync ends", func() error {
+	eventually.Holds(t, 30*time.Second, "the resync ends", func() error {
 		for _, evt := range agent.events("spec.create_request", "") {
 			id := evt.Extensions()["resourceid"].(string)
 			if again := len(agent.events("spec.create_request", id)) > 1; again && !confirmed[id] {
@@ -108,7 +110,7 @@ func TestResyncIsBounded(t *testing.T) {
 			}
 		}
 		if len(confirmed) < len(ids) {
-			return fmt.Errorf("%d of %d", len(confirmed), len(ids))
+			return fmt.Errorf("%d of %d works were sent again", len(confirmed), len(ids))
 		}
 		return nil
 	})
@@ -130,9 +132,9 @@ func TestStatusResync(t *testing.T) {
 	agent.report(changed.ID, 1, 2, "Changed")
 	cs.must("delete", gone)
 	agent.report(gone.ID, 1, 2, "Deleted")
-	eventually(t, 10*time.Second, "the deletion is confirmed", func() error {
-		if code := r.call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
-			return errNotYet
+	eventually.Holds(t, 10*time.Second, "the deletion is confirmed", func() error {
+		if code := r.Call(s, "GET", "/resource-bundles/"+gone.ID, nil, nil); code != 404 {
+			return fmt.Errorf("the bundle is answered with %d", code)
 		}
 		return nil
 	})

@@ -22,7 +22,9 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protocol"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/sourceapi"
 )
 
@@ -83,13 +85,13 @@ func (s statusEvent) feedback(name string) string {
 	return ""
 }
 
-func (r *region) source(s *maestroServer, name string) *source {
+func (r *region) source(s *maestrotest.Server, name string) *source {
 	r.t.Helper()
-	transport := credentials.NewTLS(r.identity("cluster-service").ClientTLS(mesh.MaestroServer))
-	if s.plain {
+	transport := credentials.NewTLS(r.Identity("cluster-service").ClientTLS(mesh.MaestroServer))
+	if s.Plain {
 		transport = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(transport))
+	conn, err := grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(transport))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -101,9 +103,9 @@ func (r *region) source(s *maestroServer, name string) *source {
 }
 
 // withAgent starts a server with one consumer, its agent, and a source that is subscribed.
-func (r *region) withAgent() (s *maestroServer, consumer string, cs *source) {
+func (r *region) withAgent() (s *maestrotest.Server, consumer string, cs *source) {
 	r.t.Helper()
-	s = r.startServer()
+	s = r.StartServer()
 	consumer = r.consumer(s)
 	r.startAgent(consumer)
 	cs = r.source(s, "cluster-service")
@@ -112,9 +114,9 @@ func (r *region) withAgent() (s *maestroServer, consumer string, cs *source) {
 }
 
 // withPlayedAgent is withAgent with an agent that the test plays.
-func (r *region) withPlayedAgent() (s *maestroServer, consumer string, agent *wire, cs *source) {
+func (r *region) withPlayedAgent() (s *maestrotest.Server, consumer string, agent *wire, cs *source) {
 	r.t.Helper()
-	s = r.startServer()
+	s = r.StartServer()
 	consumer = r.consumer(s)
 	agent = r.agentWire(consumer)
 	cs = r.source(s, "cluster-service")
@@ -188,7 +190,7 @@ func (s *source) status(id string) statusEvent {
 func (s *source) until(id, what string, condition func(statusEvent) bool) statusEvent {
 	s.t.Helper()
 	var last statusEvent
-	eventually(s.t, 60*time.Second, "resource "+id+" is "+what, func() error {
+	eventually.Holds(s.t, 60*time.Second, "resource "+id+" is "+what, func() error {
 		last = s.status(id)
 		if condition(last) {
 			return nil

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 
 	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 )
 
@@ -80,7 +82,7 @@ func (l *life) stages() []stage {
 		{"update", l.with("two", "", "two"), fedBack(2, "two", "two")},
 		{"delete", l.with("two", "", "two"), func(st statusEvent) error {
 			if !st.is("Deleted") {
-				return errNotYet
+				return fmt.Errorf("the source was told %+v", st)
 			}
 			return nil
 		}},
@@ -106,7 +108,7 @@ type player interface {
 func (r *region) sweep(t *testing.T, p player, consumer string) {
 	var undisturbed []world
 	insist(func() error { // What the two have to say to each other when they meet is over.
-		connected := r.broker.Connected()
+		connected := r.Broker.Connected()
 		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
 			return fmt.Errorf("connected are only %v", connected)
 		}
@@ -144,19 +146,10 @@ func (r *region) sweep(t *testing.T, p player, consumer string) {
 
 // insist repeats do until it succeeds, or calls late with what it says in the end.
 func insist(do func() error, late func(error)) {
-	deadline := time.Now().Add(sweepWithin)
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			late(err)
-			return
-		}
-		<-again.C
+	ctx, cancel := context.WithTimeout(context.Background(), sweepWithin)
+	defer cancel()
+	if err := eventually.Repeat(ctx, do); err != nil {
+		late(err)
 	}
 }
 
@@ -175,7 +168,7 @@ type world struct {
 func (r *region) world(t *testing.T, l *life, told statusEvent) world {
 	t.Helper()
 	w := world{Told: l.status(told)}
-	conn, err := pgx.Connect(t.Context(), r.db)
+	conn, err := pgx.Connect(t.Context(), r.Database)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +295,7 @@ func TestSweepServer(t *testing.T) {
 	m := r.mortalServer()
 	consumer := unique("mgmt")
 	insist(func() error {
-		_, err := r.servers[0].Store().CreateConsumer(t.Context(), consumer, nil)
+		_, err := r.Servers[0].Store().CreateConsumer(t.Context(), consumer, nil)
 		return err
 	}, func(err error) { t.Fatal(err) })
 	r.startAgent(consumer)
@@ -314,8 +307,8 @@ func TestSweepServer(t *testing.T) {
 func TestSweepAgent(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.tune = func(c *server.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
-	s := r.startServer()
+	r.Tune = func(c *server.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
+	s := r.StartServer()
 	consumer := r.consumer(s)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()

@@ -34,7 +34,7 @@ func measureAccess(ctx context.Context, c *customer.Customer, id string, report 
 			works, last = append(works, time.Since(sent)), administrator
 		}
 		sent := time.Now()
-		if err := c.ActQuickly(ctx, id, "revokeCredentials", nil, nil); err != nil {
+		if err := c.Act(ctx, id, "revokeCredentials", nil, nil); err != nil {
 			return err
 		}
 		if err := whoAmI(ctx, last); !apierrors.IsUnauthorized(err) {
@@ -56,7 +56,7 @@ func request(ctx context.Context, c *customer.Customer, id string) (*kubernetes.
 	var issued struct {
 		Kubeconfig string `json:"kubeconfig"`
 	}
-	if err := c.ActQuickly(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued); err != nil {
+	if err := c.Act(ctx, id, "requestAdminCredential", map[string]string{"certificateSigningRequest": string(signing)}, &issued); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)

@@ -18,12 +18,13 @@ func measureScaling(ctx context.Context, region *local.Region, o options, report
 	if err != nil {
 		return err
 	}
+	c.Impatient = true
 	const cluster, pool = "scaled", "workers"
 	id := c.NodePoolID(cluster, pool)
-	if err := c.PutQuickly(ctx, c.ClusterID(cluster), c.ClusterBody(cluster)); err != nil {
+	if _, err := c.Put(ctx, c.ClusterID(cluster), c.ClusterBody(cluster)); err != nil {
 		return err
 	}
-	if err := c.PutQuickly(ctx, id, c.NodePoolBody(1)); err != nil {
+	if _, err := c.Put(ctx, id, c.NodePoolBody(1)); err != nil {
 		return err
 	}
 	sizes, err := watchReplicas(ctx, region.Endpoints(), id)
@@ -37,7 +38,7 @@ func measureScaling(ctx context.Context, region *local.Region, o options, report
 		seen := sizes.expect(replicas)
 		sent := time.Now()
 		body := armresources.GenericResource{Properties: map[string]any{"replicas": replicas}}
-		if err := c.PatchQuickly(ctx, id, body); err != nil {
+		if _, err := c.Patch(ctx, id, body); err != nil {
 			return err
 		}
 		succeeded = append(succeeded, time.Since(sent))
@@ -48,7 +49,7 @@ func measureScaling(ctx context.Context, region *local.Region, o options, report
 			return ctx.Err()
 		}
 	}
-	if err := c.DeleteQuickly(ctx, c.ClusterID(cluster)); err != nil {
+	if err := c.Delete(ctx, c.ClusterID(cluster)); err != nil {
 		return err
 	}
 	report.durations("Replicas changed to NodePool spec changed", changed, "goal: p50 200ms")

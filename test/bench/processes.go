@@ -19,6 +19,7 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 	if err != nil {
 		return err
 	}
+	c.Impatient = true
 	seen, err := watchHostedClusters(ctx, region.Endpoints())
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 	for i := range hostedControlPlanes {
 		name := fmt.Sprintf("real-%d", i)
 		exists, serving := seen.expect(c.ClusterID(name)), seen.expectServing(c.ClusterID(name))
-		if err := c.PutQuickly(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
+		if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 			return err
 		}
 		began := <-exists
@@ -46,7 +47,7 @@ func measureProcesses(ctx context.Context, region *local.Region, report *report)
 		return fmt.Errorf("credentials: %w", err)
 	}
 	for i := range hostedControlPlanes {
-		if err := c.DeleteQuickly(ctx, c.ClusterID(fmt.Sprintf("real-%d", i))); err != nil {
+		if err := c.Delete(ctx, c.ClusterID(fmt.Sprintf("real-%d", i))); err != nil {
 			return err
 		}
 	}

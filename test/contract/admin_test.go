@@ -31,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -134,7 +135,9 @@ type sreHouse struct {
 	t      *testing.T
 	region *local.Region
 	oncall *adminclient.Client
-	// going is a cluster whose deletion goes on, on a management cluster and in a namespace.
+	// someone owns the clusters: alpha and beta, and going, whose deletion goes on, on a management cluster and in a namespace.
+	someone                      *customer.Customer
+	alpha, beta                  string
 	going, kubeconfig, namespace string
 	// orphaned is the bundle that is nobody's; empty before there is one. drifted is the cluster that ARM does not have.
 	orphaned, drifted string
@@ -165,22 +168,9 @@ func (h *sreHouse) tokens() map[string]string {
 	return tokens
 }
 
-// eventually waits until something holds.
 func (h *sreHouse) eventually(what string, holds func() error) {
 	h.t.Helper()
-	within := time.NewTimer(patience)
-	defer within.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-within.C:
-			h.t.Fatalf("%s: not within %s: %v", what, patience, err)
-		case <-time.After(pause):
-		}
-	}
+	eventually.Holds(h.t, patience, what, holds)
 }
 
 // done waits for the end of an operation.
@@ -193,34 +183,38 @@ func (h *sreHouse) done(operation *adminv1.Operation, err error) *adminv1.Operat
 }
 
 // furnish makes three clusters: alpha, with a node pool and a credential; beta, with an upgrade that waits for tomorrow; and one
-// that is being deleted. It returns what the cases call them.
+// that is being deleted. It returns what the cases call them. Subscription and names are of this run alone, for engineers find
+// clusters by their names, and a region may have seen the cases before.
 func (h *sreHouse) furnish() map[string]string {
 	h.t.Helper()
 	ctx, e := h.t.Context(), h.region.Endpoints()
 	var err error
 	h.oncall, err = adminclient.New(adminclient.Options{Endpoint: e.Admin, Authority: e.ARM, CAFile: e.CAFile, CredentialsFile: e.EngineersFile, Engineer: "oncall", Audience: e.AdminAudience})
 	h.must(err)
-	someone, err := customer.New(ctx, e, "11111111-0000-0000-0000-0000000000ad", "admin")
+	someone, err := customer.New(ctx, e, uuid.NewString(), "admin")
 	h.must(err)
 	h.t.Cleanup(func() { _ = someone.Close() })
+	run := uuid.NewString()[:6]
+	h.someone, h.alpha, h.beta = someone, "alpha-"+run, "beta-"+run
+	deleted := "going-" + run
 	var made sync.WaitGroup
 	failed := make([]error, 3)
-	for i, name := range []string{"alpha", "beta", "going"} {
+	for i, name := range []string{h.alpha, h.beta, deleted} {
 		made.Go(func() {
 			id, body := someone.ClusterID(name), someone.ClusterBody(name)
 			body.Properties.(map[string]any)["version"] = map[string]any{"id": "4.20", "channelGroup": "stable"}
-			if _, failed[i] = someone.Put(ctx, id, body); failed[i] == nil && name == "alpha" {
+			if _, failed[i] = someone.Put(ctx, id, body); failed[i] == nil && name == h.alpha {
 				_, failed[i] = someone.Put(ctx, someone.NodePoolID(name, "np"), someone.NodePoolBody(2))
 			}
 		})
 	}
 	made.Wait()
 	h.must(errors.Join(failed...))
-	dump, err := h.oncall.Dump(ctx, someone.ClusterID("alpha"))
+	dump, err := h.oncall.Dump(ctx, someone.ClusterID(h.alpha))
 	h.must(err)
-	beta, err := h.oncall.Cluster(ctx, someone.ClusterID("beta"))
+	beta, err := h.oncall.Cluster(ctx, someone.ClusterID(h.beta))
 	h.must(err)
-	going, err := h.oncall.Cluster(ctx, someone.ClusterID("going"))
+	going, err := h.oncall.Cluster(ctx, someone.ClusterID(deleted))
 	h.must(err)
 
 	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need something to look at", Ticket: "TEST-1", Duration: "30m"})
@@ -410,7 +404,8 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 	}
 }
 
-// tidy makes the region as it was, for the cases of the frontend: both management clusters take clusters, and what goes is let go.
+// tidy makes the region as it was, for the cases of the frontend and for another run: both management clusters take clusters, what
+// goes is let go, and the rest is deleted.
 func (h *sreHouse) tidy() {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -420,6 +415,9 @@ func (h *sreHouse) tidy() {
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
 	h.must(err)
+	for _, name := range []string{h.alpha, h.beta} {
+		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
+	}
 	h.eventually("the deletion is over", func() error {
 		shown, err := h.oncall.Deletion(ctx, h.going)
 		if err == nil && (len(shown.Items) != 1 || !shown.Items[0].Over) {

@@ -36,25 +36,9 @@ func (c *Customer) Act(ctx context.Context, id, action string, body, into any) e
 	if err != nil {
 		return err
 	}
-	result, err := poller.PollUntilDone(ctx, pollOften)
+	result, err := wait(ctx, c, poller)
 	if err != nil {
 		return fmt.Errorf("waiting for %s of %s: %w", action, id, err)
-	}
-	return resultOf(result, into)
-}
-
-// ActQuickly is Act for measuring.
-func (c *Customer) ActQuickly(ctx context.Context, id, action string, body, into any) error {
-	poller, err := c.beginAct(ctx, id, action, body)
-	if err != nil {
-		return err
-	}
-	if err := await(ctx, poller); err != nil {
-		return fmt.Errorf("waiting for %s of %s: %w", action, id, err)
-	}
-	result, err := poller.Result(ctx)
-	if err != nil {
-		return err
 	}
 	return resultOf(result, into)
 }

@@ -33,6 +33,9 @@ type Customer struct {
 	resourceGroup string
 	// Resources is the published client.
 	Resources *armresources.Client
+	// Impatient has the customer ask after operations as no published poller does: every few milliseconds at first. It is for those
+	// who measure, and for tests that are not about the pollers.
+	Impatient bool
 	// Credential is what the customer gets tokens with.
 	Credential azcore.TokenCredential
 	groups     *armresources.ResourceGroupsClient
@@ -200,16 +203,13 @@ func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	}
 }
 
-// pollOften makes the published pollers ask as often as they do: what takes minutes in the cloud takes seconds here.
-var pollOften = &runtime.PollUntilDoneOptions{Frequency: time.Second}
-
 // Put creates or replaces a resource and waits for the operation's end.
 func (c *Customer) Put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
 	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PUT %s: %w", id, err)
 	}
-	response, err := poller.PollUntilDone(ctx, pollOften)
+	response, err := wait(ctx, c, poller)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("waiting for the PUT of %s: %w", id, err)
 	}
@@ -222,7 +222,7 @@ func (c *Customer) Patch(ctx context.Context, id string, body armresources.Gener
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("PATCH %s: %w", id, err)
 	}
-	response, err := poller.PollUntilDone(ctx, pollOften)
+	response, err := wait(ctx, c, poller)
 	if err != nil {
 		return armresources.GenericResource{}, fmt.Errorf("waiting for the PATCH of %s: %w", id, err)
 	}
@@ -235,7 +235,7 @@ func (c *Customer) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("DELETE %s: %w", id, err)
 	}
-	if _, err := poller.PollUntilDone(ctx, pollOften); err != nil {
+	if _, err := wait(ctx, c, poller); err != nil {
 		return fmt.Errorf("waiting for the DELETE of %s: %w", id, err)
 	}
 	return nil
@@ -269,58 +269,4 @@ func (c *Customer) List(ctx context.Context, collection string) ([]string, error
 		next = page.NextLink
 	}
 	return names, nil
-}
-
-// PutQuickly is Put for measuring.
-func (c *Customer) PutQuickly(ctx context.Context, id string, body armresources.GenericResource) error {
-	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
-	if err != nil {
-		return fmt.Errorf("PUT %s: %w", id, err)
-	}
-	if err := await(ctx, poller); err != nil {
-		return fmt.Errorf("waiting for the PUT of %s: %w", id, err)
-	}
-	return nil
-}
-
-// PatchQuickly is Patch for measuring.
-func (c *Customer) PatchQuickly(ctx context.Context, id string, body armresources.GenericResource) error {
-	poller, err := c.Resources.BeginUpdateByID(ctx, id, APIVersion, body, nil)
-	if err != nil {
-		return fmt.Errorf("PATCH %s: %w", id, err)
-	}
-	if err := await(ctx, poller); err != nil {
-		return fmt.Errorf("waiting for the PATCH of %s: %w", id, err)
-	}
-	return nil
-}
-
-// DeleteQuickly is Delete for measuring.
-func (c *Customer) DeleteQuickly(ctx context.Context, id string) error {
-	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)
-	if err != nil {
-		return fmt.Errorf("DELETE %s: %w", id, err)
-	}
-	if err := await(ctx, poller); err != nil {
-		return fmt.Errorf("waiting for the DELETE of %s: %w", id, err)
-	}
-	return nil
-}
-
-// await asks after an operation every few milliseconds, which PollUntilDone refuses to do outside of tests.
-func await[T any](ctx context.Context, poller *runtime.Poller[T]) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !poller.Done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-		if _, err := poller.Poll(ctx); err != nil {
-			return err
-		}
-	}
-	_, err := poller.Result(ctx)
-	return err
 }

@@ -62,7 +62,7 @@ func (r *region) startAdmin() {
 	if err := db.EnsureSchema(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	bundles := maestro.New("https://"+r.maestroREST, r.identity(string(mesh.Admin)))
+	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
 	api := server.New(server.Config{
 		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Environment: "local", Authenticator: engineers{},
@@ -76,8 +76,8 @@ func (r *region) startAdmin() {
 		api.ServeHTTP(w, request)
 	}))
 	r.t.Cleanup(served.Close)
-	r.admin = adminclient.Options{Endpoint: served.URL, Authority: served.URL, CAFile: filepath.Join(r.dir, "admin.crt"),
-		CredentialsFile: filepath.Join(r.dir, "engineers.json"), Audience: "api://admin"}
+	r.admin = adminclient.Options{Endpoint: served.URL, Authority: served.URL, CAFile: filepath.Join(r.Dir, "admin.crt"),
+		CredentialsFile: filepath.Join(r.Dir, "engineers.json"), Audience: "api://admin"}
 	for path, content := range map[string][]byte{
 		r.admin.CAFile:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}),
 		r.admin.CredentialsFile: []byte(`[{"name": "` + oncall + `", "tenantId": "t", "clientId": "c", "clientSecret": "s"}]`),
@@ -88,7 +88,7 @@ func (r *region) startAdmin() {
 	}
 	all := func(partition.Group) bool { return true }
 	executor := intervention.New(db, r.clusterService(mesh.Backend), nil, all, intervention.Options{}, prometheus.NewRegistry(), logger())
-	r.run("backend", func(ctx context.Context) error {
+	r.Run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		defer group.Wait()
 		group.Go(func() { executor.Run(ctx) })
@@ -105,7 +105,7 @@ func (r *region) startAdmin() {
 // clusterService connects a workload to Cluster Service, wherever that is now.
 func (r *region) clusterService(peer mesh.Peer) csv1.ClusterServiceClient {
 	r.t.Helper()
-	conn := must(clusterservice.Dial(r.t.Context(), "cluster-service", r.identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	conn := must(clusterservice.Dial(r.t.Context(), "cluster-service", r.Identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", *r.fleet.Load())
 	})))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })

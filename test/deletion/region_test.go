@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,14 +41,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/localruntime"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
-	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -76,39 +74,19 @@ const (
 
 // region is everything below ARM, with one management cluster.
 type region struct {
-	t *testing.T
-	// owner is the test that the region ends with; t the one that plays in it now.
-	owner     *testing.T
-	dir       string
-	authority *mesh.Authority
-	cluster   *rest.Config
-	objects   dynamic.Interface
-	broker    *broker.Broker
-	// maestro, maestroREST and fleet are the addresses of Maestro's and Cluster Service's APIs; the last changes when that is
-	// started anew.
-	maestro, maestroREST string
-	fleet                atomic.Pointer[string]
-	databaseURL          string
-	admin                adminclient.Options
-	agent, service       *process
+	*maestrotest.Region
+	// t is the test that plays in it now; the one that it ends with is the embedded region's.
+	t       *testing.T
+	cluster *rest.Config
+	objects dynamic.Interface
+	// maestro is Maestro's server, and fleet the address of Cluster Service's API, which changes when that is started anew.
+	maestro     *maestrotest.Server
+	fleet       atomic.Pointer[string]
+	databaseURL string
+	admin       adminclient.Options
+	agent       *maestrotest.Process
+	service     *maestrotest.Process
 	csv1.ClusterServiceClient
-}
-
-// process runs inside the test until it is stopped.
-type process struct{ stop func() }
-
-func (r *region) run(name string, run func(ctx context.Context) error) *process {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	p := &process{stop: func() { cancel(); <-done }}
-	go func() {
-		defer close(done)
-		if err := run(ctx); err != nil && ctx.Err() == nil {
-			r.owner.Errorf("%s stopped: %v", name, err)
-		}
-	}()
-	r.owner.Cleanup(p.stop)
-	return p
 }
 
 func must[T any](value T, err error) func(t *testing.T) T {
@@ -132,7 +110,7 @@ func newRegion(t *testing.T) *region {
 	if _, err := kubeapitest.Programs(); errors.Is(err, kubeapitest.ErrNotBuilt) {
 		t.Skip(err)
 	}
-	r := &region{t: t, owner: t, dir: t.TempDir()}
+	r := &region{Region: maestrotest.New(t, databases.Database(t), logger()), t: t}
 	management := kubeapitest.Start(t)
 	if err := management.RunControllerManager(t.Context()); err != nil {
 		t.Fatal(err)
@@ -142,31 +120,18 @@ func newRegion(t *testing.T) *region {
 	r.objects = must(dynamic.NewForConfig(r.cluster))(t)
 	r.startRuntime(management)
 
-	r.authority = must(mesh.OpenAuthority(filepath.Join(r.dir, "ca"), "test"))(t)
-	r.issue("broker", mesh.EventGridEmulator, "127.0.0.1", "localhost")
-	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService, mesh.Admin, mesh.Backend} {
-		r.issue(string(peer), peer, string(peer), "127.0.0.1")
+	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Admin, mesh.Backend} {
+		r.Issue(string(peer), peer, string(peer), "127.0.0.1")
 	}
-	r.issue(shard, mesh.MaestroAgent, shard)
-	r.startMaestro()
+	r.Tune = func(c *server.Config) { c.Resend = time.Second }
+	r.maestro = r.StartServer()
+	r.Serve(r.maestro, shard)
 	r.startAgent()
 	r.databaseURL = databases.Database(t)
 	r.startService()
 	r.ClusterServiceClient = r.clusterService(mesh.Backend)
 	r.startAdmin()
 	return r
-}
-
-func (r *region) issue(name string, peer mesh.Peer, hosts ...string) {
-	r.t.Helper()
-	if err := r.authority.Issue(filepath.Join(r.dir, name), peer, hosts...); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *region) identity(name string) *mesh.Identity {
-	r.t.Helper()
-	return must(mesh.LoadIdentity(filepath.Join(r.dir, name)))(r.t)
 }
 
 func (r *region) startRuntime(management *kubeapitest.Cluster) {
@@ -177,7 +142,7 @@ func (r *region) startRuntime(management *kubeapitest.Cluster) {
 		r.t.Fatal(err)
 	}
 	runtime := localruntime.New(options, logger())
-	r.run("hypershift runtime", func(ctx context.Context) error { return runtime.RunWith(ctx, r.cluster) })
+	r.Run("hypershift runtime", func(ctx context.Context) error { return runtime.RunWith(ctx, r.cluster) })
 	r.eventually("the runtime reconciles", func() error { return runtime.Ready(r.t.Context()) })
 }
 
@@ -188,48 +153,9 @@ func logger() *slog.Logger {
 	return slog.Default()
 }
 
-func (r *region) startMaestro() {
-	r.t.Helper()
-	transport := must(broker.ServerTLS(filepath.Join(r.dir, "broker")))(r.t)
-	r.broker = must(broker.Start(must(net.Listen("tcp", "127.0.0.1:0"))(r.t), broker.Options{TLS: transport, Log: logger()}))(r.t)
-	r.t.Cleanup(func() { _ = r.broker.Close() })
-	grpcAt, restAt := must(net.Listen("tcp", "127.0.0.1:0"))(r.t), must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
-	s := must(server.New(r.t.Context(), server.Config{DatabaseURL: databases.Database(r.t), MQTTAddress: r.broker.Addr(),
-		MQTTTLS: must(mqttlink.ClientTLS(filepath.Join(r.dir, string(mesh.MaestroServer)), r.broker.Addr()))(r.t), GRPC: grpcAt, REST: restAt,
-		TLS: r.identity(string(mesh.MaestroServer)).ServerTLS(mesh.Allowed(mesh.MaestroServer)...), Resend: time.Second, Heartbeat: time.Second, Log: logger()}))(r.t)
-	r.run("maestro server", s.Run)
-	r.maestro, r.maestroREST = grpcAt.Addr().String(), restAt.Addr().String()
-	r.eventually("Maestro is ready", func() error {
-		for name, check := range s.Checks() {
-			if err := check(r.t.Context()); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		return nil
-	})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer), DisableKeepAlives: true}}
-	response, err := client.Post("https://"+restAt.Addr().String()+"/api/maestro/v1/consumers", "application/json", strings.NewReader(`{"name":"`+shard+`"}`))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusCreated {
-		r.t.Fatalf("registering the consumer: %s", response.Status)
-	}
-	r.eventually("the consumer is served", func() error {
-		if !slices.Contains(s.Dispatcher().Serving(), shard) {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-}
-
 func (r *region) startAgent() {
 	r.t.Helper()
-	a := must(agent.New(agent.Options{Consumer: shard, MQTTAddress: r.broker.Addr(),
-		MQTTTLS: must(mqttlink.ClientTLS(filepath.Join(r.dir, shard), r.broker.Addr()))(r.t), Cluster: rest.CopyConfig(r.cluster),
-		CRDDir: filepath.Join(definitions(r.t), "work"), Log: logger()}))(r.t)
-	r.agent = r.run("maestro agent", a.Run)
+	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.cluster, CRDDir: filepath.Join(definitions(r.t), "work")})
 }
 
 // startService runs Cluster Service on its database.
@@ -244,8 +170,8 @@ func (r *region) startService() {
 		r.t.Fatal(err)
 	}
 	hub = watch.NewHub(database, 64)
-	identity := r.identity(string(mesh.ClusterService))
-	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
+	identity := r.Identity(string(mesh.ClusterService))
+	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
 	keeper := must(secret.NewKeeper(make([]byte, 32)))(r.t)
 	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true, StuckAfter: map[string]time.Duration{}}
 	for _, kind := range fleet.StepKinds() {
@@ -260,7 +186,7 @@ func (r *region) startService() {
 	r.fleet.Store(&address)
 	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))))
 	csv1.RegisterClusterServiceServer(api, system.API)
-	r.service = r.run("cluster service", func(ctx context.Context) error {
+	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		group.Go(func() { _ = system.Run(ctx) })
 		stop := context.AfterFunc(ctx, api.Stop)
@@ -273,22 +199,9 @@ func (r *region) startService() {
 	})
 }
 
-// eventually waits until a condition holds.
 func (r *region) eventually(what string, condition func() error) {
 	r.t.Helper()
-	within := time.Now().Add(deadline)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(within) {
-			r.t.Fatalf("%s: not within %s: %v", what, deadline, err)
-		}
-		<-again.C
-	}
+	eventually.Holds(r.t, deadline, what, condition)
 }
 
 // cluster is a cluster of a test.

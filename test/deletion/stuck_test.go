@@ -125,7 +125,7 @@ func orphanedNamespaceBundle(r *region) {
 	c.remove()
 	c.deleted()
 	c.nothingLeft()
-	client := must(csmaestro.NewClient("passthrough:///"+r.maestro, fleet.Source, credentials.NewTLS(r.identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))))(r.t)
+	client := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer))))(r.t)
 	defer client.Close()
 	name := "ocm-local-orphan"
 	manifest := must(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}))(r.t)
@@ -134,7 +134,7 @@ func orphanedNamespaceBundle(r *region) {
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
 	// While Cluster Service is away nobody looks for orphans, so that the namespace is seen to be there.
-	r.service.stop()
+	r.service.Stop()
 	if _, err := client.Create(r.t.Context(), bundle); err != nil {
 		r.t.Fatal(err)
 	}
@@ -224,10 +224,10 @@ func workRecreatedByAnAgent(r *region) {
 // with the messages: Maestro sends again, and Cluster Service asks for what it missed.
 func missedDeletion(r *region) {
 	c := r.create("missed")
-	r.agent.stop()
+	r.agent.Stop()
 	c.remove()
 	c.stuckIn("hosted-cluster", "Waiting for the agent of "+shard)
-	r.service.stop()
+	r.service.Stop()
 	r.startAgent()
 	r.eventually("the HostedCluster is gone", func() error {
 		if r.exists(hostedClusters, c.namespace, c.hosted) {
@@ -244,7 +244,7 @@ func missedDeletion(r *region) {
 // does come back after all.
 func managementClusterGone(r *region) {
 	c := r.create("away")
-	r.agent.stop()
+	r.agent.Stop()
 	c.remove()
 	c.stuckIn("node-pool/np1", "Waiting for the agent of "+shard)
 	reason := []string{"--reason", "the management cluster burnt down", "--ticket", "INC-9"}

@@ -29,8 +29,11 @@ func engineer(t *testing.T, name string) *adminclient.Client {
 // death, reaches the management cluster, and is in the audit.
 func TestAnEngineerPausesACluster(t *testing.T) {
 	needsRegion(t)
+	t.Parallel()
 	ctx := patience(t, 5*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000ad", "admin")
+	atOnce.enter()
+	defer func() { atOnce.leave(t, c) }()
 	id := c.ClusterID("held")
 	if _, err := c.Put(ctx, id, c.ClusterBody("held")); err != nil {
 		t.Fatal(err)
@@ -86,7 +89,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 	if _, err := pause(oncall); err == nil {
 		t.Error("an elevation that was ended still counts")
 	}
-	entries, _, err := reader.Audit(ctx, 10)
+	entries, _, err := reader.Audit(ctx, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 	"k8s.io/client-go/rest"
@@ -35,6 +36,7 @@ func TestDayOfACluster(t *testing.T) {
 	t.Parallel()
 	ctx := patience(t, 10*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day")
+	c.Impatient = true // what published pollers make of it, the lives of clusters show
 	atOnce.enter()
 	defer func() { atOnce.leave(t, c) }()
 	id, steady, elastic := c.ClusterID("daily"), c.NodePoolID("daily", "steady"), c.NodePoolID("daily", "elastic")
@@ -171,15 +173,10 @@ func (d *day) breakGlass() {
 
 	// The command ends when the API server was seen to refuse what the old signer made.
 	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
-	var answer string
-	eventually(d.t, d.ctx, func() bool {
-		_, err := sre.run(d.ctx, "auth", "whoami")
-		answer = fmt.Sprint(err)
-		return err != nil && strings.Contains(answer, "Unauthorized")
-	}, func() string { return "the revoked credential is answered " + answer })
+	d.isRefusedInTheEnd(sre, "the engineer's revoked credential")
 
 	recorded := map[string]bool{}
-	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 20)
+	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 100)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -197,12 +194,10 @@ func (d *day) breakGlass() {
 // has come up through the management cluster.
 func (d *day) areSeen(service clusterservicev1.ClusterServiceClient, cluster string, reasons map[string]string) {
 	d.t.Helper()
-	var missing string
-	eventually(d.t, d.ctx, func() bool {
+	eventually.Before(d.ctx, d.t, "the use of credentials is seen", func() error {
 		list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster})
 		if err != nil {
-			missing = err.Error()
-			return false
+			return err
 		}
 		seen := 0
 		for _, c := range list.GetCredentials() {
@@ -211,9 +206,11 @@ func (d *day) areSeen(service clusterservicev1.ClusterServiceClient, cluster str
 				seen++
 			}
 		}
-		missing = fmt.Sprintf("of %v: %v", reasons, list.GetCredentials())
-		return seen == len(reasons)
-	}, func() string { return "the use of credentials is not seen: " + missing })
+		if seen != len(reasons) {
+			return fmt.Errorf("of %v: %v", reasons, list.GetCredentials())
+		}
+		return nil
+	})
 }
 
 // hcpctl runs a command as an engineer does, and gives what it printed.
@@ -265,12 +262,10 @@ func (d *day) login() {
 	user, group := "entra:"+claims.AppID, "entra-group:"+claims.Groups[0]
 	// The operation is done when the control plane has the configuration; its API server then asks the issuer for its keys.
 	var who string
-	eventually(d.t, d.ctx, func() bool {
-		if who, err = visitor.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}"); err != nil {
-			who = err.Error()
-		}
-		return err == nil
-	}, func() string { return "the token is answered " + who })
+	eventually.Before(d.ctx, d.t, "the token is taken", func() error {
+		who, err = visitor.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}")
+		return err
+	})
 	if want := user + ` ["` + group + `","system:authenticated"]`; who != want {
 		d.t.Errorf("the token is taken for %s, want %s", who, want)
 	}
@@ -281,10 +276,7 @@ func (d *day) login() {
 	if _, err := d.c.Resources.GetByID(d.ctx, external, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
 		d.t.Errorf("after the delete a GET gives %v", err)
 	}
-	eventually(d.t, d.ctx, func() bool {
-		_, err := visitor.run(d.ctx, "auth", "whoami")
-		return err != nil && strings.Contains(err.Error(), "Unauthorized")
-	}, func() string { return "the token is still taken" })
+	d.isRefusedInTheEnd(visitor, "a token of an issuer that is deleted")
 }
 
 // groupMay binds a role to a group alone, and has a member of the group do what it allows, and not before or after.
@@ -294,9 +286,8 @@ func (d *day) groupMay(hosted, member kubectl, group string) {
 		_, err := member.run(d.ctx, "get", "namespaces", "-o", "name")
 		return err
 	}
-	forbidden := func() bool { err := read(); return err != nil && strings.Contains(err.Error(), "Forbidden") }
-	if !forbidden() {
-		d.t.Error("a user to whom nothing is bound is not refused")
+	if err := read(); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		d.t.Errorf("a user to whom nothing is bound is answered %v", err)
 	}
 	must := func(arguments ...string) {
 		d.t.Helper()
@@ -306,17 +297,17 @@ func (d *day) groupMay(hosted, member kubectl, group string) {
 	}
 	must("create", "clusterrole", "namespace-reader", "--verb=get,list", "--resource=namespaces")
 	must("create", "clusterrolebinding", "developers-read-namespaces", "--clusterrole=namespace-reader", "--group="+group)
-	var said string
-	eventually(d.t, d.ctx, func() bool {
-		err := read()
-		said = fmt.Sprint(err)
-		return err == nil
-	}, func() string { return "a member of the group is answered " + said })
+	eventually.Before(d.ctx, d.t, "a member of the group may read namespaces", read)
 	if _, err := member.run(d.ctx, "get", "secrets", "--all-namespaces"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		d.t.Errorf("what is not bound to the group is answered with %v", err)
 	}
 	must("delete", "clusterrolebinding", "developers-read-namespaces")
-	eventually(d.t, d.ctx, forbidden, func() string { return "a member of a group to which nothing is bound is not refused" })
+	eventually.Before(d.ctx, d.t, "a member of a group to which nothing is bound is refused", func() error {
+		if err := read(); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
+	})
 }
 
 // userClaims are what the region's issuer says of a user, of that what is mapped.
@@ -354,6 +345,17 @@ func (d *day) isRefused(holder kubectl) {
 	if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 		d.t.Errorf("a revoked credential is answered %q, %v", got, err)
 	}
+}
+
+// isRefusedInTheEnd is isRefused for what the hosted API server learns a moment after it is asked for.
+func (d *day) isRefusedInTheEnd(holder kubectl, what string) {
+	d.t.Helper()
+	eventually.Before(d.ctx, d.t, what+" is refused", func() error {
+		if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			return fmt.Errorf("the answer is %q, %v", got, err)
+		}
+		return nil
+	})
 }
 
 // kubectlWith writes what connects as a kubeconfig.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -81,12 +82,10 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 // onceEach checks that every cluster exists exactly once on the management clusters together.
 func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 	t.Helper()
-	var problem string
-	eventually(t, ctx, func() bool {
+	eventually.Before(ctx, t, "each cluster is there once", func() error {
 		found, err := inManagementClusters(ctx)
 		if err != nil { // an API server may be the process that is being killed
-			problem = err.Error()
-			return false
+			return err
 		}
 		hosted := 0
 		for _, thing := range found {
@@ -94,9 +93,11 @@ func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 				hosted++
 			}
 		}
-		problem = fmt.Sprintf("%d HostedClusters for %d clusters", hosted, *clustersUnderFaults)
-		return hosted == *clustersUnderFaults
-	}, func() string { return problem })
+		if hosted != *clustersUnderFaults {
+			return fmt.Errorf("%d HostedClusters for %d clusters", hosted, *clustersUnderFaults)
+		}
+		return nil
+	})
 }
 
 // badDay is everything that goes wrong, until its end.
@@ -170,9 +171,11 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 		{"id": "slow", "latencyMs": 40, "probability": 0.05},
 		{"id": "lost-response", "dropResponse": true, "probability": 0.03},
 	} {
-		eventually(t, ctx, func() bool {
-			return control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule) == nil
-		}, func() string { return "a fault cannot be injected" })
+		if err := eventually.Repeat(ctx, func() error {
+			return control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule)
+		}); err != nil {
+			t.Errorf("the fault %s cannot be injected: %v", rule["id"], err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
@@ -101,11 +102,12 @@ func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
 // await waits until the selection is as wanted.
 func (k kubectl) await(ctx context.Context, objects, jsonpath string, wanted func(string) bool) {
 	k.t.Helper()
-	var last string
-	eventually(k.t, ctx, func() bool {
-		last = k.get(ctx, objects, jsonpath)
-		return wanted(last)
-	}, func() string { return fmt.Sprintf("%s of %s is %q", jsonpath, objects, last) })
+	eventually.Before(ctx, k.t, objects+" are as wanted", func() error {
+		if found := k.get(ctx, objects, jsonpath); !wanted(found) {
+			return fmt.Errorf("%s is %q", jsonpath, found)
+		}
+		return nil
+	})
 }
 
 // words wants a number of words, each with a property.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/test/procfs"
@@ -33,11 +35,12 @@ import (
 // is still on its way out when an operation has ended (a namespace being finalized by Kubernetes) has the test's patience.
 func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer.Customer) {
 	t.Helper()
-	var left []string
-	eventually(t, ctx, func() bool {
-		left = leftovers(t, ctx, customers...)
-		return len(left) == 0
-	}, func() string { return "left over:\n  " + strings.Join(left, "\n  ") })
+	eventually.Before(ctx, t, "nothing is left over in any layer", func() error {
+		if left := leftovers(t, ctx, customers...); len(left) > 0 {
+			return errors.New("left over:\n  " + strings.Join(left, "\n  "))
+		}
+		return nil
+	})
 }
 
 // guests are the customers whose tests run in the region at the same time. A look into every layer finds what each of them
@@ -60,13 +63,13 @@ func (g *guests) enter() {
 	g.inside++
 }
 
-// leave is its end, however it ends.
-func (g *guests) leave(t *testing.T, c *customer.Customer) {
+// leave is its end, however it ends, with those who have been in it.
+func (g *guests) leave(t *testing.T, customers ...*customer.Customer) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
-	g.done, g.failed = append(g.done, c), g.failed || t.Failed()
+	g.done, g.failed = append(g.done, customers...), g.failed || t.Failed()
 	if g.inside > 0 || g.failed {
 		return
 	}

@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 	corev1 "k8s.io/api/core/v1"
@@ -122,12 +123,10 @@ func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Cli
 // awaitReadyNodes waits until a cluster has exactly so many nodes and all are Ready.
 func awaitReadyNodes(t *testing.T, ctx context.Context, hosted *kubernetes.Clientset, want int) {
 	t.Helper()
-	var last string
-	eventually(t, ctx, func() bool {
+	eventually.Before(ctx, t, fmt.Sprintf("%d nodes are ready", want), func() error {
 		nodes, err := hosted.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			last = err.Error()
-			return false
+			return err
 		}
 		ready := 0
 		for _, node := range nodes.Items {
@@ -137,24 +136,11 @@ func awaitReadyNodes(t *testing.T, ctx context.Context, hosted *kubernetes.Clien
 				}
 			}
 		}
-		text, _ := json.Marshal(map[string]int{"nodes": len(nodes.Items), "ready": ready})
-		last = string(text)
-		return ready == want && len(nodes.Items) == want
-	}, func() string { return last })
-}
-
-// eventually waits for a condition of another process, which nothing here can be told of.
-func eventually(t *testing.T, ctx context.Context, holds func() bool, state func() string) {
-	t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("still not so: %s", state())
-		case <-ticker.C:
+		if ready != want || len(nodes.Items) != want {
+			return fmt.Errorf("of %d nodes %d are ready", len(nodes.Items), ready)
 		}
-	}
+		return nil
+	})
 }
 
 // property reads a value below properties by its path; nil when it is absent.

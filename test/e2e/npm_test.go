@@ -19,12 +19,15 @@ import (
 // what they assert are in clients/npm/drive.mjs.
 func TestLifeOfAClusterByNpm(t *testing.T) {
 	needsRegion(t)
+	t.Parallel()
 	if err := node.Prepare(patience(t, 10*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	atOnce.enter()
 	var customers []*customer.Customer
+	defer func() { atOnce.leave(t, customers...) }()
 	t.Run("at", func(t *testing.T) {
 		for i, version := range []string{"2024-06-10-preview", "2025-12-23-preview", "2026-06-30-preview", customer.APIVersion} {
 			ctx := patience(t, 10*time.Minute)
@@ -36,7 +39,6 @@ func TestLifeOfAClusterByNpm(t *testing.T) {
 			})
 		}
 	})
-	nothingIsLeft(t, patience(t, 5*time.Minute), customers...)
 }
 
 // npmDir is where the program is that drives the client.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 var restoring = flag.Bool("restored-day", false, "run TestTheFleetIsRestored; `make bad-day` does")
@@ -39,10 +39,10 @@ func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	run("DROP DATABASE IF EXISTS %s WITH (FORCE)", names[to])
 	run("ALTER DATABASE %s ALLOW_CONNECTIONS false", names[from])
 	run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", from)
-	eventually(t, ctx, func() bool {
-		_, err = connection.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", names[to], names[from]))
-		return err == nil
-	}, func() string { return fmt.Sprint("the copy: ", err) })
+	eventually.Before(ctx, t, "the database is copied", func() error {
+		_, err := connection.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", names[to], names[from]))
+		return err
+	})
 	for _, name := range names {
 		run("ALTER DATABASE %s ALLOW_CONNECTIONS true", name)
 	}
@@ -80,13 +80,14 @@ func TestTheFleetIsRestored(t *testing.T) {
 
 	copyDatabase(t, ctx, local.ClusterServiceDatabase, "clusterservice_backup")
 	oncall := engineer(t, "oncall")
-	var list *adminv1.DriftList
-	var err error
-	eventually(t, ctx, func() bool {
-		// It is known that it was restored, all is compared, and nothing of it is left to do; what was deleted goes once more.
-		list, err = oncall.Drift(ctx)
-		return err == nil && len(list.Items) == 0 && list.Held == list.Promised && list.Held >= 4
-	}, func() string { return fmt.Sprintf("what differs is %+v, %v", list, err) })
+	// It is known that it was restored, all is compared, and nothing of it is left to do; what was deleted goes once more.
+	eventually.Before(ctx, t, "nothing differs", func() error {
+		list, err := oncall.Drift(ctx)
+		if err == nil && (len(list.Items) > 0 || list.Held != list.Promised || list.Held < 4) {
+			err = fmt.Errorf("what differs is %+v", list)
+		}
+		return err
+	})
 	for id, before := range stands {
 		host := hosting(t, ctx, id)
 		if now := host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids); now != before {

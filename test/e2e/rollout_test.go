@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
@@ -34,7 +35,7 @@ func (d *day) upgradeByComponents(host kubectl, version string) {
 	cluster := uidOf(d.t, d.ctx, clusterService(d.t), d.id)
 	reader := engineer(d.t, "reader")
 	told, runs := map[string]string{}, map[string]string{}
-	eventually(d.t, d.ctx, func() bool {
+	eventually.Before(d.ctx, d.t, "an engineer is told which components are updated", func() error {
 		upgrades, err := reader.ClusterUpgrades(d.ctx, cluster)
 		if err != nil {
 			d.t.Fatal(err)
@@ -52,15 +53,18 @@ func (d *day) upgradeByComponents(host kubectl, version string) {
 			}
 		}
 		if updated == 0 {
-			return false
+			return fmt.Errorf("none is: %v", told)
 		}
 		clear(runs)
 		for _, line := range strings.Fields(controlPlane.get(d.ctx, "controlplanecomponents", `{range .items[*]}{.metadata.name}={.status.version} {end}`)) {
 			name, version, _ := strings.Cut(line, "=")
 			runs[name] = version
 		}
-		return maps.Equal(told, runs)
-	}, func() string { return fmt.Sprintf("the components run %v, and an engineer is told %v", runs, told) })
+		if !maps.Equal(told, runs) {
+			return fmt.Errorf("the components run %v, and an engineer is told %v", runs, told)
+		}
+		return nil
+	})
 	if says := d.hcpctl("explain", d.id); !strings.Contains(strings.Join(strings.Fields(says), " "), "components are at "+version) {
 		d.t.Errorf("explained is %s", says)
 	}

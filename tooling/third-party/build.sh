@@ -2,6 +2,8 @@
 # Builds the third-party programs of the local region, each at most once for its pins, and prints nothing when all are there.
 # With the word `maestro` also the published Maestro, which no region needs: ours is compared with it.
 #
+# They are built as they are published, but for one constant (kubernetes/namespaces.sed).
+#
 #   .build/third-party/<module>-<key>/   what a module's pins built to; <key> is a hash of go.mod, go.sum, sources and Go's version
 #   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
@@ -18,7 +20,7 @@ goversion=$(go env GOVERSION)
 # built MODULE runs the rest of its words inside the module's folder with $dir set, unless its key is already built.
 built() {
 	local module=$1 && shift
-	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go; } | sha256sum | cut -c1-12)
+	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go "$module"/*.sed; } | sha256sum | cut -c1-12)
 	dir="$out/$module-$key"
 	[ -d "$dir" ] && return
 	echo "building $module (once for these pins; the first time takes minutes)" >&2
@@ -32,7 +34,20 @@ built() {
 }
 
 programs() { go build -trimpath -ldflags='-s -w' -o "$dir/" "$@"; }
-kubernetes() { programs k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}; }
+kubernetes() {
+	go mod download k8s.io/kubernetes # a module that is not downloaded has no folder
+	local source="$dir.source" file=pkg/controller/namespace/namespace_controller.go
+	cp -r "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)" "$source" && chmod -R u+w "$source"
+	cp "$source/$file" "$source.published"
+	sed -i -f namespaces.sed "$source/$file"
+	if cmp -s "$source.published" "$source/$file"; then
+		echo "kubernetes/namespaces.sed changes nothing of $file any more" >&2 && exit 1
+	fi
+	cp go.mod "$source.mod" && cp go.sum "$source.sum"
+	go mod edit -replace "k8s.io/kubernetes=$source" "$source.mod"
+	programs -modfile="$source.mod" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
+	rm -r "$source" "$source".*
+}
 etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
 hypershift_crds() { go run . -out "$dir"; }
 maestro() { programs github.com/openshift-online/maestro/cmd/maestro; }

@@ -49,35 +49,12 @@ func (r *region) createAuth(cluster database.Key, name string) (operation databa
 	return opKey
 }
 
-// changeAuth gives an external auth another operation.
+// changeAuth gives an external auth another operation, in the place of the one that is under way.
 func (r *region) changeAuth(key database.Key, request database.OperationRequest) (operation database.Key) {
 	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
-		item, err := r.db.ExternalAuths().Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		batch := r.db.NewBatch(key.SubscriptionID)
-		if err := r.db.Supersede(ctx, batch, item.Value.ActiveOperationID, "superseded", time.Now().UTC()); err != nil {
-			return err
-		}
-		item.Value.ProvisioningState = hub.Updating
-		if request == database.DeleteRequest {
-			item.Value.ProvisioningState = hub.Deleting
-		} else {
-			item.Value.Generation++
-		}
-		var op database.OperationDocument
-		operation, op = newOperation(request, key, item.Value.UID, item.Value.Generation)
-		item.Value.ActiveOperationID = op.OperationID
-		database.Replace(batch, item)
-		database.Create(batch, r.db.Operations(), operation, op)
-		return batch.Commit(ctx)
+	return begin(r, r.db.ExternalAuths(), movingAuth, key, request, func(ctx context.Context, batch *database.Batch, auth *database.ExternalAuthDocument) error {
+		return r.db.Supersede(ctx, batch, auth.ActiveOperationID, "superseded", time.Now().UTC())
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return operation
 }
 
 // requestCredential does what the frontend does with a request for an admin credential.

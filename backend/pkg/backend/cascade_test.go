@@ -193,7 +193,7 @@ func TestCascade(t *testing.T) {
 		if r.emptied(subscription) {
 			return ""
 		}
-		return "not yet"
+		return "it still has live documents"
 	})
 	t.Logf("%d clusters and %d created meanwhile; killed %d times; %s after the last kill", len(uids), len(created), kills, time.Since(started).Round(time.Millisecond))
 
@@ -255,7 +255,7 @@ func TestCascadePassesWhatIsStuck(t *testing.T) {
 		if r.emptied(subscription) {
 			return ""
 		}
-		return "not yet"
+		return "it still has live documents"
 	})
 	r.nothingLeft(subscription)
 }

@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 		case err != nil || item.Value.Status.Terminal():
 			t.Fatalf("the operation ended early: %+v, %v", item, err)
 		case len(item.Value.Deletion) != 1 || stuck() != 1:
-			return "not yet"
+			return fmt.Sprintf("%v deletions are counted as stuck, and the notes are %+v", stuck(), item.Value.Deletion)
 		}
 		if note := item.Value.Deletion[0]; note.Kind != deletion.Asked || note.Attempts < 1 || !strings.Contains(note.LastError, "not before noon") {
 			t.Fatalf("the note: %+v", note)

@@ -143,8 +143,8 @@ func TestOperationsExpire(t *testing.T) {
 	r.commit(subscription, func(batch *database.Batch) { database.Create(batch, r.db.Operations(), key, operation) })
 	r.start("backend-0")
 	r.eventually("the notification", func() string {
-		if _, heard := l.counts(); heard != 1 {
-			return "not heard"
+		if asked, heard := l.counts(); heard != 1 {
+			return fmt.Sprintf("was sent %d times and heard %d times", asked, heard)
 		}
 		return ""
 	})

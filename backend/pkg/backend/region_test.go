@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
@@ -177,49 +179,50 @@ func (r *region) createPool(cluster database.Key, name string) (operation databa
 	return opKey
 }
 
-// change gives a cluster another operation, as PATCH and DELETE do.
-func (r *region) change(key database.Key, request database.OperationRequest) (operation database.Key) {
-	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
-		item, err := r.db.Clusters().Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		if request == database.DeleteRequest {
-			item.Value.ProvisioningState = hub.Deleting
-		} else {
-			item.Value.Generation++
-			item.Value.ProvisioningState = hub.Accepted
-		}
-		var op database.OperationDocument
-		operation, op = newOperation(request, key, item.Value.UID, item.Value.Generation)
-		item.Value.ActiveOperationID = op.OperationID
-		batch := r.db.NewBatch(key.SubscriptionID)
-		database.Replace(batch, item)
-		database.Create(batch, r.db.Operations(), operation, op)
-		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return operation
+// moving is what an operation moves of a document, wherever that has it.
+type moving struct {
+	uid        string
+	generation *int64
+	state      *hub.ProvisioningState
+	operation  *string
 }
 
-// update is a PATCH of a document: change makes it, and says which incarnation it is and where its generation, its state and its
-// operation are.
-func update[D any](r *region, in *database.Collection[D], key database.Key, change func(*D) (uid string, generation *int64, state *hub.ProvisioningState, operation *string)) (operation database.Key) {
+func movingCluster(d *database.ClusterDocument) moving {
+	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+}
+
+func movingPool(d *database.NodePoolDocument) moving {
+	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+}
+
+func movingAuth(d *database.ExternalAuthDocument) moving {
+	return moving{d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID}
+}
+
+// begin gives a document another operation, as PATCH and DELETE do. also, which may be nil, comes first: it changes the document and
+// adds to the batch.
+func begin[D any](r *region, in *database.Collection[D], of func(*D) moving, key database.Key, request database.OperationRequest, also func(context.Context, *database.Batch, *D) error) (operation database.Key) {
 	r.t.Helper()
 	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
 		item, err := in.Get(ctx, key)
 		if err != nil {
 			return err
 		}
-		uid, generation, state, active := change(&item.Value)
-		*generation++
-		var op database.OperationDocument
-		operation, op = newOperation(database.UpdateRequest, key, uid, *generation)
-		*state, *active = hub.Updating, op.OperationID
 		batch := r.db.NewBatch(key.SubscriptionID)
+		if also != nil {
+			if err := also(ctx, batch, &item.Value); err != nil {
+				return err
+			}
+		}
+		it := of(&item.Value)
+		*it.state = hub.Deleting
+		if request != database.DeleteRequest {
+			*it.state = hub.Updating
+			*it.generation++
+		}
+		var op database.OperationDocument
+		operation, op = newOperation(request, key, it.uid, *it.generation)
+		*it.operation = op.OperationID
 		database.Replace(batch, item)
 		database.Create(batch, r.db.Operations(), operation, op)
 		return batch.Commit(ctx)
@@ -230,25 +233,24 @@ func update[D any](r *region, in *database.Collection[D], key database.Key, chan
 	return operation
 }
 
+// change gives a cluster another operation.
+func (r *region) change(key database.Key, request database.OperationRequest) (operation database.Key) {
+	r.t.Helper()
+	return begin(r, r.db.Clusters(), movingCluster, key, request, nil)
+}
+
+// update has a PATCH change a document.
+func update[D any](r *region, in *database.Collection[D], of func(*D) moving, key database.Key, patch func(*D)) (operation database.Key) {
+	r.t.Helper()
+	return begin(r, in, of, key, database.UpdateRequest, func(_ context.Context, _ *database.Batch, document *D) error {
+		patch(document)
+		return nil
+	})
+}
+
 func (r *region) deletePool(key database.Key) (operation database.Key) {
 	r.t.Helper()
-	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
-		item, err := r.db.NodePools().Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		var op database.OperationDocument
-		operation, op = newOperation(database.DeleteRequest, key, item.Value.UID, item.Value.Generation)
-		item.Value.ProvisioningState, item.Value.ActiveOperationID = hub.Deleting, op.OperationID
-		batch := r.db.NewBatch(key.SubscriptionID)
-		database.Replace(batch, item)
-		database.Create(batch, r.db.Operations(), operation, op)
-		return batch.Commit(ctx)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return operation
+	return begin(r, r.db.NodePools(), movingPool, key, database.DeleteRequest, nil)
 }
 
 func (r *region) commit(sub string, add func(batch *database.Batch)) {
@@ -268,19 +270,12 @@ func (r *region) eventually(what string, check func() string) {
 
 func (r *region) within(limit time.Duration, what string, check func() string) {
 	r.t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		problem := check()
-		if problem == "" {
-			return
+	eventually.Holds(r.t, limit, what, func() error {
+		if problem := check(); problem != "" {
+			return errors.New(problem)
 		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: %s", what, problem)
-		}
-		<-tick.C
-	}
+		return nil
+	})
 }
 
 func (r *region) ends(operation database.Key, want hub.ProvisioningState) database.OperationDocument {

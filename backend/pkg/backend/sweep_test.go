@@ -148,14 +148,8 @@ func TestSweepCreation(t *testing.T) {
 // TestSweepUpgrade does the same while the versions of a cluster and then of its node pool are changed.
 func TestSweepUpgrade(t *testing.T) {
 	sweep(t, func(r *region) { r.ready(swept) }, func(r *region) {
-		r.ends(update(r, r.db.Clusters(), swept, func(d *database.ClusterDocument) (string, *int64, *hub.ProvisioningState, *string) {
-			d.Cluster.Properties.Version.ID = "4.21"
-			return d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID
-		}), hub.Succeeded)
-		r.ends(update(r, r.db.NodePools(), poolKey(swept, "np1"), func(d *database.NodePoolDocument) (string, *int64, *hub.ProvisioningState, *string) {
-			d.NodePool.Properties.Version.ID = "4.21.3"
-			return d.UID, &d.Generation, &d.ProvisioningState, &d.ActiveOperationID
-		}), hub.Succeeded)
+		r.ends(update(r, r.db.Clusters(), movingCluster, swept, func(d *database.ClusterDocument) { d.Cluster.Properties.Version.ID = "4.21" }), hub.Succeeded)
+		r.ends(update(r, r.db.NodePools(), movingPool, poolKey(swept, "np1"), func(d *database.NodePoolDocument) { d.NodePool.Properties.Version.ID = "4.21.3" }), hub.Succeeded)
 	})
 }
 

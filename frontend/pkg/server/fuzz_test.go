@@ -207,6 +207,8 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"tenantId":"11111111-1111-1111-1111-111111111111","registeredFeatures":[{"name":"a","state":"b"}]}}`), "")
 	f.Add([]byte(`{"state":"Warned","registrationDate":"","properties":{"registeredFeatures":[null],"managedByTenants":{}}}`), "*")
 	f.Add([]byte(`{"state":[],"registrationDate":{}}`), `"x"`)
+	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"availabilityZones":[1E2,{"a":-0.0}],"additionalProperties":{"n":12345678901234567890,"t":"\u2028<\ud800"}}}`), "")
+	f.Add([]byte(`{"state":"Registered","registrationDate":"now","properties":{"availabilityZones":"","additionalProperties":{"n":1e400}}}`), "")
 	f.Fuzz(func(t *testing.T, body []byte, match string) {
 		if strings.Contains(string(body), "Deleted") {
 			return // which is final, also for the inputs that follow

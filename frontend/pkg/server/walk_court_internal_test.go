@@ -82,10 +82,12 @@ func prune(schema *breach.Schema, value any) any {
 	return value
 }
 
-// alone is a type without the neighbours that only a store knows.
-type alone[D, R any] struct{ resourceType[D, R] }
+// lonelyCluster is a cluster without the neighbours that only a store knows.
+type lonelyCluster struct{ clusterType }
 
-func (alone[D, R]) neighbours(*Server, context.Context, *request, *R, string) ([]apierror.Violation, error) {
+var _ resourceType[database.ClusterDocument, hub.Cluster] = lonelyCluster{}
+
+func (lonelyCluster) neighbours(*Server, context.Context, *request, *hub.Cluster, string) ([]apierror.Violation, error) {
 	return nil, nil
 }
 
@@ -219,7 +221,7 @@ func newCourt[D, R any](t testing.TB, of resourceType[D, R], version *versions.V
 		rq.match.params[childParam] = path.Base(child)
 		rq.resourceID += child
 	}
-	return &court[D, R]{t: t, of: alone[D, R]{of}, server: s, rq: rq, parent: parent, settle: settle}
+	return &court[D, R]{t: t, of: of, server: s, rq: rq, parent: parent, settle: settle}
 }
 
 // parentOf is the cluster of the children that are walked.
@@ -227,7 +229,7 @@ func parentOf(t testing.TB) *database.ClusterDocument {
 	t.Helper()
 	newest := versions.APIs()[len(versions.APIs())-1].Name
 	schema := resourceSchema(t, newest, "HcpOpenShiftCluster")
-	judge := newCourt(t, clusterType{}, versions.All()[newest], "", nil, runs).(*court[database.ClusterDocument, hub.Cluster])
+	judge := newCourt(t, lonelyCluster{}, versions.All()[newest], "", nil, runs).(*court[database.ClusterDocument, hub.Cluster])
 	if violations := judge.create(walked(t, "cluster-full.json", schema, newest)); len(violations) > 0 {
 		t.Fatal(violations)
 	}
@@ -252,7 +254,7 @@ func resourceSchema(t testing.TB, version, definition string) *breach.Schema {
 func subjects() []subject {
 	return []subject{
 		{"cluster", "HcpOpenShiftCluster", "HcpOpenShiftClusters_Get", []string{"cluster-full.json"}, func(t testing.TB, version *versions.Version) judgeOf {
-			return newCourt(t, clusterType{}, version, "", nil, runs)
+			return newCourt(t, lonelyCluster{}, version, "", nil, runs)
 		}},
 		{"nodePool", "NodePool", "NodePools_Get", []string{"nodepool-full.json", "nodepool.json"}, func(t testing.TB, version *versions.Version) judgeOf {
 			return newCourt(t, nodePoolType{}, version, "/nodePools/pool", parentOf(t), nil)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 // issuer is an OpenID Connect issuer with a key set, over https.
@@ -170,7 +171,7 @@ func TestExternalAuthentication(t *testing.T) {
 	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 
 	claims := map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}
-	eventually(t, 2*time.Minute, func() error {
+	eventually.Holds(t, 2*time.Minute, "a token of the issuer is taken", func() error {
 		user, err := s.whoAmI(t, withToken(issuer.token(t, claims)))
 		if err == nil && (user.Username != "entra:ada@example.com" || !slices.Contains(user.Groups, "entra:engineers")) {
 			err = fmt.Errorf("taken for %v", user)
@@ -211,7 +212,7 @@ func TestExternalAuthentication(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, 2*time.Minute, func() error {
+	eventually.Holds(t, 2*time.Minute, "no token of the issuer is taken", func() error {
 		if user, err := s.whoAmI(t, withToken(issuer.token(t, claims))); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("taken for %v, %v", user, err)
 		}

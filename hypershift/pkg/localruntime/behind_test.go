@@ -14,6 +14,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -103,7 +104,7 @@ func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
 	if err := m.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, func() error {
+	eventually.Holds(t, 2*time.Minute, "the HostedCluster is gone", func() error {
 		once()
 		var left hyperv1.HostedClusterList
 		if err := m.client.List(t.Context(), &left); err != nil || meta.LenList(&left) == 0 {

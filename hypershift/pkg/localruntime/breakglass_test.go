@@ -31,6 +31,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 )
 
 // request asks for a certificate as Cluster Service does, with an approval, and returns the key.
@@ -64,7 +65,7 @@ func (s *sample) request(t testing.TB, name string, class contract.SignerClass, 
 func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) pki.Pair {
 	t.Helper()
 	var request certificatesv1.CertificateSigningRequest
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "request "+name+" is signed", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &request); err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func TestBreakGlass(t *testing.T) {
 
 	// A class signs its own names only.
 	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "a request with a wrong name is marked as failed", func() error {
 		var request certificatesv1.CertificateSigningRequest
 		if err := s.client.Get(t.Context(), client.ObjectKey{Name: "wrong-name"}, &request); err != nil {
 			return err
@@ -253,7 +254,7 @@ func TestBreakGlass(t *testing.T) {
 	// What a runtime that is started again finds is what it left.
 	stop()
 	m.start(t, m.options(stateDir, process))
-	eventually(t, time.Minute, func() error { _, err := s.whoAmI(t, with(again)); return err })
+	eventually.Holds(t, time.Minute, "the credential is taken after a restart", func() error { _, err := s.whoAmI(t, with(again)); return err })
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
@@ -347,7 +348,7 @@ func TestRevocationIsKilled(t *testing.T) {
 	options := m.options(t.TempDir(), process)
 	s := m.sample(t, "killed-revocation")
 	running := m.spawn(t, options)
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "revocations are a known kind", func() error {
 		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
 	})
 	s.create(t)
@@ -371,7 +372,7 @@ func TestRevocationIsKilled(t *testing.T) {
 		s.expectNothingRuns(t)
 		running = m.spawn(t, options)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "the revoked credential is refused", func() error {
 		_, err := s.whoAmI(t, with(customer))
 		if !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("want it refused, got %v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -62,7 +63,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	if err := s.client.Patch(t.Context(), changed, client.MergeFrom(&secret)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, func() error {
+	eventually.Holds(t, 2*time.Minute, "the new certificate is served", func() error {
 		now, err := served()
 		switch {
 		case err != nil:
@@ -78,7 +79,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		t.Errorf("the API server was started again: %v, %v before", now, pids)
 	}
 	// Whoever gives out kubeconfigs reads there what clients are to trust.
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "the control plane's namespace has the new certificate", func() error {
 		var copied corev1.Secret
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: named.ServingCertificate.Name}, &copied); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +50,7 @@ func TestContract(t *testing.T) {
 		"DeleteStuck":       testDeleteStuck,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of a case is the five seconds that a namespace takes to go away
+			t.Parallel() // much of a case is the time that a namespace takes to go away
 			test(t, m)
 		})
 	}
@@ -263,7 +264,7 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	if err := s.client.Delete(t.Context(), s.pool); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "the node pool and its record of machines are gone", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the node pool is still there: %v", err)
 		}
@@ -302,7 +303,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		"applied": func(*sample) error { return nil },
 		"seen": func(s *sample) error {
 			if hc := s.hostedCluster(t); len(hc.Finalizers) == 0 {
-				return errors.New("no finalizer")
+				return errors.New("it has no finalizer")
 			}
 			return nil
 		},
@@ -319,7 +320,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		s := m.sample(t, "once-"+name)
 		s.create(t)
 		s.apply(t, s.pool)
-		eventually(t, time.Minute, func() error { return reached(s) })
+		eventually.Holds(t, time.Minute, "the creation has come as far as: "+name, func() error { return reached(s) })
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +357,7 @@ func testDeleteStuck(t *testing.T, m *managementCluster) {
 	if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "the stuck deletion is reported", func() error {
 		var hcp hyperv1.HostedControlPlane
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -136,7 +137,7 @@ func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runtime.RunWith(ctx, m.config) }()
-	eventually(t, time.Minute, func() error { return runtime.Ready(ctx) })
+	eventually.Holds(t, time.Minute, "the runtime is ready", func() error { return runtime.Ready(ctx) })
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -173,32 +174,6 @@ func (m *managementCluster) spawn(t testing.TB, options Options) *spawn.Process 
 	}
 	t.Cleanup(process.Kill)
 	return process
-}
-
-// eventually repeats check until it passes, for things that announce themselves in no other way.
-func eventually(t testing.TB, within time.Duration, check func() error) {
-	t.Helper()
-	if err := repeat(within, check); err != nil {
-		t.Fatalf("still not so after %s: %v", within, err)
-	}
-}
-
-// repeat repeats check until it passes, or returns what it says when the time is over.
-func repeat(within time.Duration, check func() error) error {
-	deadline := time.After(within)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-deadline:
-			return err
-		case <-ticker.C:
-		}
-	}
 }
 
 func readExample(t testing.TB, file string, into client.Object) {
@@ -377,7 +352,7 @@ func (s *sample) awaitGone(t testing.TB) {
 	t.Helper()
 	gone := func(key client.ObjectKey, object client.Object) {
 		t.Helper()
-		eventually(t, 2*time.Minute, func() error {
+		eventually.Holds(t, 2*time.Minute, fmt.Sprintf("%T %s is gone", object, key), func() error {
 			switch err := s.client.Get(t.Context(), key, object); {
 			case apierrors.IsNotFound(err):
 				return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -132,7 +133,7 @@ func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
 
 func (w *nodeWatch) await(t *testing.T, want int) (nodes []*corev1.Node) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() (err error) { nodes, err = w.usable(want); return err })
+	eventually.Holds(t, 30*time.Second, fmt.Sprintf("%d nodes can be used", want), func() (err error) { nodes, err = w.usable(want); return err })
 	return nodes
 }
 
@@ -175,7 +176,7 @@ func TestNodePoolLife(t *testing.T) {
 	s.setPool(t, int64(1), "spec", "replicas")
 	s.apply(t, s.pool)
 	var leaving string
-	eventually(t, 30*time.Second, func() error {
+	eventually.Holds(t, 30*time.Second, "a node is cordoned", func() error {
 		for _, node := range nodes {
 			if seen.happened(node.Name, "ready", "cordoned") == nil {
 				leaving = node.Name
@@ -204,7 +205,7 @@ func TestNodePoolLife(t *testing.T) {
 	s.setPool(t, map[string]any{"team": "b"}, "spec", "nodeLabels")
 	unstructured.RemoveNestedField(s.pool.Object, "spec", "taints")
 	s.apply(t, s.pool)
-	eventually(t, 30*time.Second, func() error {
+	eventually.Holds(t, 30*time.Second, "the node has the new labels and no taints", func() error {
 		nodes, err := seen.usable(1)
 		if err != nil {
 			return err
@@ -222,7 +223,7 @@ func TestNodePoolLife(t *testing.T) {
 	seen.countFrom(1)
 	s.setPool(t, "Standard_D16s_v3", "spec", "platform", "azure", "vmSize")
 	s.apply(t, s.pool)
-	eventually(t, 30*time.Second, func() error { return seen.happened(kept.Name, "ready", "cordoned", "left") })
+	eventually.Holds(t, 30*time.Second, "the node that is replaced has left", func() error { return seen.happened(kept.Name, "ready", "cordoned", "left") })
 	larger := seen.await(t, 1)[0]
 	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || seen.fewest < 1 {
 		t.Errorf("the new node is a %s, and there were %d nodes to use at the least", size, seen.fewest)
@@ -230,7 +231,7 @@ func TestNodePoolLife(t *testing.T) {
 
 	// A node whose kubelet falls silent is replaced.
 	s.annotatePool(t, contract.UnhealthyAnnotation, larger.Name)
-	eventually(t, 30*time.Second, func() error { return seen.happened(larger.Name, "ready", "lost", "left") })
+	eventually.Holds(t, 30*time.Second, "the silent node has left", func() error { return seen.happened(larger.Name, "ready", "lost", "left") })
 	repaired := seen.await(t, 1)[0]
 	if repaired.Name == larger.Name {
 		t.Error("the node came back under its name")

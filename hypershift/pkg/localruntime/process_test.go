@@ -13,6 +13,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,7 @@ func (s *sample) servers(t testing.TB) []int {
 
 func (s *sample) expectNothingRuns(t testing.TB) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "no hosted API server runs", func() error {
 		if pids := s.servers(t); len(pids) > 0 {
 			return fmt.Errorf("hosted API servers are left: %v", pids)
 		}
@@ -134,14 +135,14 @@ func TestProcessFidelity(t *testing.T) {
 	for _, replicas := range []int{5, 1} {
 		s.setPool(t, int64(replicas), "spec", "replicas")
 		s.apply(t, s.pool)
-		eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, replicas); return err })
+		eventually.Holds(t, time.Minute, fmt.Sprintf("%d nodes are ready", replicas), func() error { _, err := s.nodesReady(t, replicas); return err })
 		s.waitPool(t, time.Minute, poolReady(int32(replicas)))
 	}
 
 	stop()
 	s.expectNothingRuns(t)
 	m.start(t, m.options(stateDir, process))
-	eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, 1); return err })
+	eventually.Holds(t, time.Minute, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
 		t.Errorf("the endpoint moved from %v to %v in a restart", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
 	}
@@ -153,7 +154,7 @@ func TestProcessFidelity(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "another hosted API server has taken the place of the killed one", func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
 		}
@@ -176,7 +177,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 	options := m.options(t.TempDir(), process)
 	s := m.sample(t, "killed")
 	first := m.spawn(t, options)
-	eventually(t, time.Minute, func() error { // both kinds are known
+	eventually.Holds(t, time.Minute, "both kinds are known", func() error {
 		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
 	})
 	s.create(t)
@@ -199,14 +200,14 @@ func TestRuntimeIsKilled(t *testing.T) {
 			return nil
 		},
 	} {
-		eventually(t, time.Minute, reached)
+		eventually.Holds(t, time.Minute, "the creation has come so far", reached)
 		first.Kill()
 		s.expectNothingRuns(t)
 		first = m.spawn(t, options)
 	}
 	s.waitCluster(t, time.Minute, available)
 	s.waitPool(t, time.Minute, poolReady(3))
-	eventually(t, time.Minute, func() error { _, err := s.nodesReady(t, 3); return err })
+	eventually.Holds(t, time.Minute, "three nodes are ready", func() error { _, err := s.nodesReady(t, 3); return err })
 	if pids := s.servers(t); len(pids) != 1 {
 		t.Errorf("hosted API servers: %v", pids)
 	}
@@ -232,7 +233,7 @@ func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
 	s.waitCluster(t, time.Minute, available)
-	eventually(t, time.Minute, func() error {
+	eventually.Holds(t, time.Minute, "three nodes are ready", func() error {
 		_, err := s.nodesReady(t, 3)
 		return err
 	})

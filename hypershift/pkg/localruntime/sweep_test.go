@@ -27,11 +27,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
-// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for five
-// seconds before it looks at it.
+// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for a while
+// before it looks at it.
 var sweepClusters kubeapitest.Pool
 
 // mortal is a runtime that dies at its writes to the management cluster.
@@ -121,12 +122,14 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 		s.createPrerequisites(t)
 		if prepare != nil {
 			prepare(t, s)
-			eventually(t, sweepWithin, m.rests)
+			eventually.Holds(t, sweepWithin, "the runtime rests", m.rests)
 		}
 		var world map[string]any
 		m.During(d, func() {
 			live(t, s)
-			err := repeat(sweepWithin, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), sweepWithin)
+			defer cancel()
+			err := eventually.Repeat(ctx, func() error {
 				if err := errors.Join(m.rests(), reached(s)); err != nil {
 					return err
 				}
@@ -137,7 +140,7 @@ func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T,
 				return nil
 			})
 			if err != nil {
-				t.Errorf("still not so after %s: %v", sweepWithin, err)
+				t.Errorf("the end of the life: %v", err)
 				world = s.world(t)
 			}
 		})
@@ -246,7 +249,7 @@ func createTwo(t *testing.T, s *sample) {
 func created(t *testing.T, s *sample) {
 	t.Helper()
 	createTwo(t, s)
-	eventually(t, sweepWithin, func() error { return settledAt("4.20.8")(s) })
+	eventually.Holds(t, sweepWithin, "the cluster is settled", func() error { return settledAt("4.20.8")(s) })
 }
 
 // TestSweepCreation kills the runtime at each of its writes while a cluster with a node pool comes to be.

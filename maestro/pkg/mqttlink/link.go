@@ -96,26 +96,38 @@ func New(o Options) *Link {
 
 // Run keeps the link up until the context ends, and returns once everything it started has.
 func (l *Link) Run(ctx context.Context) error {
-	backoff := l.o.MinBackoff
+	pauses := pauses{least: l.o.MinBackoff, most: l.o.MaxBackoff}
 	for {
-		start := time.Now()
-		err := l.connection(ctx)
+		stood, err := l.connection(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		l.lastErr.Store(&err)
-		if time.Since(start) > 10*l.o.MaxBackoff {
-			backoff = l.o.MinBackoff
-		}
-		pause := backoff/2 + rand.N(backoff/2+1)
+		pause := pauses.after(stood)
 		l.o.Log.Warn("MQTT link down", "broker", l.o.Address, "error", err, "retryIn", pause.String())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
 		}
-		backoff = min(backoff*2, l.o.MaxBackoff)
 	}
+}
+
+// stableAfter is how long a connection must have stood to show that nothing is wrong with connecting.
+const stableAfter = time.Second
+
+// pauses are those before connecting again: each about twice the one before, and the shortest again after a connection that stood.
+// Connections that break now and then, however often, cost next to nothing; a broker that ends each at once is left in peace.
+type pauses struct{ least, most, next time.Duration }
+
+// after is the pause after a connection that stood for so long, 0 when it was never up.
+func (p *pauses) after(stood time.Duration) time.Duration {
+	if p.next == 0 || stood >= stableAfter {
+		p.next = p.least
+	}
+	pause := p.next/2 + rand.N(p.next/2+1)
+	p.next = min(2*p.next, p.most)
+	return pause
 }
 
 // Ready says why the link is down, nil when it is up.
@@ -134,15 +146,15 @@ func (l *Link) Ready(context.Context) error {
 // Connects counts how often the link has come up.
 func (l *Link) Connects() int64 { return l.connects.Load() }
 
-// connection lives one connection, from dialling to the error that ends it.
-func (l *Link) connection(parent context.Context) error {
+// connection lives one connection, from dialling to the error that ends it, and says for how long it was up.
+func (l *Link) connection(parent context.Context) (stood time.Duration, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: l.o.TLS}
 	conn, err := dialer.DialContext(ctx, "tcp", l.o.Address)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return 0, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close()
 
@@ -179,10 +191,10 @@ func (l *Link) connection(parent context.Context) error {
 		ClientID: l.o.ClientID, KeepAlive: uint16(l.o.KeepAlive / time.Second), CleanStart: true,
 	})
 	if err != nil {
-		return fmt.Errorf("start the session: %w", err)
+		return 0, fmt.Errorf("start the session: %w", err)
 	}
 	if ack.ReasonCode != 0 {
-		return fmt.Errorf("start the session: the broker answers %#x", ack.ReasonCode)
+		return 0, fmt.Errorf("start the session: the broker answers %#x", ack.ReasonCode)
 	}
 	defer func() {
 		_ = client.Disconnect(&paho.Disconnect{})
@@ -194,7 +206,7 @@ func (l *Link) connection(parent context.Context) error {
 			subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: 1})
 		}
 		if _, err := client.Subscribe(handshake, subscribe); err != nil {
-			return fmt.Errorf("subscribe: %w", err)
+			return 0, fmt.Errorf("subscribe: %w", err)
 		}
 	}
 
@@ -215,14 +227,15 @@ func (l *Link) connection(parent context.Context) error {
 	}
 	close(up)
 
+	since := time.Now()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-ended:
-		return err
+		err = ctx.Err()
+	case err = <-ended:
 	case <-client.Done():
-		return errors.New("the connection has ended")
+		err = errors.New("the connection has ended")
 	}
+	return time.Since(since), err
 }
 
 func (l *Link) receive(ctx context.Context, p *paho.Publish) {

@@ -1,0 +1,267 @@
+// Package maestrotest runs a whole Maestro inside a test: a broker, servers and agents, with identities of an authority that is
+// the test's own. PostgreSQL and the management clusters are given, for tests share those. Maestro's own conformance tests are
+// on it, and tests of those who stand around Maestro.
+package maestrotest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/maestro/agent"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
+)
+
+// patience bounds what is waited for, on a machine that is busy with other things.
+const patience = 45 * time.Second
+
+// Region is one test's Maestro. What it starts ends with the test.
+type Region struct {
+	// Dir has a folder for each identity that was issued.
+	Dir string
+	// Database is the URL of the servers' database.
+	Database string
+	// Broker is the one that runs, and BrokerAddress where.
+	Broker        *broker.Broker
+	BrokerAddress string
+	// Tune, when not nil, changes the configuration of servers that are started after it was set.
+	Tune func(*server.Config)
+	// Servers are those that were started inside the test.
+	Servers []*server.Server
+	Log     *slog.Logger
+
+	t         testing.TB
+	authority *mesh.Authority
+}
+
+// New makes the identities of Maestro's server and of Cluster Service, and starts a broker. Servers and agents are started by the
+// test.
+func New(t testing.TB, database string, log *slog.Logger) *Region {
+	t.Helper()
+	r := &Region{Dir: t.TempDir(), Database: database, Log: log, t: t}
+	var err error
+	if r.authority, err = mesh.OpenAuthority(filepath.Join(r.Dir, "ca"), "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.Issue("broker", mesh.EventGridEmulator, "127.0.0.1", "localhost")
+	for _, peer := range []mesh.Peer{mesh.MaestroServer, mesh.ClusterService} {
+		r.Issue(string(peer), peer, string(peer))
+	}
+	r.StartBroker("127.0.0.1:0")
+	t.Cleanup(func() { _ = r.Broker.Close() })
+	return r
+}
+
+// Issue makes an identity, in a folder of that name.
+func (r *Region) Issue(name string, peer mesh.Peer, hosts ...string) {
+	r.t.Helper()
+	if err := r.authority.Issue(filepath.Join(r.Dir, name), peer, hosts...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Identity is one that was issued.
+func (r *Region) Identity(name string) *mesh.Identity {
+	r.t.Helper()
+	identity, err := mesh.LoadIdentity(filepath.Join(r.Dir, name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return identity
+}
+
+// MQTT is how one who has an identity connects to the broker.
+func (r *Region) MQTT(name string) *tls.Config {
+	r.t.Helper()
+	config, err := mqttlink.ClientTLS(filepath.Join(r.Dir, name), r.BrokerAddress)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return config
+}
+
+// StartBroker starts a broker, in the place of one that was closed.
+func (r *Region) StartBroker(address string) {
+	r.t.Helper()
+	config, err := broker.ServerTLS(filepath.Join(r.Dir, "broker"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.Broker, err = broker.Start(listener, broker.Options{TLS: config, Log: r.Log}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.BrokerAddress = r.Broker.Addr()
+}
+
+// Process is something that runs until it is stopped.
+type Process struct {
+	// Stop ends it and returns when it has ended. It may be called again.
+	Stop func()
+	// Done is closed when it has ended.
+	Done chan struct{}
+}
+
+// Run starts something and has the test's end stop it.
+func (r *Region) Run(name string, run func(context.Context) error) *Process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Process{Done: make(chan struct{})}
+	p.Stop = func() { cancel(); <-p.Done }
+	go func() {
+		defer close(p.Done)
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			r.t.Errorf("%s stopped: %v", name, err)
+		}
+	}()
+	r.t.Cleanup(p.Stop)
+	return p
+}
+
+// Server is a Maestro server.
+type Server struct {
+	// Process is nil for one that runs elsewhere.
+	*Process
+	// Server is nil for one that runs outside the test.
+	Server *server.Server
+	// GRPC and REST are the addresses of its APIs.
+	GRPC, REST string
+	// Plain says that it speaks plain text, as the published one does behind a mesh.
+	Plain bool
+}
+
+// StartServer starts a server and waits until it is ready.
+func (r *Region) StartServer() *Server {
+	r.t.Helper()
+	s := r.StartServerUnready()
+	eventually.Holds(r.t, patience, "the server is ready", func() error {
+		for name, check := range s.Server.Checks() {
+			if err := check(r.t.Context()); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+// StartServerUnready starts a server.
+func (r *Region) StartServerUnready() *Server {
+	r.t.Helper()
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return l
+	}
+	name := string(mesh.MaestroServer)
+	config := server.Config{
+		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
+		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.Allowed(mesh.MaestroServer)...),
+		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With("process", "server"),
+	}
+	if r.Tune != nil {
+		r.Tune(&config)
+	}
+	s, err := server.New(context.Background(), config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Servers = append(r.Servers, s)
+	return &Server{Process: r.Run("server", s.Run), Server: s, GRPC: config.GRPC.Addr().String(), REST: config.REST.Addr().String()}
+}
+
+// StartAgent starts a consumer's agent. The options are what is not of this Maestro: its management cluster, at least.
+func (r *Region) StartAgent(consumer string, options agent.Options) *Process {
+	r.t.Helper()
+	r.Issue(consumer, mesh.MaestroAgent, consumer)
+	options.Consumer, options.MQTTAddress, options.MQTTTLS = consumer, r.BrokerAddress, r.MQTT(consumer)
+	options.Cluster = rest.CopyConfig(options.Cluster)
+	options.Log = r.Log.With("process", consumer)
+	a, err := agent.New(options)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.Run("agent "+consumer, a.Run)
+}
+
+// Call calls a server's REST API as Cluster Service, decodes the answer and returns its status.
+func (r *Region) Call(s *Server, method, path string, body, into any) int {
+	r.t.Helper()
+	var payload io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		payload = strings.NewReader(string(text))
+	}
+	scheme := "https://"
+	if s.Plain {
+		scheme = "http://"
+	}
+	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.REST+"/api/maestro/v1"+path, payload)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.Identity(string(mesh.ClusterService)).ClientTLS(mesh.MaestroServer)}}
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			r.t.Fatalf("%s %s: %v in %s", method, path, err, text)
+		}
+	}
+	return response.StatusCode
+}
+
+// Register makes a consumer known.
+func (r *Region) Register(s *Server, name string) {
+	r.t.Helper()
+	if status := r.Call(s, http.MethodPost, "/consumers", map[string]any{"name": name}, nil); status != http.StatusCreated {
+		r.t.Fatalf("registering consumer %s is answered with %d", name, status)
+	}
+}
+
+// Serve makes a consumer known and waits until a server serves it.
+func (r *Region) Serve(s *Server, name string) {
+	r.t.Helper()
+	r.Register(s, name)
+	eventually.Holds(r.t, patience, "consumer "+name+" is served", func() error {
+		var serving []string
+		for _, each := range r.Servers {
+			serving = each.Dispatcher().Serving()
+			if slices.Contains(serving, name) {
+				return nil
+			}
+		}
+		return fmt.Errorf("of %d servers the last serves %q", len(r.Servers), serving)
+	})
+}

@@ -1,0 +1,25 @@
+// AutoRest from node_modules: its core with the extensions that are there, so that it downloads nothing.
+
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+
+export const modules = join(import.meta.dirname, "node_modules");
+
+export const use = (extension) => `--use=${join(modules, ...extension.split("/"))}`;
+
+// run runs a program to its end and returns what it printed; it throws that when the program fails.
+export async function run(command, args, options = {}) {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (output += text));
+  const code = await new Promise((done, failed) => child.on("error", failed).on("close", done));
+  if (code !== 0) throw new Error(`${command} ${args.join(" ")} ended with ${code}\n${output}`);
+  return output;
+}
+
+// autorest runs AutoRest in a folder, where it keeps what it wants to keep, and returns the lines that it printed.
+export async function autorest(folder, args) {
+  const program = join(modules, "@autorest", "core", "entrypoints", "app.js");
+  const options = { cwd: folder, env: { ...process.env, AUTOREST_HOME: folder } };
+  return (await run(process.execPath, [program, "--openapi-type=arm", ...args], options)).split("\n");
+}

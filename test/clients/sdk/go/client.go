@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	sdk "hcpmesh.test/armredhatopenshifthcp"
+)
+
+// connect makes the clients of the task's subscription. What they say is in the recorder.
+func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
+	authority, err := os.ReadFile(task.Authority)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", task.Authority)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	options := azcore.ClientOptions{
+		Cloud: cloud.Configuration{
+			ActiveDirectoryAuthorityHost: task.ARM,
+			Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
+				cloud.ResourceManager: {Endpoint: task.ARM, Audience: "https://management.azure.com"},
+			},
+		},
+		Transport: &http.Client{Transport: transport},
+	}
+	identity, err := azidentity.NewClientSecretCredential(task.Client.TenantID, task.Client.ClientID, task.Client.ClientSecret,
+		&azidentity.ClientSecretCredentialOptions{
+			ClientOptions:            options,
+			DisableInstanceDiscovery: true, // that asks a host of Microsoft's, which knows nothing of a region on this machine
+		})
+	if err != nil {
+		return nil, err
+	}
+	options.PerCallPolicies = []policy.Policy{pages{}}
+	options.PerRetryPolicies = []policy.Policy{recorder}
+	return sdk.NewClientFactory(task.Subscription, identity, &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true})
+}
+
+// pageSize is the key of how long the pages of a list shall be, in a context. The clients have no word for $top.
+type pageSize struct{}
+
+func inPagesOf(ctx context.Context, size int) context.Context {
+	return context.WithValue(ctx, pageSize{}, size)
+}
+
+type pages struct{}
+
+// Do implements policy.Policy.
+func (pages) Do(request *policy.Request) (*http.Response, error) {
+	raw := request.Raw()
+	query := raw.URL.Query()
+	if size, ok := raw.Context().Value(pageSize{}).(int); ok && !query.Has("$top") {
+		query.Set("$top", strconv.Itoa(size))
+		raw.URL.RawQuery = query.Encode()
+	}
+	return request.Next()
+}
+
+// exchange is a request and what was answered.
+type exchange struct {
+	method, path   string
+	status         int
+	retryAfter     time.Duration
+	sent, answered time.Time
+}
+
+func (e exchange) poll() bool {
+	return e.method == http.MethodGet && strings.Contains(e.path, "/hcpOperation")
+}
+
+// recorder remembers what the clients said, in the order of the answers.
+type recorder struct {
+	mu        sync.Mutex
+	exchanges []exchange
+	onPoll    func()
+}
+
+// Do implements policy.Policy.
+func (r *recorder) Do(request *policy.Request) (*http.Response, error) {
+	e := exchange{method: request.Raw().Method, path: request.Raw().URL.Path, sent: time.Now()}
+	response, err := request.Next()
+	if err != nil {
+		return nil, err
+	}
+	e.answered, e.status = time.Now(), response.StatusCode
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		e.retryAfter = time.Duration(seconds) * time.Second
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exchanges = append(r.exchanges, e)
+	if e.poll() && r.onPoll != nil {
+		r.onPoll()
+	}
+	return response, nil
+}
+
+// watch calls a function after each poll from now on, and begins to record anew; nil watches no more.
+func (r *recorder) watch(onPoll func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exchanges, r.onPoll = nil, onPoll
+}
+
+// last is the latest exchange.
+func (r *recorder) last() exchange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.exchanges) == 0 {
+		return exchange{}
+	}
+	return r.exchanges[len(r.exchanges)-1]
+}
+
+// heeded checks that no poll came before the answer before it had said, and returns how many did wait.
+func (r *recorder) heeded() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waited := 0
+	for i, next := range r.exchanges {
+		if i == 0 || !next.poll() || r.exchanges[i-1].retryAfter == 0 {
+			continue
+		}
+		before := r.exchanges[i-1]
+		if pause := next.sent.Sub(before.answered); pause < before.retryAfter {
+			return waited, fmt.Errorf("polled %s after %v although told to wait for %v", next.path, pause, before.retryAfter)
+		}
+		waited++
+	}
+	return waited, nil
+}

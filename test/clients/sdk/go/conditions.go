@@ -1,0 +1,44 @@
+//go:build v20260630preview || v20260901preview
+
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	sdk "hcpmesh.test/armredhatopenshifthcp"
+)
+
+// extend asks for what the api-versions with conditions have words for.
+func extend(p *sdk.HcpOpenShiftClusterProperties) {
+	mirror(p)
+	p.Ingress = &sdk.IngressProfile{Type: to.Ptr(sdk.IngressTypePrivate)}
+	p.CryptoRestrictions = to.Ptr(sdk.CryptoRestrictionsNone)
+}
+
+func observed(p *sdk.HcpOpenShiftClusterProperties) error {
+	if *p.Ingress.Type != sdk.IngressTypePrivate {
+		return errors.New("the ingress is not private")
+	}
+	if p.Etcd != nil {
+		return errors.New("it has a key of its own for etcd")
+	}
+	return errors.Join(available(p.Status), mirrored(p))
+}
+
+func observedAuth(p *sdk.ExternalAuthProperties) error {
+	if p.Status == nil {
+		return nil
+	}
+	return available(p.Status)
+}
+
+func available(status *sdk.ResourceStatus) error {
+	if status == nil || !slices.ContainsFunc(status.Conditions, func(c *sdk.Condition) bool {
+		return *c.Type == sdk.ConditionTypeAvailable && *c.Status == sdk.StatusTypeTrue && !c.LastTransitionTime.IsZero()
+	}) {
+		return errors.New("it is not Available")
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	sdk "hcpmesh.test/armredhatopenshifthcp"
+)
+
+// day is what a customer does in one.
+type day struct {
+	task     task
+	judge    *judge
+	recorder *recorder
+
+	operations *sdk.OperationsClient
+	versions   *sdk.HcpOpenShiftVersionsClient
+	roleSets   *sdk.HcpOperatorIdentityRoleSetsClient
+	clusters   *sdk.HcpOpenShiftClustersClient
+	nodePools  *sdk.NodePoolsClient
+	auths      *sdk.ExternalAuthsClient
+}
+
+func newDay(task task, judge *judge) (*day, error) {
+	recorder := &recorder{}
+	factory, err := connect(task, recorder)
+	if err != nil {
+		return nil, err
+	}
+	return &day{
+		task: task, judge: judge, recorder: recorder,
+		operations: factory.NewOperationsClient(),
+		versions:   factory.NewHcpOpenShiftVersionsClient(),
+		roleSets:   factory.NewHcpOperatorIdentityRoleSetsClient(),
+		clusters:   factory.NewHcpOpenShiftClustersClient(),
+		nodePools:  factory.NewNodePoolsClient(),
+		auths:      factory.NewExternalAuthsClient(),
+	}, nil
+}
+
+func (d *day) live(ctx context.Context) error {
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"what the provider and the region offer", d.seeOffers},
+		{"what is not there", d.missMissing},
+		{"a fault in a cluster", d.sendFault},
+		{"create a cluster, as often as told", d.createCluster},
+		{"stop waiting, and go on in another process", d.createAndResume},
+		{"delete a cluster while it is created", d.deleteEarly},
+		{"lists of clusters, page by page", d.listClusters},
+		{"update a cluster", d.updateCluster},
+		{"node pools", d.manageNodePools},
+		{"an external authentication", d.manageExternalAuth},
+		{"credentials", d.manageCredentials},
+		{"delete what is left", d.deleteClusters},
+	} {
+		began := time.Now()
+		if err := step.run(ctx); err != nil {
+			fmt.Printf("not ok: %s\n", step.name)
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		fmt.Printf("ok: %s (%v)\n", step.name, time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// often is how often pollers ask when nobody tells them; ARM does.
+var often = &runtime.PollUntilDoneOptions{Frequency: time.Second}
+
+// finish waits for an operation's end, and returns the body that its result was read from.
+func finish[T any](ctx context.Context, poller *runtime.Poller[T], err error) (T, []byte, error) {
+	var none T
+	if err != nil {
+		return none, nil, err
+	}
+	var raw *http.Response
+	result, err := poller.PollUntilDone(policy.WithCaptureResponse(ctx, &raw), often)
+	if err != nil {
+		return none, nil, err
+	}
+	body, err := runtime.Payload(raw)
+	return result, body, err
+}
+
+// pagesOf reads all pages of a list, and checks each.
+func pagesOf[T, V any](ctx context.Context, d *day, pager *runtime.Pager[T], content func(T) (page any, values []V)) ([]V, int, error) {
+	var all []V
+	count := 0
+	for pager.More() {
+		var raw *http.Response
+		response, err := pager.NextPage(policy.WithCaptureResponse(ctx, &raw))
+		if err != nil {
+			return nil, 0, err
+		}
+		body, err := runtime.Payload(raw)
+		if err != nil {
+			return nil, 0, err
+		}
+		page, values := content(response)
+		if err := d.judge.check(page, body); err != nil {
+			return nil, 0, err
+		}
+		all = append(all, values...)
+		count++
+	}
+	return all, count, nil
+}
+
+// read reads one resource, and returns its body too.
+func read[T any](ctx context.Context, get func(context.Context) (T, error)) (T, []byte, error) {
+	var raw *http.Response
+	result, err := get(policy.WithCaptureResponse(ctx, &raw))
+	if err != nil {
+		return result, nil, err
+	}
+	body, err := runtime.Payload(raw)
+	return result, body, err
+}
+
+// refused checks that an error is ARM's, of a status and a code, and returns its body.
+func refused(err error, status int, code string) ([]byte, error) {
+	var refusal *azcore.ResponseError
+	if !errors.As(err, &refusal) {
+		return nil, fmt.Errorf("want %d %s, got %w", status, code, orNothing(err))
+	}
+	if refusal.StatusCode != status || refusal.ErrorCode != code {
+		return nil, fmt.Errorf("want %d %s, got %d %s: %w", status, code, refusal.StatusCode, refusal.ErrorCode, err)
+	}
+	return runtime.Payload(refusal.RawResponse)
+}
+
+func orNothing(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
+	return err
+}
+
+// cluster is the typed cluster of a name, from the task and what the api-version has besides.
+func (d *day) cluster(name string) (sdk.HcpOpenShiftCluster, error) {
+	var cluster sdk.HcpOpenShiftCluster
+	if err := json.Unmarshal(d.task.Clusters[name], &cluster); err != nil {
+		return cluster, err
+	}
+	extend(cluster.Properties)
+	return cluster, nil
+}
+
+func (d *day) beginCreate(ctx context.Context, name string) (*runtime.Poller[sdk.HcpOpenShiftClustersClientCreateOrUpdateResponse], error) {
+	cluster, err := d.cluster(name)
+	if err != nil {
+		return nil, err
+	}
+	return d.clusters.BeginCreateOrUpdate(ctx, d.task.ResourceGroup, name, cluster, nil)
+}
+
+// created checks a cluster that has come up.
+func (d *day) created(name string, cluster sdk.HcpOpenShiftCluster, body []byte) error {
+	if err := d.judge.check(cluster, body); err != nil {
+		return err
+	}
+	p := cluster.Properties
+	switch {
+	case *cluster.Name != name:
+		return fmt.Errorf("the result is %s", *cluster.Name)
+	case *p.ProvisioningState != sdk.ProvisioningStateSucceeded:
+		return fmt.Errorf("it is %s", *p.ProvisioningState)
+	case p.API == nil || p.API.URL == nil || p.Console == nil || p.DNS == nil || p.DNS.BaseDomain == nil || p.Platform.IssuerURL == nil:
+		return fmt.Errorf("a cluster that has come up lacks an address: %s", body)
+	case cluster.SystemData == nil || cluster.SystemData.CreatedAt == nil || time.Since(*cluster.SystemData.CreatedAt).Abs() > time.Hour:
+		return fmt.Errorf("it was not created just now: %s", body)
+	}
+	return observed(p)
+}

@@ -1,0 +1,22 @@
+//go:build !v20240610preview
+
+package main
+
+import (
+	"errors"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	sdk "hcpmesh.test/armredhatopenshifthcp"
+)
+
+// mirror asks for a mirror of images, for which the first api-version has no word.
+func mirror(p *sdk.HcpOpenShiftClusterProperties) {
+	p.ImageDigestMirrors = []*sdk.ImageDigestMirror{{Source: to.Ptr("registry.redhat.io/ubi9"), Mirrors: []*string{to.Ptr("mirror.example/ubi9")}}}
+}
+
+func mirrored(p *sdk.HcpOpenShiftClusterProperties) error {
+	if len(p.ImageDigestMirrors) != 1 || *p.ImageDigestMirrors[0].Mirrors[0] != "mirror.example/ubi9" {
+		return errors.New("the mirror of images is not there")
+	}
+	return nil
+}

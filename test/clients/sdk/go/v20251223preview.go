@@ -1,0 +1,37 @@
+//go:build v20251223preview
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	sdk "hcpmesh.test/armredhatopenshifthcp"
+)
+
+// extend asks for what this api-version has words for and the later ones have others for.
+func extend(p *sdk.HcpOpenShiftClusterProperties) {
+	p.Etcd = &sdk.EtcdProfile{DataEncryption: &sdk.EtcdDataEncryptionProfile{
+		KeyManagementMode: to.Ptr(sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged),
+	}}
+	mirror(p)
+}
+
+func observed(p *sdk.HcpOpenShiftClusterProperties) error {
+	if p.Etcd == nil || *p.Etcd.DataEncryption.KeyManagementMode != sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged {
+		return errors.New("it does not say who holds the key of etcd")
+	}
+	return mirrored(p)
+}
+
+func observedAuth(p *sdk.ExternalAuthProperties) error {
+	if p.Condition != nil && p.Condition.LastTransitionTime.IsZero() {
+		return errors.New("the condition of an external authentication has no time")
+	}
+	return nil
+}
+
+func (d *day) requestCredential(ctx context.Context) (credentialPoller, error) {
+	return d.clusters.BeginRequestAdminCredential(ctx, d.task.ResourceGroup, "typed", nil)
+}

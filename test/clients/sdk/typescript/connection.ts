@@ -1,0 +1,98 @@
+import type { PipelinePolicy } from "@azure/core-rest-pipeline";
+import { ClientSecretCredential } from "@azure/identity";
+import { RedHatOpenShiftHcpClient } from "../sdk/src/index.js";
+import type { Task } from "./task.js";
+
+// A request and what was answered.
+interface Exchange {
+  method: string;
+  path: string;
+  status: number;
+  body: string;
+  // What Retry-After said, in milliseconds; 0 when it said nothing.
+  retryAfter: number;
+  sent: number;
+  answered: number;
+}
+
+const isPoll = ({ method, path }: Exchange) => method === "GET" && path.includes("/hcpOperation");
+
+// Timers of Node may be early by less than a millisecond, for the clock that they count with has whole ones.
+const clockTick = 2;
+
+// The clients of a task's subscription, and what they have said.
+export class Connection {
+  readonly client: RedHatOpenShiftHcpClient;
+  exchanges: Exchange[] = [];
+  // How long the pages of lists shall be, while it is not 0: the clients have no word for $top.
+  pageSize = 0;
+
+  constructor(task: Task) {
+    const { tenantId, clientId, clientSecret } = task.client;
+    const identity = new ClientSecretCredential(tenantId, clientId, clientSecret, {
+      authorityHost: task.arm,
+      disableInstanceDiscovery: true, // that host is Microsoft's, and knows nothing of a region on this machine
+    });
+    this.client = new RedHatOpenShiftHcpClient(identity, task.subscription, {
+      endpoint: task.arm,
+      $host: task.arm,
+      credentialScopes: "https://management.azure.com/.default",
+    });
+    this.client.pipeline.addPolicy(this.#pages());
+    this.client.pipeline.addPolicy(this.#recorder(), { afterPhase: "Sign" });
+  }
+
+  get last(): Exchange {
+    return this.exchanges.at(-1)!;
+  }
+
+  // heeded throws if a poll came before the poll before it had said, and returns how many did wait. Clients send one with the
+  // request and one when they begin to wait, whatever they were told: only what comes after these counts.
+  heeded(): number {
+    let waited = 0;
+    this.exchanges.forEach((next, i) => {
+      const before = this.exchanges[i - 1];
+      if (!before || !isPoll(before) || !isPoll(next) || before.retryAfter === 0) return;
+      const pause = next.sent - before.answered;
+      if (pause < before.retryAfter - clockTick) {
+        throw new Error(`polled ${next.path} after ${pause} ms although told to wait for ${before.retryAfter} ms`);
+      }
+      waited++;
+    });
+    return waited;
+  }
+
+  #pages(): PipelinePolicy {
+    return {
+      name: "pages",
+      sendRequest: (request, next) => {
+        const url = new URL(request.url);
+        if (this.pageSize > 0 && !url.searchParams.has("$top")) {
+          url.searchParams.set("$top", String(this.pageSize));
+          request.url = url.href;
+        }
+        return next(request);
+      },
+    };
+  }
+
+  #recorder(): PipelinePolicy {
+    return {
+      name: "recorder",
+      sendRequest: async (request, next) => {
+        const sent = performance.now();
+        const response = await next(request);
+        this.exchanges.push({
+          method: request.method,
+          path: new URL(request.url).pathname,
+          status: response.status,
+          body: response.bodyAsText ?? "",
+          retryAfter: 1000 * Number(response.headers.get("retry-after") ?? 0),
+          sent,
+          answered: performance.now(),
+        });
+        return response;
+      },
+    };
+  }
+}

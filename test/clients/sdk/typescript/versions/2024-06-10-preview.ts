@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import {
+  KnownEtcdDataEncryptionKeyManagementModeType as KeyManagementMode,
+  KnownExternalAuthConditionType,
+  type ExternalAuthProperties,
+  type HcpOpenShiftClusterProperties,
+  type RedHatOpenShiftHcpClient,
+} from "../sdk/src/index.js";
+import type { Task } from "./task.js";
+
+// extend asks for what this api-version has words for and the later ones have others for.
+export function extend(properties: HcpOpenShiftClusterProperties): void {
+  properties.etcd = { dataEncryption: { keyManagementMode: KeyManagementMode.PlatformManaged } };
+}
+
+export function observed({ etcd }: HcpOpenShiftClusterProperties): void {
+  assert.equal(etcd?.dataEncryption?.keyManagementMode, KeyManagementMode.PlatformManaged);
+}
+
+export function observedAuth({ condition }: ExternalAuthProperties): void {
+  if (condition) assert.ok(condition.type in KnownExternalAuthConditionType && condition.lastTransitionTime instanceof Date);
+}
+
+export function requestCredential(client: RedHatOpenShiftHcpClient, task: Task, name: string) {
+  return client.hcpOpenShiftClusters.beginRequestAdminCredential(task.resourceGroup, name);
+}

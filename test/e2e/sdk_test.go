@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/test/customer"
+	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
+)
+
+// sdks is where `make sdks` puts the typed clients. They are generated in minutes, so that no other run drives them.
+var sdks = flag.String("sdks", "", "`folder` of the typed clients that test/clients/sdk generates; without it they are not driven")
+
+// TestTypedClients drives the region with the typed clients that are generated from our own documents, of each language and
+// api-version: what their customers use. Their steps, and what they assert, are in clients/sdk.
+func TestTypedClients(t *testing.T) {
+	needsRegion(t)
+	if *sdks == "" {
+		t.Skip("needs the generated clients: make sdks")
+	}
+	drivers := generated(t)
+	for number, language := range slices.Sorted(maps.Keys(drivers)) {
+		t.Run(language, func(t *testing.T) {
+			var customers []*customer.Customer
+			t.Run("at", func(t *testing.T) {
+				for i, version := range slices.Sorted(maps.Keys(drivers[language])) {
+					ctx := patience(t, 15*time.Minute)
+					c := newCustomer(t, ctx, fmt.Sprintf("11111111-0000-0000-0002-%011d%d", number, i), "typed")
+					customers = append(customers, c)
+					t.Run(version, func(t *testing.T) {
+						t.Parallel()
+						driveTyped(t, ctx, c, version, drivers[language][version])
+					})
+				}
+			})
+			nothingIsLeft(t, patience(t, 5*time.Minute), customers...)
+		})
+	}
+}
+
+// generated are the commands that drive each client, by language and api-version.
+func generated(t *testing.T) map[string]map[string][]string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(*sdks, "drivers.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drivers map[string]map[string][]string
+	if err := json.Unmarshal(content, &drivers); err != nil {
+		t.Fatal(err)
+	}
+	return drivers
+}
+
+func driveTyped(t *testing.T, ctx context.Context, c *customer.Customer, version string, command []string) {
+	endpoints := region.Endpoints()
+	credentials, err := os.ReadFile(endpoints.CredentialsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []json.RawMessage
+	if err := json.Unmarshal(credentials, &clients); err != nil || len(clients) == 0 {
+		t.Fatalf("%s holds no client: %v", endpoints.CredentialsFile, err)
+	}
+	_, signing, err := credential.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := map[string]any{}
+	for _, name := range []string{"typed", "resumed", "doomed"} {
+		clusters[name] = c.ClusterBody(name)
+	}
+	task, err := json.Marshal(map[string]any{
+		"arm": endpoints.ARM, "authority": endpoints.CAFile, "client": clients[0], "location": endpoints.Location, "apiVersion": version,
+		"subscription": c.Subscription, "resourceGroup": "typed",
+		"clusters": clusters, "nodePool": c.NodePoolBody(1), "externalAuth": c.ExternalAuthBody(), "signingRequest": string(signing),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drive := exec.CommandContext(ctx, command[0], command[1:]...)
+	drive.Stdin = bytes.NewReader(task)
+	drive.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+endpoints.CAFile)
+	output, err := drive.CombinedOutput()
+	t.Logf("%s", output)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
