@@ -18,21 +18,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	workclientset "open-cluster-management.io/api/client/work/clientset/versioned"
-	workinformers "open-cluster-management.io/api/client/work/informers/externalversions"
 	ocmfeature "open-cluster-management.io/api/feature"
 	"open-cluster-management.io/ocm/pkg/features"
-	"open-cluster-management.io/ocm/pkg/work/spoke/auth"
-	"open-cluster-management.io/ocm/pkg/work/spoke/conditions"
-	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/finalizercontroller"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
-	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/statuscontroller"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -56,6 +45,8 @@ type Options struct {
 	MaxFeedbackBytes int32
 	// StatusPoll is how often objects that are not watched are looked at; 0 means 10 minutes.
 	StatusPoll time.Duration
+	// StrayPause is how often it is looked for what is applied of works that the server has not sent; 0 means 10 minutes.
+	StrayPause time.Duration
 	Registry   prometheus.Registerer
 	Log        *slog.Logger
 }
@@ -83,6 +74,9 @@ func (o *Options) complete() error {
 	}
 	if o.StatusPoll <= 0 {
 		o.StatusPoll = statusPoll
+	}
+	if o.StrayPause <= 0 {
+		o.StrayPause = strayPause
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -174,106 +168,4 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.working.Store(true)
 	start(a.uplink.run)
 	return a.uplink.link.Run(ctx)
-}
-
-func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start func(func(context.Context))) error {
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	kubeClient, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	extensionsClient, err := apiextensionsclient.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	workClient, err := workclientset.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
-	}
-	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
-	if err != nil {
-		return fmt.Errorf("discover the management cluster's kinds: %w", err)
-	}
-
-	appliedClient := workClient.WorkV1().AppliedManifestWorks()
-	hubHash, err := a.hubHash(ctx, appliedClient)
-	if err != nil {
-		return err
-	}
-	factoryOfApplied := workinformers.NewSharedInformerFactory(workClient, 0)
-	applied := newNudgedInformer(factoryOfApplied.Work().V1().AppliedManifestWorks())
-	works := newWorkInformer(a.uplink.works)
-	hub := a.uplink.works
-	lister := freshLister{hub}
-	objects := newObjects(ctx, dynamicClient, a.o.Log, applied.nudge)
-
-	validator := auth.NewFactory(config, kubeClient, works, a.o.Consumer, mapper).NewExecutorValidator(ctx, false)
-	conditionReader, err := conditions.NewConditionReader()
-	if err != nil {
-		return fmt.Errorf("prepare condition rules: %w", err)
-	}
-	turns := newTurns()
-	inTurn := func(before func(ctx context.Context, work string) (skip bool, err error)) func(context.Context, string, func() error) error {
-		return func(ctx context.Context, work string, sync func() error) error {
-			defer turns.take(work)()
-			if skip, err := before(ctx, work); skip || err != nil {
-				return err
-			}
-			return sync()
-		}
-	}
-	// Nothing is applied for a work whose deletion has begun.
-	ifAlive := func(_ context.Context, name string) (bool, error) {
-		work, err := lister.Get(name)
-		return err != nil || !work.DeletionTimestamp.IsZero(), nil
-	}
-	// A work's status is read as long as there is the work, so that one sees how far its deletion is.
-	ifThere := func(_ context.Context, name string) (bool, error) {
-		_, err := lister.Get(name)
-		if err != nil {
-			objects.forget(name)
-		}
-		return err != nil, nil
-	}
-	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: dynamicClient, mapper: mapper}
-	apply := manifestcontroller.NewManifestWorkController(dynamicClient, kubeClient, extensionsClient, hub, works, lister,
-		appliedClient, applied, objects, hubHash, a.o.Consumer, mapper, validator)
-	releaser := &releaser{works: hub, finalizer: finalizer, objects: dynamicClient, discovery: kubeClient.Discovery(), log: a.o.Log}
-	runners := []runner{
-		{controller: apply, around: applying(inTurn(ifAlive), lister, apply.SyncContext().Queue)},
-		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
-			around: inTurn(ifThere)},
-		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
-			around: inTurn(func(ctx context.Context, work string) (bool, error) {
-				if err := finalizer.prepare(ctx, work); err != nil {
-					return false, err
-				}
-				// What cannot be looked at must not keep the rest of the deletion from going on; the server says it again.
-				if err := releaser.release(ctx, work); err != nil {
-					a.o.Log.Warn("not everything was released", "work", work, "error", err)
-				}
-				return false, nil
-			})},
-		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(dynamicClient, appliedClient, applied, untilGone{objects}, a.o.Consumer)},
-	}
-	start(func(ctx context.Context) { applied.Informer().Run(ctx.Done()) })
-	start(func(ctx context.Context) { works.Informer().Run(ctx.Done()) })
-	for _, r := range runners {
-		r.workers, r.log, r.backoff = a.o.Workers, a.o.Log, newBackoff()
-		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
-		start(r.run)
-	}
-	start(func(ctx context.Context) { applied.nudgeOften(ctx, objects.watchesAll) })
-	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
-	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
-		return ctx.Err()
-	}
-	return nil
 }

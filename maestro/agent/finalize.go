@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	workv1client "open-cluster-management.io/api/client/work/clientset/versioned/typed/work/v1"
 	worklisters "open-cluster-management.io/api/client/work/listers/work/v1"
@@ -35,6 +36,9 @@ func (f *finalizer) prepare(ctx context.Context, name string) error {
 		return nil
 	}
 	appliedName := f.hubHash + "-" + name
+	if cached, err := f.lister.Get(appliedName); err == nil && !cached.DeletionTimestamp.IsZero() {
+		return nil // it was complete when it was deleted, and now only gets shorter
+	}
 	live, err := f.applied.Get(ctx, appliedName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -50,11 +54,19 @@ func (f *finalizer) prepare(ctx context.Context, name string) error {
 	}
 	complete := live.DeepCopy()
 	for _, manifest := range work.Spec.Workload.Manifests {
-		object, err := f.find(ctx, manifest.Raw)
+		named, err := f.identify(manifest.Raw)
 		if err != nil {
 			return err
 		}
-		if object != nil && owns(live, object.owners) && !lists(complete, object) {
+		// Most are listed, and need not be asked for.
+		if named == nil || lists(complete, named.ResourceIdentifier) {
+			continue
+		}
+		object, err := f.get(ctx, named)
+		if err != nil {
+			return err
+		}
+		if object != nil && owns(live, object.owners) {
 			complete.Status.AppliedResources = append(complete.Status.AppliedResources, object.AppliedManifestResourceMeta)
 		}
 	}
@@ -74,6 +86,15 @@ type foundObject struct {
 
 // find looks for the object that a manifest describes; nil when there is none.
 func (f *finalizer) find(ctx context.Context, manifest []byte) (*foundObject, error) {
+	named, err := f.identify(manifest)
+	if err != nil || named == nil {
+		return nil, err
+	}
+	return f.get(ctx, named)
+}
+
+// identify names the object that a manifest describes; nil when there can be none.
+func (f *finalizer) identify(manifest []byte) (*workv1.AppliedManifestResourceMeta, error) {
 	var wanted unstructured.Unstructured
 	if err := wanted.UnmarshalJSON(manifest); err != nil {
 		// What cannot be read was never applied.
@@ -87,22 +108,24 @@ func (f *finalizer) find(ctx context.Context, manifest []byte) (*foundObject, er
 	if err != nil {
 		return nil, fmt.Errorf("discover kind %s: %w", kind, err)
 	}
-	live, err := f.objects.Resource(mapping.Resource).Namespace(wanted.GetNamespace()).Get(ctx, wanted.GetName(), metav1.GetOptions{})
+	return &workv1.AppliedManifestResourceMeta{Version: mapping.Resource.Version, ResourceIdentifier: workv1.ResourceIdentifier{
+		Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Name: wanted.GetName(), Namespace: wanted.GetNamespace(),
+	}}, nil
+}
+
+// get reads an object; nil when there is none.
+func (f *finalizer) get(ctx context.Context, named *workv1.AppliedManifestResourceMeta) (*foundObject, error) {
+	gvr := schema.GroupVersionResource{Group: named.Group, Version: named.Version, Resource: named.Resource}
+	live, err := f.objects.Resource(gvr).Namespace(named.Namespace).Get(ctx, named.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s/%s: %w", kind.Kind, wanted.GetNamespace(), wanted.GetName(), err)
+		return nil, fmt.Errorf("read %s %s/%s: %w", gvr.GroupResource(), named.Namespace, named.Name, err)
 	}
-	return &foundObject{
-		AppliedManifestResourceMeta: workv1.AppliedManifestResourceMeta{
-			Version: mapping.Resource.Version, UID: string(live.GetUID()),
-			ResourceIdentifier: workv1.ResourceIdentifier{
-				Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Name: live.GetName(), Namespace: live.GetNamespace(),
-			},
-		},
-		owners: live.GetOwnerReferences(),
-	}, nil
+	found := &foundObject{AppliedManifestResourceMeta: *named, owners: live.GetOwnerReferences()}
+	found.UID = string(live.GetUID())
+	return found, nil
 }
 
 func owns(applied *workv1.AppliedManifestWork, owners []metav1.OwnerReference) bool {
@@ -114,9 +137,9 @@ func owns(applied *workv1.AppliedManifestWork, owners []metav1.OwnerReference) b
 	return false
 }
 
-func lists(applied *workv1.AppliedManifestWork, object *foundObject) bool {
+func lists(applied *workv1.AppliedManifestWork, object workv1.ResourceIdentifier) bool {
 	for _, listed := range applied.Status.AppliedResources {
-		if listed.ResourceIdentifier == object.ResourceIdentifier {
+		if listed.ResourceIdentifier == object {
 			return true
 		}
 	}

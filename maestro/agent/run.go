@@ -116,6 +116,17 @@ func (t *turns) take(work string) (end func()) {
 	}
 }
 
+// around gives each sync of a work its turn, after something that may fail or have the sync left out.
+func (t *turns) around(before func(ctx context.Context, work string) (skip bool, err error)) func(context.Context, string, func() error) error {
+	return func(ctx context.Context, work string, sync func() error) error {
+		defer t.take(work)()
+		if skip, err := before(ctx, work); skip || err != nil {
+			return err
+		}
+		return sync()
+	}
+}
+
 // freshLister lists the works as they are now, not as the informer has heard of them: a controller that reads its own
 // last write works from the right status.
 type freshLister struct{ works *works }

@@ -118,11 +118,21 @@ func (u *uplink) askUntilAnswered(ctx context.Context) {
 	}
 }
 
-func (u *uplink) ask(ctx context.Context, id string) error {
+func (u *uplink) ask(ctx context.Context, id string) error { return u.askWith(ctx, id, nil) }
+
+// askAbout asks about works that the agent does not have, though they were applied once: with a version that is older than any.
+func (u *uplink) askAbout(ctx context.Context, strays []string) error {
+	return u.askWith(ctx, uuid.NewString(), strays)
+}
+
+func (u *uplink) askWith(ctx context.Context, id string, strays []string) error {
 	held := u.works.held()
-	versions := make([]payload.ResourceVersion, 0, len(held))
+	versions := make([]payload.ResourceVersion, 0, len(held)+len(strays))
 	for _, work := range held {
 		versions = append(versions, payload.ResourceVersion{ResourceID: string(work.UID), ResourceVersion: work.Generation})
+	}
+	for _, work := range strays {
+		versions = append(versions, payload.ResourceVersion{ResourceID: work})
 	}
 	parts, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
 	if err != nil {

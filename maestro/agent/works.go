@@ -162,6 +162,14 @@ func (w *works) held() []*workv1.ManifestWork {
 	return all
 }
 
+// has says whether the agent has a work.
+func (w *works) has(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, has := w.byName[name]
+	return has
+}
+
 // report gives the work to report under a name: what there is, or, after its removal, what there was with the condition
 // that says so. Nil means that there is nothing to say.
 func (w *works) report(name string) (work *workv1.ManifestWork, gone bool) {

@@ -75,16 +75,17 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return o.Interval, err
 	}
-	for _, uid := range uids {
+	failed := each(ctx, uids, func(uid string) error {
 		result, err := o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return o.Region.Settle(o.Store.Now(), tx.Tenancies[uid], nil)
 		})
 		if err != nil {
-			return o.Interval, err
+			return err
 		}
 		o.Publish(result.Due)
 		slog.Warn("a step of a deletion is stuck", "cluster_uid", uid)
-	}
+		return nil
+	})
 	if err := o.askLeftovers(ctx); err != nil {
 		return o.Interval, err
 	}
@@ -96,13 +97,7 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 		o.Metrics.stuck.WithLabelValues(kind).Set(float64(steps[kind]))
 	}
 	o.Metrics.leftovers.Set(float64(leftovers))
-	switch {
-	case len(uids) == stuckLimit:
-		return 0, nil
-	case next.IsZero():
-		return o.Interval, nil
-	}
-	return max(0, min(next.Sub(o.Store.Now()), o.Interval)), nil
+	return untilNext(o.Store.Now(), next, o.Interval, len(uids) == stuckLimit, failed), failed
 }
 
 // askLeftovers asks Maestro for the deletion of what was forced and is due. A failure is tried again like no answer.

@@ -45,20 +45,15 @@ func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return expireInterval, err
 	}
-	for _, uid := range uids {
+	err = each(ctx, uids, func(uid string) error {
 		result, err := e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Tenancies[uid], e.Renderer)
 		})
 		if err != nil {
-			return expireInterval, err
+			return err
 		}
 		e.Publish(result.Due)
-	}
-	switch {
-	case len(uids) == expireLimit:
-		return 0, nil
-	case next.IsZero():
-		return expireInterval, nil
-	}
-	return max(0, min(next.Sub(e.Store.Now()), expireInterval)), nil
+		return nil
+	})
+	return untilNext(e.Store.Now(), next, expireInterval, len(uids) == expireLimit, err), err
 }

@@ -64,18 +64,20 @@ func (p *Placer) place(ctx context.Context) error {
 	// Of those with the same needs and no rules of their own the first that finds no room stands for all.
 	hopeless := map[placement.Needs]bool{}
 	var last *fleet.Cluster
+	var failed error
 	for {
 		page, err := p.Store.Unplaced(ctx, last, placeLimit)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
+		var uids []string
 		for _, c := range page {
-			if err := p.placeOne(ctx, c.UID, hopeless); err != nil {
-				return err
-			}
+			uids = append(uids, c.UID)
 		}
-		if len(page) < placeLimit {
-			return nil
+		err = each(ctx, uids, func(uid string) error { return p.placeOne(ctx, uid, hopeless) })
+		failed = errors.Join(failed, err)
+		if len(page) < placeLimit || ctx.Err() != nil || store.IsUnavailable(err) {
+			return failed
 		}
 		last = page[len(page)-1]
 	}

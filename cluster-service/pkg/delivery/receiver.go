@@ -29,7 +29,10 @@ const (
 	batchSize = 64
 	// sweepInterval is how often every status is asked for, to find works without an owner.
 	sweepInterval = 10 * time.Minute
-	storeRetry    = time.Second
+	// storeRetry is after what time statuses that could not be stored are tried again; it doubles up to lastStoreRetry for those
+	// that could not be while others could.
+	storeRetry     = time.Second
+	lastStoreRetry = time.Minute
 )
 
 // ReceiverOptions are what a receiver works with.
@@ -61,7 +64,9 @@ type Receiver struct {
 
 	mu      sync.Mutex
 	pending map[string][]report
-	arrived chan struct{}
+	// postponed are the works among them whose statuses cannot be stored, though others can.
+	postponed map[string]postponement
+	arrived   chan struct{}
 
 	// namespaces finds the cluster ids in the names of namespaces.
 	namespaces *regexp.Regexp
@@ -75,7 +80,8 @@ func NewReceiver(o ReceiverOptions) *Receiver {
 	if o.Sweep == 0 {
 		o.Sweep = sweepInterval
 	}
-	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, arrived: make(chan struct{}, 1), strangers: map[string]bool{},
+	return &Receiver{ReceiverOptions: o, pending: map[string][]report{}, postponed: map[string]postponement{}, arrived: make(chan struct{}, 1),
+		strangers:  map[string]bool{},
 		namespaces: regexp.MustCompile(regexp.QuoteMeta(fleet.Namespace(o.Renderer.Environment, "")) + "([0-9a-v]{32})")}
 }
 
@@ -165,14 +171,19 @@ func enqueue(waiting []report, next report) []report {
 	return append(waiting, next)
 }
 
-// take takes one report each of some works.
-func (r *Receiver) take() []report {
+// take takes one report each of some works, and says how long until those that are postponed may be tried; zero if none is.
+func (r *Receiver) take(now time.Time) (reports []report, later time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var reports []report
 	for id, waiting := range r.pending {
 		if len(reports) == batchSize {
 			break
+		}
+		if left := r.postponed[id].until.Sub(now); left > 0 {
+			if later == 0 || left < later {
+				later = left
+			}
+			continue
 		}
 		reports = append(reports, waiting[0])
 		if len(waiting) == 1 {
@@ -182,7 +193,7 @@ func (r *Receiver) take() []report {
 		r.pending[id] = waiting[1:]
 	}
 	r.Metrics.pending.Set(float64(len(r.pending)))
-	return reports
+	return reports, later
 }
 
 // putBack returns reports that could not be stored, in front of those that came since.
@@ -200,26 +211,36 @@ func (r *Receiver) putBack(reports []report) {
 
 func (r *Receiver) process(ctx context.Context) {
 	for {
-		reports := r.take()
+		reports, later := r.take(time.Now())
 		if len(reports) == 0 {
+			if later == 0 {
+				later = time.Hour // nothing waits: only what arrives does
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-r.arrived:
+			case <-time.After(later):
 			}
 			continue
 		}
-		if err := r.apply(ctx, reports); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			slog.Warn("statuses could not be stored and are tried again", "statuses", len(reports), "error", err)
-			r.putBack(reports)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(storeRetry):
-			}
+		left, err := r.applyApart(ctx, reports)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		slog.Warn("statuses could not be stored and are tried again", "statuses", len(left), "error", err)
+		r.putBack(left)
+		if !store.IsUnavailable(err) {
+			r.postpone(time.Now(), left)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(storeRetry):
 		}
 	}
 }

@@ -2,9 +2,11 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +24,10 @@ const (
 	// upgradeInterval is how often policies are looked at when nothing tells to: windows open, releases come out, and other
 	// replicas' upgrades end.
 	upgradeInterval = 5 * time.Second
-	upgradePage     = 500
-	dueLimit        = 100
+	// lookShare is how many times as long as a look at all clusters takes nobody looks again, if it found nothing.
+	lookShare   = 20
+	upgradePage = 500
+	dueLimit    = 100
 )
 
 // UpgraderOptions are what an upgrader works with.
@@ -49,11 +53,16 @@ type Upgrader struct {
 
 // queue is what one look at all clusters found for a policy.
 type queue struct {
-	of       time.Time
+	// of is of which policies it was: those for one cluster are taken out of the others.
+	of       string
 	catalog  *release.Catalog
 	clusters []string
-	// found is when it was.
-	found time.Time
+	// none says that it found no cluster.
+	none bool
+	// found is when it was, revision up to where it saw everything, and took what it took.
+	found    time.Time
+	revision int64
+	took     time.Duration
 }
 
 // NewUpgrader makes an upgrader; Run runs it.
@@ -77,11 +86,11 @@ func (u *Upgrader) Run(ctx context.Context) {
 	for {
 		wait := upgradeInterval
 		next, err := u.beginDue(ctx)
-		if err == nil {
-			if !next.IsZero() {
-				wait = max(0, min(wait, next.Sub(u.Store.Now())))
-			}
-			err = u.followPolicies(ctx)
+		if err == nil && !next.IsZero() {
+			wait = max(0, min(wait, next.Sub(u.Store.Now())))
+		}
+		if !store.IsUnavailable(err) {
+			err = errors.Join(err, u.followPolicies(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			slog.Warn("beginning upgrades failed", "error", err)
@@ -101,16 +110,17 @@ func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return next, err
 	}
-	for _, uid := range clusters {
+	err = each(ctx, clusters, func(uid string) error {
 		result, err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Tenancies[uid], u.Renderer)
 		})
 		if err != nil {
-			return next, fmt.Errorf("beginning an upgrade whose time has come: %w", err)
+			return fmt.Errorf("beginning an upgrade whose time has come: %w", err)
 		}
 		u.Publish(result.Due)
-	}
-	return next, nil
+		return nil
+	})
+	return next, err
 }
 
 func (u *Upgrader) followPolicies(ctx context.Context) error {
@@ -124,10 +134,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 	}
 	u.running.Store(int64(all))
 	known := map[string]bool{}
+	var failed []error
 	for _, p := range policies {
 		known[p.GetName()] = true
 		if err := u.followPolicy(ctx, p, policies); err != nil {
-			return fmt.Errorf("upgrade policy %s: %w", p.GetName(), err)
+			failed = append(failed, fmt.Errorf("upgrade policy %s: %w", p.GetName(), err))
 		}
 	}
 	for name := range u.queues {
@@ -135,10 +146,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 			delete(u.queues, name)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
-// followPolicy begins as many of a policy's upgrades as may be under way.
+// followPolicy begins as many of a policy's upgrades as may be under way. A cluster that cannot be begun with is left to the
+// next look.
 func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
 	schedule, err := fleet.ParseSchedule(p.GetSpec().GetSchedule())
 	if err != nil {
@@ -152,35 +164,55 @@ func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all 
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for len(q.clusters) > 0 {
 		uid := q.clusters[0]
 		admitted, err := u.begin(ctx, p, uid)
 		if err != nil {
-			return err
+			failed = append(failed, fmt.Errorf("cluster %s: %w", uid, err))
+			if ctx.Err() != nil || store.IsUnavailable(err) {
+				break
+			}
 		}
-		if !admitted {
+		if err == nil && !admitted {
 			break
 		}
 		q.clusters = q.clusters[1:]
 	}
 	u.queues[p.GetName()] = q
-	return nil
+	return errors.Join(failed...)
 }
 
 // candidates are the clusters to begin with: what is left of the last look, as long as the policy and the catalogue are the
 // same, or those of a new one.
 func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) (queue, error) {
 	now, catalog := u.Store.Now(), u.Catalog()
+	var of strings.Builder
+	for _, other := range all {
+		fmt.Fprintln(&of, other.GetName(), other.GetUpdateTime().AsTime().UnixMicro())
+	}
 	q, looked := u.queues[p.GetName()]
-	if looked && q.of.Equal(p.GetUpdateTime().AsTime()) && q.catalog == catalog && (len(q.clusters) > 0 || now.Sub(q.found) < upgradeInterval) {
+	looked = looked && q.of == of.String() && q.catalog == catalog
+	if looked && (len(q.clusters) > 0 || now.Sub(q.found) < max(upgradeInterval, lookShare*q.took)) {
 		return q, nil
 	}
-	q = queue{of: p.GetUpdateTime().AsTime(), catalog: catalog, found: now}
-	err := EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
+	// Before the look, so that what changes meanwhile counts as changed.
+	clock, err := u.Store.Clock(ctx)
+	if err != nil {
+		return q, err
+	}
+	if looked && q.none && q.revision == clock.Revision {
+		q.found = now
+		return q, nil // nothing has changed of any cluster or upgrade
+	}
+	began := time.Now()
+	q = queue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
+	err = EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
 		if candidacy.Version != "" {
 			q.clusters = append(q.clusters, c.UID)
 		}
 	})
+	q.none, q.took = len(q.clusters) == 0, time.Since(began)
 	return q, err
 }
 

@@ -99,6 +99,10 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 			c.SigningKey = r.GetSigningKey()
 		}
 	}
+	if len(s.o.Renderer.Region.AzureKinds) > 0 {
+		// What it has in Azure is planned at once, as it may be deleted before its HostedCluster is read back: every step finds what is there.
+		tx.Tenancies[c.UID].Azure = &fleet.Azure{}
+	}
 	placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard())
 	switch {
 	case err != nil:

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -51,4 +52,21 @@ func (n node) rows() float64 {
 func (s *Store) ForgetIdentifiers(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "DELETE FROM cluster_identifiers")
 	return err
+}
+
+// Setting is what a session of the store has a run-time parameter set to.
+func (s *Store) Setting(ctx context.Context, name string) (value string, err error) {
+	return value, s.pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
+}
+
+// LockRow has somebody else be at a row until release is called.
+func (s *Store) LockRow(ctx context.Context, table, uid string) (release func(), err error) {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, "SELECT FROM "+pgx.Identifier{table}.Sanitize()+" WHERE uid = $1 FOR UPDATE", uid); err != nil {
+		return nil, errors.Join(err, tx.Rollback(ctx))
+	}
+	return func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }, nil
 }

@@ -315,30 +315,48 @@ func workRefs(rows pgx.Rows) (map[string]WorkRef, error) {
 	return works, nil
 }
 
-// Purge removes tombstones that were complete before a time, and remembers up to which revision a watcher can no longer
-// learn of them.
+// purgePage is how many tombstones are removed at a time. Each page's commit holds the clock, for which every other commit waits.
+const purgePage = 200
+
+// Purge removes tombstones that were complete before a time, a page in each transaction, and remembers up to which revision a
+// watcher can no longer learn of them. One that somebody else is at is left to the next time.
 func (s *Store) Purge(ctx context.Context, before time.Time) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		for _, table := range []string{"upgrades", "break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
-			if _, err := tx.Exec(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %s WHERE gone_time < $1 RETURNING revision)
-				UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT 1 FROM removed)`, table), before); err != nil {
-				return err
-			}
+	for _, table := range []string{"upgrades", "break_glass_revocations", "break_glass_credentials", "external_auths", "node_pools", "clusters"} {
+		// The rows are removed before the clock is locked.
+		if err := s.purge(ctx, fmt.Sprintf(`WITH removed AS (DELETE FROM %[1]s WHERE uid IN
+				(SELECT uid FROM %[1]s WHERE gone_time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING revision),
+			compacted AS (UPDATE revision_clock SET compacted = greatest(compacted, (SELECT max(revision) FROM removed)) WHERE EXISTS (SELECT FROM removed))
+			SELECT count(*) FROM removed`, table), before); err != nil {
+			return fmt.Errorf("removing tombstones of %s: %w", table, err)
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM done_calls WHERE time < $1", before); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "DELETE FROM deletion_leftovers WHERE gone_time < $1", before); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "DELETE FROM removed_works WHERE time < $1", before.Add(-removedKept)); err != nil {
-			return err
-		}
-		// A replica of an earlier release may be running beside this one.
-		return identify(ctx, tx)
-	})
-	if err != nil {
-		return fmt.Errorf("removing tombstones: %w", err)
 	}
-	return nil
+	for table, removal := range map[string]string{
+		"done_calls": `WITH removed AS (DELETE FROM done_calls WHERE id IN (SELECT id FROM done_calls WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id)
+			SELECT count(*) FROM removed`,
+		"deletion_leftovers": `WITH removed AS (DELETE FROM deletion_leftovers WHERE work_id IN
+			(SELECT work_id FROM deletion_leftovers WHERE gone_time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING work_id) SELECT count(*) FROM removed`,
+	} {
+		if err := s.purge(ctx, removal, before); err != nil {
+			return fmt.Errorf("removing what is old of %s: %w", table, err)
+		}
+	}
+	if err := s.purge(ctx, `WITH removed AS (DELETE FROM removed_works WHERE id IN
+			(SELECT id FROM removed_works WHERE time < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING id) SELECT count(*) FROM removed`, before.Add(-removedKept)); err != nil {
+		return fmt.Errorf("forgetting removed works: %w", err)
+	}
+	// A replica of an earlier release may be running beside this one.
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return identify(ctx, tx) })
+}
+
+// purge removes pages until there is nothing left to remove.
+func (s *Store) purge(ctx context.Context, query string, before time.Time) error {
+	for {
+		var removed int
+		if err := s.pool.QueryRow(ctx, query, before, purgePage).Scan(&removed); err != nil {
+			return err
+		}
+		if removed < purgePage {
+			return nil
+		}
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
 )
 
 //go:embed migrations/*.sql
@@ -85,7 +86,7 @@ func Open(options Options) (*Store, error) {
 		config.MaxConns = options.MaxConnections
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = "cluster-service"
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	connectTo(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, err
@@ -111,6 +112,21 @@ func Open(options Options) (*Store, error) {
 		s.fault = func(string) error { return nil }
 	}
 	return s, nil
+}
+
+// connectTo has connections notice when an end of theirs has vanished, and be to a primary: a standby knows only what was, and
+// would show revisions that go back. What the URL says goes before.
+func connectTo(config *pgx.ConnConfig) {
+	config.ConnectTimeout = 5 * time.Second
+	config.DialFunc = session.Dial
+	for name, value := range session.Parameters() {
+		if _, given := config.RuntimeParams[name]; !given {
+			config.RuntimeParams[name] = value
+		}
+	}
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
 }
 
 // Close ends the connections.
@@ -218,12 +234,12 @@ func IsExternalAuthTaken(err error) bool { return violates(err, "external_auths_
 // IsPrefixTaken says that another cluster has the base domain prefix.
 func IsPrefixTaken(err error) bool { return violates(err, "clusters_prefix") }
 
-// IsUnavailable says that the database could not be reached, or ended the connection: the same request may succeed later.
+// IsUnavailable says that the database could not be reached, ended the connection, or takes no writes: the same request may
+// succeed later.
 func IsUnavailable(err error) bool {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
-		// Class 08 is connection exceptions, 57P operator intervention, 53 insufficient resources.
-		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "57P") || strings.HasPrefix(pgErr.Code, "53")
+		return session.Unavailable(pgErr.Code)
 	}
 	var connectErr *pgconn.ConnectError
 	return errors.As(err, &connectErr) || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, new(net.Error))

@@ -128,7 +128,7 @@ func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
 		next.Annotations = map[string]string{}
 	}
 	next.Annotations[credentialuse.Annotation] = text
-	err = r.management.Patch(ctx, next, client.MergeFromWithOptions(hc, client.MergeFromWithOptimisticLock{}), manager)
+	err = r.management.Patch(ctx, next, ownwrites.Locked(hc), manager)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -98,21 +98,14 @@ func (p *plane) set(change func(*State)) {
 }
 
 // update takes over a new spec: files are replaced under the running server, which follows them; anything else starts
-// it again.
+// it again. The spec is the plane's when all of its files are: what could not be written is written by the next update.
 func (p *plane) update(next Spec) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.spec.needsRestart(&next) {
-		select {
-		case p.restart <- struct{}{}:
-		default:
-		}
-	}
 	if next.Authentication == nil {
 		next.Authentication = p.spec.Authentication
 	}
 	before, after := p.spec.files(), next.files()
-	p.spec = next
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if bytes.Equal(before[name], after[name]) {
 			continue
@@ -121,7 +114,27 @@ func (p *plane) update(next Spec) error {
 			return err
 		}
 	}
+	again := p.spec.needsRestart(&next)
+	p.spec = next
+	if again {
+		select {
+		case p.restart <- struct{}{}:
+		default:
+		}
+	}
 	return nil
+}
+
+// writeFiles writes all files of the spec, which no update does meanwhile, and returns the spec.
+func (p *plane) writeFiles() (Spec, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, content := range p.spec.files() {
+		if err := writeFile(filepath.Join(p.dir, name), content); err != nil {
+			return Spec{}, err
+		}
+	}
+	return p.spec, nil
 }
 
 func (p *plane) run() {
@@ -241,13 +254,9 @@ func (p *plane) once() error {
 
 // command writes the files and returns the process to start, and its log.
 func (p *plane) command() (*exec.Cmd, *os.File, error) {
-	p.mu.Lock()
-	spec := p.spec
-	p.mu.Unlock()
-	for name, content := range spec.files() {
-		if err := writeFile(filepath.Join(p.dir, name), content); err != nil {
-			return nil, nil, err
-		}
+	spec, err := p.writeFiles()
+	if err != nil {
+		return nil, nil, err
 	}
 	if port := p.port.Load(); !portFree(port) {
 		p.supervisor.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -220,7 +221,7 @@ func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedCo
 			}
 			base := object.DeepCopy()
 			object.Status = rollout.status(c, now, object.Status)
-			if err := r.Management.Status().Patch(ctx, object, lockedPatch(base), controlPlaneManager); err != nil {
+			if err := r.Management.Status().Patch(ctx, object, ownwrites.Locked(base), controlPlaneManager); err != nil {
 				return fmt.Errorf("writing the status of component %s: %w", c.name, err)
 			}
 			return nil
@@ -266,9 +267,3 @@ const (
 	operatorManager     = client.FieldOwner(contract.OperatorManager)
 	controlPlaneManager = client.FieldOwner(contract.ControlPlaneManager)
 )
-
-// lockedPatch sends only what differs from base, and only if nothing else was written since: fields that this version
-// of the API's types does not know survive, and no update of another writer is lost.
-func lockedPatch(base client.Object) client.Patch {
-	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-}

@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -83,25 +82,15 @@ const concurrency = 10
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.GenericEvent) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hostedcluster").
-		For(&hyperv1.HostedCluster{}, builder.WithPredicates(specOrMetadataChanged())).
+		For(&hyperv1.HostedCluster{}, builder.WithPredicates(ownwrites.NotStatusAlone())).
 		Watches(&hyperv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(nodePoolToHostedCluster)).
-		Watches(&hyperv1.HostedControlPlane{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner), builder.WithPredicates(specOrMetadataChanged())).
+		Watches(&hyperv1.HostedControlPlane{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner), builder.WithPredicates(ownwrites.NotStatusAlone())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(annotatedOwner)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.besideToHostedClusters)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapToHostedClusters)).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.namespaceToHostedCluster))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: quietLog(mgr)}).
 		Complete(r)
-}
-
-// specOrMetadataChanged passes everything but updates of the status alone, which are our own. No pass decides on an object
-// older than its own last write, which ownwrites sees to, so none has to be woken by it.
-func specOrMetadataChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
-		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) ||
-				len(e.ObjectOld.GetOwnerReferences()) != len(e.ObjectNew.GetOwnerReferences())
-		}})
 }
 
 func nodePoolToHostedCluster(_ context.Context, object client.Object) []reconcile.Request {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -95,7 +96,7 @@ func (r *Reconciler) updateControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if equality.Semantic.DeepEqual(base.Spec, hcp.Spec) && equality.Semantic.DeepEqual(base.ObjectMeta, hcp.ObjectMeta) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, hcp, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hcp, ownwrites.Locked(base), operatorManager); err != nil {
 		return fmt.Errorf("updating the HostedControlPlane: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	}
 	base := hc.DeepCopy()
 	controllerutil.RemoveFinalizer(hc, contract.Finalizer)
-	if err := r.Management.Patch(ctx, hc, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hc, ownwrites.Locked(base), operatorManager); err != nil {
 		return 0, fmt.Errorf("removing the HostedCluster's finalizer: %w", err)
 	}
 	r.owners.Delete(namespace)
@@ -126,7 +127,7 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if !controllerutil.RemoveFinalizer(hcp, contract.Finalizer) {
 		return false, 0, nil
 	}
-	if err := r.Management.Patch(ctx, hcp, lockedPatch(base), controlPlaneManager); err != nil {
+	if err := r.Management.Patch(ctx, hcp, ownwrites.Locked(base), controlPlaneManager); err != nil {
 		return false, 0, fmt.Errorf("removing the HostedControlPlane's finalizer: %w", err)
 	}
 	return true, 0, nil

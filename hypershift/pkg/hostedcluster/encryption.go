@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -207,7 +208,7 @@ func (r *Reconciler) writeEncryption(ctx context.Context, hcp *hyperv1.HostedCon
 	}
 	base := record.DeepCopy()
 	record.Data = data
-	if err := r.Management.Patch(ctx, &record, lockedPatch(base), controlPlaneManager); err != nil {
+	if err := r.Management.Patch(ctx, &record, ownwrites.Locked(base), controlPlaneManager); err != nil {
 		return fmt.Errorf("writing the record of the encryption: %w", err)
 	}
 	return nil

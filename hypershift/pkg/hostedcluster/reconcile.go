@@ -241,7 +241,7 @@ func (r *Reconciler) patchIfChanged(ctx context.Context, hc, base *hyperv1.Hoste
 	if equality.Semantic.DeepEqual(base, hc) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, hc, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hc, ownwrites.Locked(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the operator's fields of the HostedCluster: %w", err)
 	}
 	return nil

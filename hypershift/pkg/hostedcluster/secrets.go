@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -212,7 +213,7 @@ func (r *Reconciler) ensureClientCA(ctx context.Context, hcp *hyperv1.HostedCont
 	}
 	base := current.DeepCopy()
 	current.Data = map[string]string{contract.CABundleKey: string(bundle)}
-	if err := r.Management.Patch(ctx, &current, lockedPatch(base), controlPlaneManager); err != nil {
+	if err := r.Management.Patch(ctx, &current, ownwrites.Locked(base), controlPlaneManager); err != nil {
 		return nil, fmt.Errorf("updating ConfigMap %s: %w", key, err)
 	}
 	return bundle, nil
@@ -331,7 +332,7 @@ func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind 
 	base := secret.DeepCopy()
 	secret = secret.DeepCopy()
 	secret.Data = data
-	if err := r.Management.Patch(ctx, secret, lockedPatch(base), manager); err != nil {
+	if err := r.Management.Patch(ctx, secret, ownwrites.Locked(base), manager); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", key, err)
 	}
 	return nil

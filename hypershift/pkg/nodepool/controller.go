@@ -8,6 +8,7 @@ package nodepool
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -61,7 +62,7 @@ const concurrency = 10
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.GenericEvent) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
-		For(&hyperv1.NodePool{}, builder.WithPredicates(changedBySomebodyElse())).
+		For(&hyperv1.NodePool{}, builder.WithPredicates(ownwrites.NotStatusAlone())).
 		Watches(&hyperv1.HostedCluster{}, handler.EnqueueRequestsFromMapFunc(r.hostedClusterToNodePools), builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToNodePools))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: func(request *reconcile.Request) logr.Logger {
@@ -71,15 +72,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 			return mgr.GetLogger().WithValues("nodePool", request.String())
 		}}).
 		Complete(r)
-}
-
-// changedBySomebodyElse passes everything but updates of the status alone, which are our own.
-func changedBySomebodyElse() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{},
-		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers()) ||
-				len(e.ObjectOld.GetOwnerReferences()) != len(e.ObjectNew.GetOwnerReferences())
-		}})
 }
 
 // clusterChanged passes what a node pool depends on: the spec, the deletion, whether machines can be made and which
@@ -110,7 +102,7 @@ func (r *Reconciler) controlPlaneToNodePools(ctx context.Context, object client.
 	var requests []reconcile.Request
 	for i := range hcps.Items {
 		hcp := &hcps.Items[i]
-		namespace, name, ok := cutSlash(hcp.Annotations[contract.HostedClusterAnnotation])
+		namespace, name, ok := strings.Cut(hcp.Annotations[contract.HostedClusterAnnotation], "/")
 		if ok {
 			requests = append(requests, r.nodePools(ctx, namespace, name)...)
 		}

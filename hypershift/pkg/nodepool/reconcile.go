@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -27,12 +26,6 @@ import (
 )
 
 const operatorManager = client.FieldOwner(contract.OperatorManager)
-
-func lockedPatch(base client.Object) client.Patch {
-	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-}
-
-func cutSlash(text string) (namespace, name string, ok bool) { return strings.Cut(text, "/") }
 
 const (
 	// again is the wait that means "at once".
@@ -196,7 +189,7 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
 		base := pool.DeepCopy()
 		annotate(pool, o.target.config)
-		if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+		if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
 			return 0, fmt.Errorf("recording the configuration that was rolled out: %w", err)
 		}
 	}
@@ -337,7 +330,7 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 	if equality.Semantic.DeepEqual(base, pool) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the operator's fields of the NodePool: %w", err)
 	}
 	return nil
@@ -358,7 +351,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, pool *hyperv1.NodePool, st
 	}
 	base := pool.DeepCopy()
 	pool.Status = status
-	if err := r.Management.Status().Patch(ctx, pool, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Status().Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the status of the NodePool: %w", err)
 	}
 	return nil
@@ -392,7 +385,7 @@ func (r *Reconciler) delete(ctx context.Context, pool *hyperv1.NodePool) (time.D
 	}
 	base := pool.DeepCopy()
 	controllerutil.RemoveFinalizer(pool, contract.Finalizer)
-	if err := r.Management.Patch(ctx, pool, lockedPatch(base), operatorManager); client.IgnoreNotFound(err) != nil {
+	if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("removing the NodePool's finalizer: %w", err)
 	}
 	return 0, nil

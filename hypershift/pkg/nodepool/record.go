@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,7 @@ func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, re
 	base := record.DeepCopy()
 	record = record.DeepCopy()
 	record.Data = data
-	if err := r.Management.Patch(ctx, record, lockedPatch(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, record, ownwrites.Locked(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the record of machines: %w", err)
 	}
 	return nil

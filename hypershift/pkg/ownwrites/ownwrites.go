@@ -2,7 +2,8 @@
 // the client: such a read is refused as a conflict, and whoever asked comes back when the cache has caught up. A controller
 // that writes nothing where all is as it should be, and is not woken by its own writes, needs this: deciding on an object older
 // than its own last write it would find nothing to do, and nobody would wake it again. Only Get refuses; what List returns may
-// be asked about with Current. After a restart nothing is remembered and nothing need be, for the cache begins with a list.
+// be asked about with Current. After a restart nothing is remembered and nothing need be, for the cache begins with a list. Locked
+// and NotStatusAlone are how such a controller writes, and what it is woken by.
 package ownwrites
 
 import (
@@ -27,6 +28,9 @@ const (
 	// keepFor bounds how long a write is remembered of an object that is not read again. No cache is behind for so long and
 	// recovers without a new list.
 	keepFor = 10 * time.Minute
+	// longBehind is after what time a cache that is still behind is no explanation any more: a server that was restored from a
+	// backup gives out versions again that are older than what was written.
+	longBehind = 30 * time.Second
 	// room is how many writes are remembered at least before old ones are looked for.
 	room = 1024
 )
@@ -72,7 +76,8 @@ func (c *Client) Current(ctx context.Context, object client.Object) error {
 	if !known {
 		return nil
 	}
-	if last.version == "" {
+	isOlder := older(object.GetResourceVersion(), last.version)
+	if last.version == "" || isOlder && time.Since(last.at) > longBehind {
 		now := object.DeepCopyObject().(client.Object)
 		err := c.live.Get(ctx, client.ObjectKeyFromObject(object), now)
 		if client.IgnoreNotFound(err) != nil {
@@ -82,11 +87,11 @@ func (c *Client) Current(ctx context.Context, object client.Object) error {
 			c.replace(object.GetUID(), last, nil)
 			return nil // it is gone, which the cache will say
 		}
-		learned := mark{version: now.GetResourceVersion(), at: last.at}
+		learned := mark{version: now.GetResourceVersion(), at: time.Now()}
 		c.replace(object.GetUID(), last, &learned)
-		last = learned
+		last, isOlder = learned, older(object.GetResourceVersion(), learned.version)
 	}
-	if older(object.GetResourceVersion(), last.version) {
+	if isOlder {
 		return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", object)}, object.GetName(), errBehind)
 	}
 	c.replace(object.GetUID(), last, nil)

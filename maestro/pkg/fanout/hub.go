@@ -23,6 +23,10 @@ var ErrBehind = errors.New("the subscriber is too far behind; subscribe again an
 const (
 	// queueLimit bounds the resources whose status waits for one subscriber.
 	queueLimit = 20_000
+	// resendRoom is up to how many wait while a resync adds more: the rest is room for what is new.
+	resendRoom = queueLimit / 2
+	// resendPatience is how long a resync waits for a subscriber that takes nothing.
+	resendPatience = 2 * time.Second
 	// sweepPage must be larger than a transaction of statuses.
 	sweepPage = 2_000
 )
@@ -70,11 +74,14 @@ type Subscription struct {
 	order  []string
 	behind bool
 	ready  chan struct{}
+	// taken is closed, and another one made, when something was taken; stuck says that a resync waited for that in vain.
+	taken chan struct{}
+	stuck bool
 }
 
 // Subscribe opens a queue for the statuses of a source's resources, on one consumer or, with an empty name, on all.
 func (h *Hub) Subscribe(source, consumer string) *Subscription {
-	s := &Subscription{hub: h, source: source, consumer: consumer, newest: map[string]*resource.Resource{}, ready: make(chan struct{}, 1)}
+	s := &Subscription{hub: h, source: source, consumer: consumer, newest: map[string]*resource.Resource{}, ready: make(chan struct{}, 1), taken: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscribers[s] = struct{}{}
@@ -112,7 +119,31 @@ func (s *Subscription) Take(limit int) ([]*resource.Resource, error) {
 	if len(s.order) > 0 {
 		s.signal()
 	}
+	close(s.taken)
+	s.taken, s.stuck = make(chan struct{}), false
 	return taken, nil
+}
+
+// awaitRoom waits until a subscriber that goes on taking has room for what a resync adds.
+func (s *Subscription) awaitRoom(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		full, taken := !s.behind && !s.stuck && len(s.order) >= resendRoom, s.taken
+		s.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(resendPatience):
+			s.mu.Lock()
+			s.stuck = true
+			s.mu.Unlock()
+			return
+		case <-taken:
+		}
+	}
 }
 
 func (s *Subscription) put(r *resource.Resource) {
@@ -158,8 +189,12 @@ func (h *Hub) Announce(reports []*store.Report) {
 	h.Tell(news)
 }
 
-// Resend puts resources' statuses in line once more, here and at the other replicas, as a resync asks for.
-func (h *Hub) Resend(resources []*resource.Resource) {
+// Resend puts a source's statuses in line once more, here and at the other replicas, as a resync asks for. It goes at the pace of
+// the subscribers, which would otherwise be cut off by what they have asked for.
+func (h *Hub) Resend(ctx context.Context, resources []*resource.Resource) {
+	for _, s := range h.subscribersOf(resources) {
+		s.awaitRoom(ctx)
+	}
 	news := store.News{From: h.self}
 	for _, r := range resources {
 		if r.Status == nil {
@@ -169,6 +204,19 @@ func (h *Hub) Resend(resources []*resource.Resource) {
 		news.Resources = append(news.Resources, r.ID)
 	}
 	h.Tell(news)
+}
+
+// subscribersOf are those whom the statuses of a source's resources concern.
+func (h *Hub) subscribersOf(resources []*resource.Resource) []*Subscription {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var concerned []*Subscription
+	for s := range h.subscribers {
+		if len(resources) > 0 && s.source == resources[0].Source {
+			concerned = append(concerned, s)
+		}
+	}
+	return concerned
 }
 
 // Tell passes news to the other replicas, soon and without waiting for it. What does not fit in the queue is dropped:

@@ -187,27 +187,15 @@ func (l *Link) connection(parent context.Context) (stood time.Duration, err erro
 	})
 	handshake, cancelHandshake := context.WithTimeout(ctx, 10*time.Second)
 	defer cancelHandshake()
-	ack, err := client.Connect(handshake, &paho.Connect{
-		ClientID: l.o.ClientID, KeepAlive: uint16(l.o.KeepAlive / time.Second), CleanStart: true,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("start the session: %w", err)
-	}
-	if ack.ReasonCode != 0 {
-		return 0, fmt.Errorf("start the session: the broker answers %#x", ack.ReasonCode)
+	if err := l.startSession(handshake, client); err != nil {
+		return 0, err
 	}
 	defer func() {
 		_ = client.Disconnect(&paho.Disconnect{})
 		<-client.Done()
 	}()
-	if len(l.o.Subscribe) > 0 {
-		subscribe := &paho.Subscribe{}
-		for _, filter := range l.o.Subscribe {
-			subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: 1})
-		}
-		if _, err := client.Subscribe(handshake, subscribe); err != nil {
-			return 0, fmt.Errorf("subscribe: %w", err)
-		}
+	if err := l.subscribe(handshake, client); err != nil {
+		return 0, err
 	}
 
 	alive, dead := context.WithCancel(ctx)
@@ -236,6 +224,34 @@ func (l *Link) connection(parent context.Context) (stood time.Duration, err erro
 		err = errors.New("the connection has ended")
 	}
 	return time.Since(since), err
+}
+
+// startSession begins a session that knows nothing of those before it.
+func (l *Link) startSession(ctx context.Context, client *paho.Client) error {
+	ack, err := client.Connect(ctx, &paho.Connect{
+		ClientID: l.o.ClientID, KeepAlive: uint16(l.o.KeepAlive / time.Second), CleanStart: true,
+	})
+	if err != nil {
+		return fmt.Errorf("start the session: %w", err)
+	}
+	if ack.ReasonCode != 0 {
+		return fmt.Errorf("start the session: the broker answers %#x", ack.ReasonCode)
+	}
+	return nil
+}
+
+func (l *Link) subscribe(ctx context.Context, client *paho.Client) error {
+	if len(l.o.Subscribe) == 0 {
+		return nil
+	}
+	subscribe := &paho.Subscribe{}
+	for _, filter := range l.o.Subscribe {
+		subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: 1})
+	}
+	if _, err := client.Subscribe(ctx, subscribe); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	return nil
 }
 
 func (l *Link) receive(ctx context.Context, p *paho.Publish) {

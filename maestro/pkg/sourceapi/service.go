@@ -178,7 +178,7 @@ func (s *Service) confirmGone(ctx context.Context, r *resource.Resource) error {
 	}
 	for _, dead := range found {
 		if dead.Source == r.Source && dead.Status != nil && dead.Status.Deleted {
-			s.o.Hub.Resend([]*resource.Resource{dead})
+			s.o.Hub.Resend(ctx, []*resource.Resource{dead})
 			return nil
 		}
 	}
@@ -186,7 +186,7 @@ func (s *Service) confirmGone(ctx context.Context, r *resource.Resource) error {
 	if err != nil {
 		return err
 	}
-	s.o.Hub.Resend([]*resource.Resource{absent})
+	s.o.Hub.Resend(ctx, []*resource.Resource{absent})
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (s *Service) resync(ctx context.Context, source string, listed map[string]s
 			}
 			send = append(send, r)
 		}
-		s.o.Hub.Resend(send)
+		s.o.Hub.Resend(ctx, send)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -49,12 +50,27 @@ func Open(ctx context.Context, dsn string, maxConns int32) (*Store, error) {
 	config.MaxConns = maxConns
 	config.MinConns = 0
 	config.ConnConfig.RuntimeParams["application_name"] = "maestro-server"
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	connectTo(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection pool: %w", err)
 	}
 	return &Store{pool: pool}, nil
+}
+
+// connectTo has connections notice when an end of theirs has vanished, and be to a primary: a replica that vanished with its
+// machine must not keep its consumers for as long as the server takes it to be alive. What the URL says goes before.
+func connectTo(config *pgx.ConnConfig) {
+	config.ConnectTimeout = 5 * time.Second
+	config.DialFunc = session.Dial
+	for name, value := range session.Parameters() {
+		if _, given := config.RuntimeParams[name]; !given {
+			config.RuntimeParams[name] = value
+		}
+	}
+	if config.ValidateConnect == nil {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
 }
 
 // Close ends every connection.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
 )
 
 // News is what one replica tells the others after a commit. It only makes them look sooner: whoever misses it finds the
@@ -179,6 +181,5 @@ func IsUnavailable(err error) bool {
 		return false
 	}
 	code := pgCode(err)
-	// Classes 08, 53, 57: connection exceptions, insufficient resources, operator intervention.
-	return code == "" || code[:2] == "08" || code[:2] == "53" || code[:2] == "57"
+	return code == "" || session.Unavailable(code)
 }

@@ -1,0 +1,52 @@
+package session
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// TestDial looks at the socket: what it does when a machine vanishes cannot be seen on one machine.
+func TestDial(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := Dial(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, option := range map[string]struct{ level, name, want int }{
+		"keep-alive":   {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		"idle":         {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 10},
+		"interval":     {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 5},
+		"count":        {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 3},
+		"user timeout": {syscall.IPPROTO_TCP, tcpUserTimeout, 25_000},
+	} {
+		var got int
+		var failed error
+		if err := raw.Control(func(fd uintptr) { got, failed = syscall.GetsockoptInt(int(fd), option.level, option.name) }); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		if got != option.want {
+			t.Errorf("%s is %d, want %d", name, got, option.want)
+		}
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	for sqlstate, want := range map[string]bool{
+		"08006": true, "53300": true, "57P01": true, "57014": true, "25006": true, "25P03": true,
+		"": false, "23505": false, "25P02": false, "40001": false, "XX000": false, "5": false,
+	} {
+		if got := Unavailable(sqlstate); got != want {
+			t.Errorf("%q: %t", sqlstate, got)
+		}
+	}
+}

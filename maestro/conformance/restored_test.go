@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	workclientset "open-cluster-management.io/api/client/work/clientset/versioned"
+	workv1 "open-cluster-management.io/api/work/v1"
+	"open-cluster-management.io/ocm/pkg/work/helper"
+
+	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/maestro/agent"
+)
+
+// applied puts onto the cluster what an agent had made of a work once, as a backup brings it back.
+func (r *region) applied(consumer, work, configMap string) (name string) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	works, err := workclientset.NewForConfig(cluster(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(cluster(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	hash := helper.HubHash("maestro")
+	name = hash + "-" + work
+	applied, err := works.WorkV1().AppliedManifestWorks().Create(ctx, &workv1.AppliedManifestWork{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{workv1.AppliedManifestWorkFinalizer}},
+		Spec:       workv1.AppliedManifestWorkSpec{HubHash: hash, AgentID: consumer, ManifestWorkName: work},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	object, err := kube.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMap,
+		OwnerReferences: []metav1.OwnerReference{*helper.NewAppliedManifestWorkOwner(applied)}}}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	applied.Status.AppliedResources = []workv1.AppliedManifestResourceMeta{{Version: "v1", UID: string(object.UID),
+		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: configMap, Namespace: "default"}}}
+	if _, err := works.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, applied, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return name
+}
+
+// TestARestoredClusterLosesWhatWasDeleted is named after what went wrong: a management cluster that was restored from a backup had
+// the works again that were deleted since, and nobody knew of them any more.
+func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
+	r := newRegion(t)
+	s := r.StartServer()
+	consumer := r.consumer(s)
+	options := agent.Options{Cluster: cluster(t), StrayPause: 200 * time.Millisecond}
+	first := r.StartAgent(consumer, options)
+	cs := r.source(s, "cluster-service")
+	cs.subscribe()
+	kept, deleted := newBundle(consumer, "x"), newBundle(consumer, "x")
+	for _, b := range []bundle{kept, deleted} {
+		cs.must("create", b)
+		cs.untilApplied(b.ID, 1)
+	}
+	cs.must("delete", deleted)
+	cs.untilDeleted(deleted.ID)
+	first.Stop()
+
+	// What the server has never had is nobody's to delete.
+	unknown := uuid.NewString()
+	back := r.applied(consumer, deleted.ID, deleted.configMapName())
+	stranger := r.applied(consumer, unknown, "stranger-"+unknown)
+	r.StartAgent(consumer, options)
+	r.untilGone(deleted.configMapName())
+	works, err := workclientset.NewForConfig(cluster(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, 30*time.Second, "nothing is left of it", func() error {
+		_, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), back, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err == nil:
+			err = fmt.Errorf("%s is there", back)
+		}
+		return err
+	})
+	if _, err := works.WorkV1().AppliedManifestWorks().Get(t.Context(), stranger, metav1.GetOptions{}); err != nil {
+		t.Errorf("what the server has never had: %v", err)
+	}
+	if _, err := r.configMap(kept.configMapName()); err != nil {
+		t.Errorf("what is wanted: %v", err)
+	}
+}

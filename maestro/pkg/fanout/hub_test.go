@@ -1,0 +1,79 @@
+package fanout
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+)
+
+func page(from, size int) []*resource.Resource {
+	var resources []*resource.Resource
+	for i := range size {
+		id := fmt.Sprint(from + i)
+		resources = append(resources, &resource.Resource{ID: id, Source: "s", Consumer: "c", Status: &resource.Status{ResourceID: id}})
+	}
+	return resources
+}
+
+// TestAResyncOfManyCutsNobodyOff is named after what went wrong: a source that asked for all its statuses, and had more than
+// wait for a subscriber at most, was cut off for not keeping up with the answer, each time it asked.
+func TestAResyncOfManyCutsNobodyOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, pageSize = 2*queueLimit + 500, 500
+		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.Default())
+		subscription := h.Subscribe("s", "")
+		defer subscription.Close()
+		go func() {
+			for from := 0; from < all; from += pageSize {
+				h.Resend(t.Context(), page(from, pageSize))
+			}
+		}()
+		// The subscriber begins when nothing more comes.
+		synctest.Wait()
+		got := map[string]bool{}
+		for len(got) < all {
+			<-subscription.Ready()
+			taken, err := subscription.Take(100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range taken {
+				got[r.ID] = true
+			}
+		}
+	})
+}
+
+// TestAStuckSubscriberHoldsUpNoResync has one of two subscribers take nothing: the other gets everything, and the first is cut
+// off.
+func TestAStuckSubscriberHoldsUpNoResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, pageSize = queueLimit + 1000, 500
+		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.Default())
+		stuck, other := h.Subscribe("s", ""), h.Subscribe("s", "c")
+		defer stuck.Close()
+		defer other.Close()
+		go func() {
+			for from := 0; from < all; from += pageSize {
+				h.Resend(t.Context(), page(from, pageSize))
+			}
+		}()
+		for got := 0; got < all; {
+			<-other.Ready()
+			taken, err := other.Take(100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(taken)
+		}
+		if _, err := stuck.Take(1); err != ErrBehind {
+			t.Errorf("the stuck subscriber: %v", err)
+		}
+	})
+}
