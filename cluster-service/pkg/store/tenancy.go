@@ -85,6 +85,9 @@ func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ct
 	}
 }
 
+// rollbackTimeout is how long a rollback may take.
+const rollbackTimeout = 5 * time.Second
+
 // maxAttempts bounds how often a transaction that lost to a deadlock is begun anew.
 const maxAttempts = 5
 
@@ -105,7 +108,10 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	committed := false
 	defer func() {
 		if !committed {
-			_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+			// A server that does not answer must not keep whoever has given up: then the connection is closed, which ends it, too.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}
 	}()
 	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}, taken: map[string]int32{}}
@@ -303,7 +309,6 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Ten
 	for _, w := range old.Works {
 		if tenancy.WorkByID(w.ID) == nil {
 			batch.Queue("DELETE FROM works WHERE id = $1", w.ID)
-			queueRemoved(batch, w, now)
 		}
 	}
 	return due
