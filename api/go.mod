@@ -7,7 +7,6 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	google.golang.org/grpc v1.78.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
-	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -9,7 +9,11 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require go.yaml.in/yaml/v2 v2.4.4 // indirect
+require (
+	github.com/stretchr/testify v1.11.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	go.yaml.in/yaml/v2 v2.4.4 // indirect
+)
 
 replace (
 	github.com/hcpmesh/hcpmesh/api => ../api

@@ -200,7 +200,7 @@ func (r *Region) clusterService() supervisor.Spec {
 // elsewhere, but no less than what is not worth the messages.
 func (r *Region) componentsAfter() time.Duration {
 	const scaled, least, most = 10 * time.Minute, time.Second, 15 * time.Second
-	return min(max(time.Duration(float64(scaled) * *r.config.TimeScale), least), most)
+	return min(max(time.Duration(float64(scaled)**r.config.TimeScale), least), most)
 }
 
 func (r *Region) backend() supervisor.Spec {
