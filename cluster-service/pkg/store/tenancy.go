@@ -309,6 +309,7 @@ func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Ten
 	for _, w := range old.Works {
 		if tenancy.WorkByID(w.ID) == nil {
 			batch.Queue("DELETE FROM works WHERE id = $1", w.ID)
+			queueRemoved(batch, w, now)
 		}
 	}
 	return due
