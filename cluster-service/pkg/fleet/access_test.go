@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,27 +44,28 @@ func TestExternalAuthPhases(t *testing.T) {
 		phase    csv1.ExternalAuthPhase
 		observed int64
 		awaited  int
+		shown    string // the statuses of Available, Progressing and Degraded
 	}{
-		"Nothing reported": {"it is on its way", nil, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0},
+		"Nothing reported": {"it is on its way", nil, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
 		"Not placed": {"its cluster waits for a shard", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
-			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING, 0, 0},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING, 0, 0, "False True False"},
 		"Carried, not spoken of": {"the control plane has spoken of an older generation", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 2, 1, console))},
-			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
 		"Another digest": {"what is reported is not what was asked for", []func(*fleet.Tenancy){see(configured("cluster-0", "True", 1, 1, console))},
-			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0},
-		"Ready":           {"all of it is there", []func(*fleet.Tenancy){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0},
-		"No secret":       {"the customer has not made it", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1},
-		"Nothing of them": {"a client of which nothing is known was not seen to have its secret", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1},
-		"Secret removed":  {"it can be taken away again", []func(*fleet.Tenancy){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1},
-		"Invalid":         {"the control plane refuses it", []func(*fleet.Tenancy){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
+		"Ready":           {"all of it is there", []func(*fleet.Tenancy){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"No secret":       {"the customer has not made it", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Nothing of them": {"a client of which nothing is known was not seen to have its secret", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Secret removed":  {"it can be taken away again", []func(*fleet.Tenancy){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Invalid":         {"the control plane refuses it", []func(*fleet.Tenancy){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0, "False False True"},
 		"Invalid, then changed": {"a new generation is tried", []func(*fleet.Tenancy){see(configured("cluster-1", "False", 1, 1, console)), change},
-			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0},
-		"Updating": {"a newer generation is on its way", []func(*fleet.Tenancy){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0},
-		"Updated":  {"it was read back", []func(*fleet.Tenancy){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0},
-		"Deleting": {"the management cluster still has it", []func(*fleet.Tenancy){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0},
-		"Deleted":  {"a HostedCluster without it was read back", []func(*fleet.Tenancy){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
+		"Updating": {"a newer generation is on its way", []func(*fleet.Tenancy){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
+		"Updated":  {"it was read back", []func(*fleet.Tenancy){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
+		"Deleting": {"the management cluster still has it", []func(*fleet.Tenancy){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
+		"Deleted":  {"a HostedCluster without it was read back", []func(*fleet.Tenancy){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 		"Cluster deleted": {"it goes with its cluster", []func(*fleet.Tenancy){ready, func(t *fleet.Tenancy) { t.Cluster.DeleteTime = start }, func(t *fleet.Tenancy) { t.Works = nil }},
-			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0},
+			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +82,17 @@ func TestExternalAuthPhases(t *testing.T) {
 			if s.GetPhase() != tc.phase || s.GetObservedGeneration() != tc.observed || len(s.GetAwaitedSecrets()) != tc.awaited {
 				t.Errorf("%s, observed generation %d, awaiting %d; want %s, %d, %d: %s", s.GetPhase(), s.GetObservedGeneration(), len(s.GetAwaitedSecrets()),
 					tc.phase, tc.observed, tc.awaited, tc.reason)
+			}
+			var shown []string
+			for _, kind := range []string{"Available", "Progressing", "Degraded"} {
+				for _, c := range s.GetConditions() {
+					if c.GetType() == kind {
+						shown = append(shown, c.GetStatus())
+					}
+				}
+			}
+			if got := strings.Join(shown, " "); got != tc.shown {
+				t.Errorf("customers are shown %q, want %q: %s", got, tc.shown, tc.reason)
 			}
 			again := tenancy.Clone()
 			settle(t, again, versions{})

@@ -110,7 +110,8 @@ func decideExternalAuth(now time.Time, t *Tenancy, a *ExternalAuth) {
 	default:
 		s.Phase = csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING
 	}
-	s.Conditions = setConditions(s.Conditions, now, a.Generation, appliedCondition(work), validCondition(took, invalid), secretsCondition(s))
+	s.Conditions = setConditions(s.Conditions, now, a.Generation, externalAuthAvailable(s), externalAuthProgressing(s), externalAuthDegraded(s, work, invalid),
+		appliedCondition(work), validCondition(took, invalid), secretsCondition(s))
 	s.Progress = setProgress(s.Progress, now, layer{LayerPlacement, "Placed", "Placed with its cluster on provision shard " + work.Shard + "."},
 		maestroLayer(t.Work(Namespaces, ""), work), managementClusterLayer(work), externalAuthLayer(s, invalid))
 }
@@ -122,6 +123,35 @@ func invalidConfiguration(seen *feedback.Observed) feedback.Condition {
 		return c
 	}
 	return seen.Condition(feedback.ValidControlPlaneConfiguration)
+}
+
+// externalAuthAvailable says whether tokens of the issuer are taken; Available, Progressing and Degraded are what customers see. A
+// control plane goes on with what it has taken while it has not taken what came after.
+func externalAuthAvailable(s *csv1.ExternalAuthStatus) condition {
+	if s.GetObservedGeneration() == 0 {
+		return condition{"Available", "False", "NotConfigured", "The control plane does not take tokens of the issuer yet."}
+	}
+	return condition{"Available", "True", "AsExpected", "The control plane takes tokens of the issuer."}
+}
+
+func externalAuthProgressing(s *csv1.ExternalAuthStatus) condition {
+	switch s.GetPhase() {
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING:
+		return condition{"Progressing", "True", "Configuring", "Waiting for the control plane to take the configuration."}
+	case csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET:
+		return condition{"Progressing", "True", "AwaitingSecret", awaitedMessage(s)}
+	}
+	return condition{"Progressing", "False", "AsExpected", "Nothing is being changed."}
+}
+
+func externalAuthDegraded(s *csv1.ExternalAuthStatus, work *Work, invalid feedback.Condition) condition {
+	switch {
+	case s.GetPhase() != csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED:
+		return condition{"Degraded", "False", "AsExpected", "Nothing is wrong."}
+	case work.Refused:
+		return condition{"Degraded", "True", "Refused", work.Error}
+	}
+	return condition{"Degraded", "True", invalid.Reason, invalid.Message}
 }
 
 func validCondition(took bool, valid feedback.Condition) condition {

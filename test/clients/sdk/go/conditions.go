@@ -28,9 +28,6 @@ func observed(p *sdk.HcpOpenShiftClusterProperties) error {
 }
 
 func observedAuth(p *sdk.ExternalAuthProperties) error {
-	if p.Status == nil {
-		return nil
-	}
 	return available(p.Status)
 }
 

@@ -26,8 +26,8 @@ func observed(p *sdk.HcpOpenShiftClusterProperties) error {
 }
 
 func observedAuth(p *sdk.ExternalAuthProperties) error {
-	if p.Condition != nil && p.Condition.LastTransitionTime.IsZero() {
-		return errors.New("the condition of an external authentication has no time")
+	if c := p.Condition; c == nil || *c.Type != sdk.ExternalAuthConditionTypeAvailable || *c.Status != sdk.StatusTypeTrue || c.LastTransitionTime.IsZero() {
+		return errors.New("the external authentication is not Available")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import {
   KnownEtcdDataEncryptionKeyManagementModeType as KeyManagementMode,
   KnownExternalAuthConditionType,
+  KnownStatusType,
   type ExternalAuthProperties,
   type HcpOpenShiftClusterProperties,
   type RedHatOpenShiftHcpClient,
@@ -22,7 +23,9 @@ export function observed(properties: HcpOpenShiftClusterProperties): void {
 }
 
 export function observedAuth({ condition }: ExternalAuthProperties): void {
-  if (condition) assert.ok(condition.type in KnownExternalAuthConditionType && condition.lastTransitionTime instanceof Date);
+  assert.equal(condition?.type, KnownExternalAuthConditionType.Available);
+  assert.equal(condition.status, KnownStatusType.True);
+  assert.ok(condition.lastTransitionTime instanceof Date);
 }
 
 export function requestCredential(client: RedHatOpenShiftHcpClient, task: Task, name: string) {

@@ -28,7 +28,7 @@ export function observed(properties: HcpOpenShiftClusterProperties): void {
 }
 
 export function observedAuth({ status }: ExternalAuthProperties): void {
-  if (status) available(status);
+  available(status);
 }
 
 function available(status?: ResourceStatus): void {
