@@ -2,6 +2,7 @@ package clusterservice
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -22,7 +23,13 @@ func RecoveryOf(c *clusterservicev1.Cluster) string {
 	if s.GetProvisionShard() == "" || c.GetDeleteTime() != nil {
 		return ""
 	}
-	return s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
+	of := s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
+	if slices.ContainsFunc(s.GetProgress(), func(p *clusterservicev1.LayerProgress) bool {
+		return p.GetLayer() == "azure" && p.GetState() == "Ready"
+	}) {
+		of += " azure" // what was decided there is known
+	}
+	return of
 }
 
 // Recovery reads what has to be kept of a cluster; nil when there is nothing, and without anything from a service of a release that
@@ -41,7 +48,8 @@ func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetR
 		return nil, failure
 	}
 	return &database.FleetRecovery{Of: of, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
-		BaseDomainPrefix: r.GetBaseDomainPrefix(), CreateTime: when(r.GetCreateTime()), SigningKey: r.GetSigningKey()}, nil
+		BaseDomainPrefix: r.GetBaseDomainPrefix(), CreateTime: when(r.GetCreateTime()), SigningKey: r.GetSigningKey(),
+		SubnetAssociated: r.GetSubnetAssociated()}, nil
 }
 
 func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecovery {
@@ -49,5 +57,6 @@ func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecover
 		return nil
 	}
 	return &clusterservicev1.ClusterRecovery{ProvisionShard: r.ProvisionShard, ReleaseVersion: r.ReleaseVersion, ReleaseImage: r.ReleaseImage,
-		BaseDomainPrefix: r.BaseDomainPrefix, SigningKey: r.SigningKey, CreateTime: timestamppb.New(r.CreateTime)}
+		BaseDomainPrefix: r.BaseDomainPrefix, SigningKey: r.SigningKey, CreateTime: timestamppb.New(r.CreateTime),
+		SubnetAssociated: r.SubnetAssociated}
 }

@@ -80,6 +80,8 @@ type FleetRecovery struct {
 	CreateTime       time.Time `json:"createTime"`
 	// SigningKey is sealed by Cluster Service, which alone can open it.
 	SigningKey []byte `json:"signingKey,omitempty"`
+	// SubnetAssociated says that the association of the customer's subnet with its network security group is the service's.
+	SubnetAssociated bool `json:"subnetAssociated,omitempty"`
 }
 
 // OperationRequest is what an operation does to its resource.

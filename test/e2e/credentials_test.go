@@ -27,6 +27,10 @@ func authenticateElsewhere(t *testing.T, ctx context.Context, c *customer.Custom
 	if state := property(created, "provisioningState"); state != "Succeeded" {
 		t.Errorf("provisioningState %v", state)
 	}
+	if conditions, _ := property(created, "status", "conditions").([]any); len(conditions) != 3 ||
+		conditions[0].(map[string]any)["type"] != "Available" || conditions[0].(map[string]any)["status"] != "True" {
+		t.Errorf("its conditions are %v, want Available, which is True, and two more", conditions)
+	}
 	names, err := c.List(ctx, c.ClusterID(cluster)+"/externalAuths")
 	if err != nil || !slices.Equal(names, []string{"entra"}) {
 		t.Errorf("listing gave %v, %v", names, err)

@@ -307,10 +307,13 @@ type ClusterRecovery struct {
 	ReleaseImage     string `protobuf:"bytes,3,opt,name=release_image,json=releaseImage,proto3" json:"release_image,omitempty"`
 	BaseDomainPrefix string `protobuf:"bytes,4,opt,name=base_domain_prefix,json=baseDomainPrefix,proto3" json:"base_domain_prefix,omitempty"`
 	// The key that signs the tokens of its service accounts, sealed by and for Cluster Service, for this uid. Absent until it has one.
-	SigningKey    []byte                 `protobuf:"bytes,5,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SigningKey []byte                 `protobuf:"bytes,5,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Whether Cluster Service associated the customer's subnet with the network security group, and takes that back in the end: one that
+	// was there before is the customer's.
+	SubnetAssociated bool `protobuf:"varint,7,opt,name=subnet_associated,json=subnetAssociated,proto3" json:"subnet_associated,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ClusterRecovery) Reset() {
@@ -385,6 +388,13 @@ func (x *ClusterRecovery) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ClusterRecovery) GetSubnetAssociated() bool {
+	if x != nil {
+		return x.SubnetAssociated
+	}
+	return false
+}
+
 type GetClusterRecoveryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -455,7 +465,7 @@ const file_hcpmesh_clusterservice_v1_reconciliation_proto_rawDesc = "" +
 	"\x15ListInventoryResponse\x12C\n" +
 	"\aentries\x18\x01 \x03(\v2).hcpmesh.clusterservice.v1.InventoryEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x94\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xc1\x02\n" +
 	"\x0fClusterRecovery\x12'\n" +
 	"\x0fprovision_shard\x18\x01 \x01(\tR\x0eprovisionShard\x12'\n" +
 	"\x0frelease_version\x18\x02 \x01(\tR\x0ereleaseVersion\x12#\n" +
@@ -464,7 +474,8 @@ const file_hcpmesh_clusterservice_v1_reconciliation_proto_rawDesc = "" +
 	"\vsigning_key\x18\x05 \x01(\fR\n" +
 	"signingKey\x12;\n" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"-\n" +
+	"createTime\x12+\n" +
+	"\x11subnet_associated\x18\a \x01(\bR\x10subnetAssociated\"-\n" +
 	"\x19GetClusterRecoveryRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid*\x8b\x01\n" +
 	"\rInventoryKind\x12\x1e\n" +

@@ -8,13 +8,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v6"
+
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// factAssociation says whose the association of the subnet with the network security group is: one that was there before
-// is the customer's and stays.
+// Whose the association of the subnet with the network security group is.
 const (
-	factAssociation = "association"
-	byService       = "service"
+	factAssociation = fleet.AzureAssociation
+	byService       = fleet.AzureAssociatedByService
 	byCustomer      = "customer"
 )
 

@@ -130,6 +130,28 @@ type AzureOutcome struct {
 	Ends, Renew time.Time
 }
 
+// AzureAssociation is the fact of AzureSecurityGroup that says whose the association is: one that was there before is the
+// customer's and stays.
+const (
+	AzureAssociation         = "association"
+	AzureAssociatedByService = "service"
+)
+
+// SubnetAssociated says that the association of the customer's subnet is the service's.
+func (a *Azure) SubnetAssociated() bool {
+	s := a.Step(AzureSecurityGroup)
+	return s != nil && s.Facts[AzureAssociation] == AzureAssociatedByService
+}
+
+// LostAzure is the job of a cluster that was lost. Its steps find what there is in Azure, all but whose an association is.
+func LostAzure(subnetAssociated bool) *Azure {
+	a := &Azure{}
+	if subnetAssociated {
+		a.Steps = []*AzureStep{{Kind: AzureSecurityGroup, Facts: map[string]string{AzureAssociation: AzureAssociatedByService}}}
+	}
+	return a
+}
+
 // Step finds a step; nil when there is none.
 func (a *Azure) Step(kind AzureKind) *AzureStep {
 	if a == nil {

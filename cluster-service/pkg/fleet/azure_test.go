@@ -257,3 +257,19 @@ func TestNoAzure(t *testing.T) {
 		t.Errorf("without Azure there is %+v", tenancy.Azure)
 	}
 }
+
+// TestLostAzure plans for a cluster that was lost what every cluster has, and knows which association is the service's.
+func TestLostAzure(t *testing.T) {
+	for _, associated := range []bool{true, false} {
+		r, tenancy := inAzure(t)
+		tenancy.Azure = LostAzure(associated)
+		r.planAzure(azureDay, tenancy)
+		if got := len(tenancy.Azure.Steps); got != len(AzureKinds()) {
+			t.Errorf("%d steps, want %d", got, len(AzureKinds()))
+		}
+		tenancy.Azure.Record(azureDay, outcomeOf(AzureSecurityGroup, ""))
+		if got := tenancy.Azure.SubnetAssociated(); got != associated {
+			t.Errorf("the association is the service's: %v, want %v", got, associated)
+		}
+	}
+}

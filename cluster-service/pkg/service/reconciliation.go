@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -61,20 +60,25 @@ func (s *Service) GetClusterRecovery(ctx context.Context, r *csv1.GetClusterReco
 	if err := validUID("uid", r.GetUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
-	c, err := s.o.Store.Cluster(ctx, r.GetUid())
+	tenancy, err := s.o.Store.Read(ctx, r.GetUid())
+	if err != nil {
+		return nil, answer(ctx, err)
+	}
+	c := tenancy.Cluster
 	switch {
-	case errors.Is(err, store.ErrUnknown):
+	case c == nil:
 		err = unknown(ReasonClusterUnknown, "cluster", r.GetUid())
-	case err == nil && c.Deleting():
+	case c.Deleting():
 		err = failedPrecondition(ReasonClusterDeleting, "The cluster is being deleted, or is deleted.")
-	case err == nil && c.Shard == "":
+	case c.Shard == "":
 		err = failedPrecondition(ReasonClusterUnplaced, "The cluster waits for a place, and has nothing yet that could be lost.")
 	}
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
 	return &csv1.ClusterRecovery{ProvisionShard: c.Shard, ReleaseVersion: c.Release.Version, ReleaseImage: c.Release.Image,
-		BaseDomainPrefix: c.Status.GetBaseDomainPrefix(), SigningKey: c.SigningKey, CreateTime: timestamppb.New(c.CreateTime)}, nil
+		BaseDomainPrefix: c.Status.GetBaseDomainPrefix(), SigningKey: c.SigningKey, CreateTime: timestamppb.New(c.CreateTime),
+		SubnetAssociated: tenancy.Azure.SubnetAssociated()}, nil
 }
 
 // recover gives a cluster that was lost here what it had, before it is placed by the rules; it says whether it has its place.
@@ -101,7 +105,7 @@ func (s *Service) recover(ctx context.Context, tx *store.Tx, c *fleet.Cluster, r
 	}
 	if len(s.o.Renderer.Region.AzureKinds) > 0 {
 		// What it has in Azure is planned at once, as it may be deleted before its HostedCluster is read back: every step finds what is there.
-		tx.Tenancies[c.UID].Azure = &fleet.Azure{}
+		tx.Tenancies[c.UID].Azure = fleet.LostAzure(r.GetSubnetAssociated())
 	}
 	placed, err = tx.PlaceAgain(ctx, c, r.GetProvisionShard())
 	switch {
