@@ -36,6 +36,8 @@ export class Judge {
   violations = new Map();
   versions = [];
   #validator;
+  // readOnly are the names of the properties that are only shown.
+  #readOnly = new Set();
 
   // open reads <folder>/<api-version>/openapi.json of all api-versions.
   static async open(folder) {
@@ -57,6 +59,9 @@ export class Judge {
     this.versions.sort();
     for (const version of this.versions) {
       const document = JSON.parse(await readFile(join(directory, version, "openapi.json"), "utf8"));
+      for (const { properties = {} } of Object.values(document.definitions)) {
+        for (const [name, property] of Object.entries(properties)) if (property.readOnly) this.#readOnly.add(name);
+      }
       for (const path of Object.values(document.paths)) {
         for (const { operationId } of Object.values(path)) {
           if (operationId) this.operations.add(`${version} ${operationId}`);
@@ -124,8 +129,11 @@ export class Judge {
   #tolerate(errors) {
     const ignored = new Set();
     for (const { code, pathsInPayload } of errors) {
-      if (!tolerances[code]) continue;
-      this.tolerated.set(code, (this.tolerated.get(code) ?? 0) + 1);
+      // Of a read-only field that has a wrong type oav says only that.
+      const shownOnly = code === "INVALID_TYPE" && pathsInPayload.every((path) => this.#readOnly.has(path.split("/").at(-1)));
+      const tolerance = shownOnly ? "READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST" : code;
+      if (!tolerances[tolerance]) continue;
+      this.tolerated.set(tolerance, (this.tolerated.get(tolerance) ?? 0) + 1);
       pathsInPayload.forEach((path) => ignored.add(path));
     }
     return errors.filter(({ code, pathsInPayload }) => !tolerances[code] && !pathsInPayload.some((path) => ignored.has(path)));
