@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
 // childVariable makes the test binary play one of the programs below.

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/leaktest"
 	"github.com/hcpmesh/hcpmesh/internal/spawn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
 // role has the test binary become another process of a test.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 
-	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"

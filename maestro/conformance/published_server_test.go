@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/internal/traffic"
+	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
 // APIVersion is the version that the customer speaks.

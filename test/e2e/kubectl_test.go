@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 

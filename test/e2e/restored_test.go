@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 var restoring = flag.Bool("restored-day", false, "run TestTheFleetIsRestored; `make bad-day` does")

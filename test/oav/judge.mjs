@@ -88,7 +88,7 @@ export class Judge {
     }
   }
 
-  // judge takes one exchange in the form that internal/traffic writes.
+  // judge takes one exchange in the form that internal/testing/traffic writes.
   async judge(exchange) {
     this.counts.exchanges++;
     const { liveResponse: response } = exchange;

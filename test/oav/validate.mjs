@@ -2,7 +2,7 @@
 //
 //   node validate.mjs --traffic FOLDER --documents FOLDER
 //
-// The traffic is files of one exchange a line, as internal/traffic writes them.
+// The traffic is files of one exchange a line, as internal/testing/traffic writes them.
 
 import { createReadStream } from "node:fs";
 import { readdir } from "node:fs/promises";

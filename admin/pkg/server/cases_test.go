@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server/servertest"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
 // csr stands for a signing request, which no log may show.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hcpmesh/hcpmesh/internal/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

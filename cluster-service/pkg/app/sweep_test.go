@@ -11,7 +11,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 )
 
 // mortal is a Cluster Service that dies at its external writes: the commits of its transactions and what it publishes to

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/internal/leaktest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
 // The test binary plays a supervisor that is killed, and a server that it runs.

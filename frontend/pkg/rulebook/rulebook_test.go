@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
-	"github.com/hcpmesh/hcpmesh/internal/httpcase"
+	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
 // shown are the errors that a case expects, as field and message.

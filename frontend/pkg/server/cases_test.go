@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/hcpmesh/hcpmesh/api/v20260901preview"
-	"github.com/hcpmesh/hcpmesh/internal/httpcase"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/httpcase"
 )
 
 // By these the cases run against a frontend that runs elsewhere, in the place of its front door.

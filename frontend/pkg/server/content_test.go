@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/traffic"
+	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
 // TestContentOfAnyBytes: what cannot stand in a file of testdata/cases. Content that is refused leaves the cluster as it was.

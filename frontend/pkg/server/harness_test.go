@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
-	"github.com/hcpmesh/hcpmesh/internal/traffic"
+	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 

@@ -18,9 +18,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
-	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 )
 
 // lives are those of a frontend that dies at its external writes: the batches that it commits, and what it sends to Cluster

@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 )
 
 // walked is a full body of testdata/bodies as a version has it.
-func walked(t testing.TB, file string, schema *breach.Schema, version string) map[string]any {
+func walked(t testing.TB, file string, schema *schemamutation.Schema, version string) map[string]any {
 	t.Helper()
 	content, err := os.ReadFile("../../testdata/bodies/" + file)
 	if err != nil {
@@ -60,7 +60,7 @@ func parsed(t testing.TB, text string) map[string]any {
 }
 
 // prune takes from a value what the schema does not know.
-func prune(schema *breach.Schema, value any) any {
+func prune(schema *schemamutation.Schema, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
@@ -130,7 +130,7 @@ type court[D, R any] struct {
 }
 
 func (c *court[D, R]) propose(body map[string]any, patch bool) *proposal {
-	p := &proposal{content: content{fields: breach.Clone(body).(map[string]any), patch: patch}, uid: "22222222-2222-2222-2222-222222222222"}
+	p := &proposal{content: content{fields: schemamutation.Clone(body).(map[string]any), patch: patch}, uid: "22222222-2222-2222-2222-222222222222"}
 	if c.parent != nil {
 		p.parent = &database.Item[database.ClusterDocument]{Value: *c.parent}
 	}
@@ -241,9 +241,9 @@ func runs(d *database.ClusterDocument) {
 	d.Status.ActiveVersions = []string{d.Cluster.Properties.Version.ID + ".9"}
 }
 
-func resourceSchema(t testing.TB, version, definition string) *breach.Schema {
+func resourceSchema(t testing.TB, version, definition string) *schemamutation.Schema {
 	t.Helper()
-	schema, err := breach.Resource(version, definition)
+	schema, err := schemamutation.Resource(version, definition)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
+	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
 // departure is where the service knows better than the document. The first that is meant counts; empty means any.
@@ -15,7 +15,7 @@ type departure struct {
 	since, before string
 	how           string
 	place         string
-	kind          breach.Kind
+	kind          schemamutation.Kind
 	detail        string
 	// allowed is whether the change is accepted.
 	allowed bool
@@ -24,7 +24,7 @@ type departure struct {
 	reason string
 }
 
-func (d departure) is(subject, version, how string, change breach.Change) bool {
+func (d departure) is(subject, version, how string, change schemamutation.Change) bool {
 	return (d.subject == "" || d.subject == subject) && version >= d.since && (d.before == "" || version < d.before) &&
 		(d.how == "" || d.how == how) && (d.place == "" || d.place == change.Place) && (d.kind == "" || d.kind == change.Kind) &&
 		(d.detail == "" || d.detail == change.Detail)
@@ -32,57 +32,57 @@ func (d departure) is(subject, version, how string, change breach.Change) bool {
 
 // departures from the documents.
 var departures = []departure{
-	{place: "name", kind: breach.ReadOnly, reason: "what is said must be the name in the URL"},
-	{place: "type", kind: breach.ReadOnly, reason: "what is said must be the type in the URL"},
-	{place: "identity.userAssignedIdentities[*].clientId", kind: breach.ReadOnly, reason: "ARM fills it in, and then it is a UUID"},
-	{place: "identity.userAssignedIdentities[*].principalId", kind: breach.ReadOnly, reason: "ARM fills it in, and then it is a UUID"},
-	{subject: "cluster", place: "identity.userAssignedIdentities[*]", kind: breach.Null, how: patched, at: operatorsPlace, reason: "an operator uses it"},
-	{subject: "nodePool", place: "identity.userAssignedIdentities[*]", kind: breach.Null, how: patched, at: "identity.userAssignedIdentities", reason: "it is the last one"},
-	{place: "identity.userAssignedIdentities[*]", kind: breach.Null, allowed: true, reason: "x-nullable: ARM's clients name an identity so"},
-	{place: "tags[*]", kind: breach.Null, allowed: true, reason: "null is absent"},
-	{place: "tags[*]", kind: breach.Control, allowed: true, reason: "which letters a tag has is for ARM to judge"},
-	{place: "tags[*]", kind: breach.Key, detail: "NUL", allowed: true, reason: "which letters a tag has is for ARM to judge"},
-	{place: "tags[*]", kind: breach.Key, detail: "line", allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "name", kind: schemamutation.ReadOnly, reason: "what is said must be the name in the URL"},
+	{place: "type", kind: schemamutation.ReadOnly, reason: "what is said must be the type in the URL"},
+	{place: "identity.userAssignedIdentities[*].clientId", kind: schemamutation.ReadOnly, reason: "ARM fills it in, and then it is a UUID"},
+	{place: "identity.userAssignedIdentities[*].principalId", kind: schemamutation.ReadOnly, reason: "ARM fills it in, and then it is a UUID"},
+	{subject: "cluster", place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, how: patched, at: operatorsPlace, reason: "an operator uses it"},
+	{subject: "nodePool", place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, how: patched, at: "identity.userAssignedIdentities", reason: "it is the last one"},
+	{place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, allowed: true, reason: "x-nullable: ARM's clients name an identity so"},
+	{place: "tags[*]", kind: schemamutation.Null, allowed: true, reason: "null is absent"},
+	{place: "tags[*]", kind: schemamutation.Control, allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "tags[*]", kind: schemamutation.Key, detail: "NUL", allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "tags[*]", kind: schemamutation.Key, detail: "line", allowed: true, reason: "which letters a tag has is for ARM to judge"},
 
-	{kind: breach.Absent, place: "properties", reason: "what is required within is missing"},
-	{kind: breach.Null, place: "properties", reason: "what is required within is missing"},
-	{kind: breach.Word, place: "identity.type", detail: "None", at: "identity.userAssignedIdentities", reason: "there are identities"},
-	{kind: breach.Word, place: "identity.type", detail: "SystemAssigned", reason: "the service has no identity to assign"},
-	{kind: breach.Word, place: "identity.type", detail: "SystemAssigned,UserAssigned", reason: "the service has no identity to assign"},
+	{kind: schemamutation.Absent, place: "properties", reason: "what is required within is missing"},
+	{kind: schemamutation.Null, place: "properties", reason: "what is required within is missing"},
+	{kind: schemamutation.Word, place: "identity.type", detail: "None", at: "identity.userAssignedIdentities", reason: "there are identities"},
+	{kind: schemamutation.Word, place: "identity.type", detail: "SystemAssigned", reason: "the service has no identity to assign"},
+	{kind: schemamutation.Word, place: "identity.type", detail: "SystemAssigned,UserAssigned", reason: "the service has no identity to assign"},
 
-	{subject: "cluster", kind: breach.Absent, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
-	{subject: "cluster", kind: breach.Null, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
-	{subject: "cluster", kind: breach.Null, place: operatorsPlace + ".controlPlaneOperators[*]", at: "identity.userAssignedIdentities", how: created, reason: "null is absent, and its identity is not used then"},
-	{subject: "cluster", kind: breach.Null, place: operatorsPlace + ".dataPlaneOperators[*]", allowed: true, how: created, reason: "null is absent"},
-	{subject: "cluster", kind: breach.Pattern, place: "properties.dns.baseDomainPrefix", detail: `""`, how: created, allowed: true, reason: "one is made, as when it is absent"},
-	{subject: "cluster", before: "2025-12-23", kind: breach.Null, place: "properties.version", how: patched, reason: "a cluster that has a version cannot be without"},
-	{subject: "cluster", before: "2025-12-23", kind: breach.Null, place: "properties.version.id", how: patched, reason: "a cluster that has a version cannot be without"},
-	{subject: "cluster", kind: breach.Word, place: "properties.ingress.type", detail: "Disabled", reason: "in the vocabulary, and not offered"},
-	{subject: "cluster", before: "2026-06-30", kind: breach.Absent, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", reason: "the platform keeps the key then"},
-	{subject: "cluster", before: "2026-06-30", kind: breach.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: created, reason: "the platform keeps the key then"},
-	{subject: "cluster", before: "2026-06-30", kind: breach.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: replaced, reason: "the platform keeps the key then"},
-	{subject: "cluster", before: "2026-06-30", kind: breach.Word, place: "properties.etcd.dataEncryption.keyManagementMode", detail: "PlatformManaged", at: "properties.etcd.dataEncryption.customerManaged", reason: "there is a key"},
-	{subject: "cluster", since: "2026-06-30", kind: breach.Length, place: keyVersionPlace, detail: "255", how: replaced, reason: "the control plane is too old for another key"},
-	{subject: "cluster", since: "2026-06-30", kind: breach.Length, place: keyVersionPlace, detail: "255", how: patched, reason: "the control plane is too old for another key"},
-	{subject: "cluster", kind: breach.Null, place: "properties.autoscaling", how: patched, reason: "defaults are not applied again"},
-	{subject: "cluster", kind: breach.Null, place: "properties.autoscaling.maxPodGracePeriodSeconds", how: patched, reason: "defaults are not applied again"},
-	{subject: "cluster", kind: breach.Null, place: "properties.autoscaling.maxNodeProvisionTimeSeconds", how: patched, reason: "defaults are not applied again"},
-	{kind: breach.Null, place: "properties.version.channelGroup", how: patched, reason: "defaults are not applied again"},
+	{subject: "cluster", kind: schemamutation.Absent, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
+	{subject: "cluster", kind: schemamutation.Null, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
+	{subject: "cluster", kind: schemamutation.Null, place: operatorsPlace + ".controlPlaneOperators[*]", at: "identity.userAssignedIdentities", how: created, reason: "null is absent, and its identity is not used then"},
+	{subject: "cluster", kind: schemamutation.Null, place: operatorsPlace + ".dataPlaneOperators[*]", allowed: true, how: created, reason: "null is absent"},
+	{subject: "cluster", kind: schemamutation.Pattern, place: "properties.dns.baseDomainPrefix", detail: `""`, how: created, allowed: true, reason: "one is made, as when it is absent"},
+	{subject: "cluster", before: "2025-12-23", kind: schemamutation.Null, place: "properties.version", how: patched, reason: "a cluster that has a version cannot be without"},
+	{subject: "cluster", before: "2025-12-23", kind: schemamutation.Null, place: "properties.version.id", how: patched, reason: "a cluster that has a version cannot be without"},
+	{subject: "cluster", kind: schemamutation.Word, place: "properties.ingress.type", detail: "Disabled", reason: "in the vocabulary, and not offered"},
+	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Absent, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", reason: "the platform keeps the key then"},
+	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: created, reason: "the platform keeps the key then"},
+	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: replaced, reason: "the platform keeps the key then"},
+	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Word, place: "properties.etcd.dataEncryption.keyManagementMode", detail: "PlatformManaged", at: "properties.etcd.dataEncryption.customerManaged", reason: "there is a key"},
+	{subject: "cluster", since: "2026-06-30", kind: schemamutation.Length, place: keyVersionPlace, detail: "255", how: replaced, reason: "the control plane is too old for another key"},
+	{subject: "cluster", since: "2026-06-30", kind: schemamutation.Length, place: keyVersionPlace, detail: "255", how: patched, reason: "the control plane is too old for another key"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling", how: patched, reason: "defaults are not applied again"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling.maxPodGracePeriodSeconds", how: patched, reason: "defaults are not applied again"},
+	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling.maxNodeProvisionTimeSeconds", how: patched, reason: "defaults are not applied again"},
+	{kind: schemamutation.Null, place: "properties.version.channelGroup", how: patched, reason: "defaults are not applied again"},
 
-	{subject: "nodePool", kind: breach.Null, place: "properties.version", how: patched, reason: "defaults are not applied again"},
-	{subject: "nodePool", kind: breach.Null, place: "properties.version.id", how: patched, reason: "a pool that has a version cannot be without"},
-	{subject: "nodePool", kind: breach.Absent, place: "properties.version.id", allowed: true, reason: "it is the control plane's when it is made, and then what is stored"},
-	{subject: "nodePool", kind: breach.Null, place: "properties.version.id", allowed: true, reason: "it is the control plane's when it is made, and then what is stored"},
+	{subject: "nodePool", kind: schemamutation.Null, place: "properties.version", how: patched, reason: "defaults are not applied again"},
+	{subject: "nodePool", kind: schemamutation.Null, place: "properties.version.id", how: patched, reason: "a pool that has a version cannot be without"},
+	{subject: "nodePool", kind: schemamutation.Absent, place: "properties.version.id", allowed: true, reason: "it is the control plane's when it is made, and then what is stored"},
+	{subject: "nodePool", kind: schemamutation.Null, place: "properties.version.id", allowed: true, reason: "it is the control plane's when it is made, and then what is stored"},
 
-	{subject: "externalAuth", kind: breach.Length, place: "properties.clients[].component.name", detail: "256", at: "properties.clients[0].type", reason: "it is not the console then"},
-	{subject: "externalAuth", kind: breach.Length, place: "properties.clients[].component.authClientNamespace", detail: "63", at: "properties.clients[0].type", reason: "it is not the console then"},
-	{subject: "externalAuth", kind: breach.Word, place: "properties.clients[].type", detail: "Public", reason: "the console is Confidential"},
-	{subject: "externalAuth", kind: breach.Word, place: usernamePlace + ".prefixPolicy", detail: "None", at: usernamePlace + ".prefix", reason: "there is a prefix"},
-	{subject: "externalAuth", kind: breach.Word, place: usernamePlace + ".prefixPolicy", detail: "NoPrefix", at: usernamePlace + ".prefix", reason: "there is a prefix"},
-	{subject: "externalAuth", kind: breach.Absent, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
-	{subject: "externalAuth", kind: breach.Null, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
-	{subject: "externalAuth", kind: breach.Absent, place: usernamePlace + ".prefix", reason: "the policy asks for one"},
-	{subject: "externalAuth", kind: breach.Null, place: usernamePlace + ".prefix", reason: "the policy asks for one"},
+	{subject: "externalAuth", kind: schemamutation.Length, place: "properties.clients[].component.name", detail: "256", at: "properties.clients[0].type", reason: "it is not the console then"},
+	{subject: "externalAuth", kind: schemamutation.Length, place: "properties.clients[].component.authClientNamespace", detail: "63", at: "properties.clients[0].type", reason: "it is not the console then"},
+	{subject: "externalAuth", kind: schemamutation.Word, place: "properties.clients[].type", detail: "Public", reason: "the console is Confidential"},
+	{subject: "externalAuth", kind: schemamutation.Word, place: usernamePlace + ".prefixPolicy", detail: "None", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.Word, place: usernamePlace + ".prefixPolicy", detail: "NoPrefix", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.Null, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefix", reason: "the policy asks for one"},
+	{subject: "externalAuth", kind: schemamutation.Null, place: usernamePlace + ".prefix", reason: "the policy asks for one"},
 }
 
 const (
@@ -95,13 +95,13 @@ const (
 type bound struct {
 	subject, place string
 	// tighten changes the schema, and reports whether it says more now.
-	tighten func(*breach.Schema) bool
+	tighten func(*schemamutation.Schema) bool
 	reason  string
 }
 
 // within bounds an integer.
-func within(least, most int64) func(*breach.Schema) bool {
-	return func(s *breach.Schema) bool {
+func within(least, most int64) func(*schemamutation.Schema) bool {
+	return func(s *schemamutation.Schema) bool {
 		more := s.Minimum == nil || *s.Minimum < least || most != 0 && (s.Maximum == nil || *s.Maximum > most)
 		if s.Minimum = &least; most != 0 {
 			s.Maximum = &most
@@ -111,8 +111,8 @@ func within(least, most int64) func(*breach.Schema) bool {
 }
 
 // upTo bounds the length of a text.
-func upTo(longest int) func(*breach.Schema) bool {
-	return func(s *breach.Schema) bool {
+func upTo(longest int) func(*schemamutation.Schema) bool {
+	return func(s *schemamutation.Schema) bool {
 		more := s.MaxLength == nil || *s.MaxLength > longest
 		s.MaxLength = &longest
 		return more
@@ -120,8 +120,8 @@ func upTo(longest int) func(*breach.Schema) bool {
 }
 
 // atMost bounds the items of an array.
-func atMost(count int) func(*breach.Schema) bool {
-	return func(s *breach.Schema) bool {
+func atMost(count int) func(*schemamutation.Schema) bool {
+	return func(s *schemamutation.Schema) bool {
 		more := s.MaxItems == nil || *s.MaxItems > count
 		s.MaxItems = &count
 		return more
@@ -129,8 +129,8 @@ func atMost(count int) func(*breach.Schema) bool {
 }
 
 // needs requires a property of an object.
-func needs(name string) func(*breach.Schema) bool {
-	return func(s *breach.Schema) bool {
+func needs(name string) func(*schemamutation.Schema) bool {
+	return func(s *schemamutation.Schema) bool {
 		if slices.Contains(s.Required, name) {
 			return false
 		}
@@ -140,13 +140,13 @@ func needs(name string) func(*breach.Schema) bool {
 }
 
 // updatable can be changed, and createOnly cannot.
-func updatable(s *breach.Schema) bool {
+func updatable(s *schemamutation.Schema) bool {
 	more := s.CreateOnly
 	s.CreateOnly = false
 	return more
 }
 
-func createOnly(s *breach.Schema) bool {
+func createOnly(s *schemamutation.Schema) bool {
 	more := !s.CreateOnly
 	s.CreateOnly = true
 	return more

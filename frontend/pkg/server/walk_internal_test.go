@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
@@ -22,11 +21,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
 // The walk takes each resource at each api-version through every change that the version's OpenAPI document knows of its
 // full body, without a store: what the document refuses must be refused at its place, what it allows accepted, and where
-// the service knows better the list of departures says why. See package breach.
+// the service knows better the list of departures says why. See package schemamutation.
 
 // how a body gets to a resource.
 const (
@@ -109,18 +109,18 @@ type walker struct {
 	get string
 }
 
-func (w *walker) body(schema *breach.Schema, body map[string]any) {
+func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 	if violations := w.judge.create(body); len(violations) > 0 {
 		w.t.Fatalf("the full body is refused: %v", violations)
 	}
 	shown := w.judge.shown()
 	w.shown("the full body")
-	samples := breach.Samples{Text: sampleText, Item: sampleItem}
+	samples := schemamutation.Samples{Text: sampleText, Item: sampleItem}
 	for _, change := range schema.Derive(shown, samples) {
 		_, violations := w.judge.change(change.Apply(shown), false)
 		w.try(change, replaced, change.Current(shown), violations)
 		// To take a value away a patch makes it null.
-		if patch, ok := change.Patch(shown); ok && change.Kind != breach.Absent {
+		if patch, ok := change.Patch(shown); ok && change.Kind != schemamutation.Absent {
 			_, violations := w.judge.change(patch, true)
 			w.try(change, patched, change.Current(shown), violations)
 		}
@@ -132,7 +132,7 @@ func (w *walker) body(schema *breach.Schema, body map[string]any) {
 		if len(violations) == 0 {
 			w.shown(change.String())
 		}
-		if len(violations) > 0 && !change.Drop && change.Kind != breach.Null {
+		if len(violations) > 0 && !change.Drop && change.Kind != schemamutation.Null {
 			refused = append(refused, refusedChange{change, violations})
 		}
 	}
@@ -177,7 +177,7 @@ func (w *walker) shown(what string) {
 
 // refusedChange is a change with what was said of it alone.
 type refusedChange struct {
-	breach.Change
+	schemamutation.Change
 	alone []apierror.Violation
 }
 
@@ -218,7 +218,7 @@ func meet(a, b refusedChange) bool {
 
 // try compares what the service says of a change with what the document and the departures say; before is what the change
 // takes the place of.
-func (w *walker) try(change breach.Change, how string, before any, violations []apierror.Violation) {
+func (w *walker) try(change schemamutation.Change, how string, before any, violations []apierror.Violation) {
 	w.tried++
 	allowed, at := change.Allowed, change.Path
 	for i, d := range departures {
@@ -239,7 +239,7 @@ func (w *walker) try(change breach.Change, how string, before any, violations []
 	fixed := func(v apierror.Violation) bool {
 		return v.Message == immutableMessage && (validation.Covers(v.Field, at) || validation.Covers(at, v.Field))
 	}
-	scalar := slices.Contains([]breach.Kind{breach.Word, breach.Bound, breach.Length, breach.Pattern}, change.Kind)
+	scalar := slices.Contains([]schemamutation.Kind{schemamutation.Word, schemamutation.Bound, schemamutation.Length, schemamutation.Pattern}, change.Kind)
 	switch {
 	case allowed && how != created && change.Schema.CreateOnly && scalar && change.Value != before:
 		if !slices.Contains(violations, apierror.Violation{Field: change.Path, Message: immutableMessage}) {
@@ -298,7 +298,7 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 				before := stored.shown()
 				judge := stored.at(all[api.Name])
 				shown, changes := judge.shown(), 0
-				for _, change := range older.Derive(shown, breach.Samples{Text: sampleText, Item: sampleItem}) {
+				for _, change := range older.Derive(shown, schemamutation.Samples{Text: sampleText, Item: sampleItem}) {
 					patch, _ := change.Patch(shown)
 					for how, body := range map[string]map[string]any{replaced: change.Apply(shown), patched: patch} {
 						after, violations := judge.change(body, how == patched)
@@ -345,14 +345,14 @@ func TestWalkCredentialRequests(t *testing.T) {
 	if missing := schema.Missing(body); missing != nil {
 		t.Errorf("nothing is tried of %v", missing)
 	}
-	for _, change := range schema.Derive(body, breach.Samples{}) {
+	for _, change := range schema.Derive(body, schemamutation.Samples{}) {
 		text, err := json.Marshal(change.Apply(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = (&Server{}).signingRequest(&request{version: versions.All()[newest], body: text}, &database.CredentialDocument{})
 		// The document lets it be absent; the contract's page does not.
-		if change.Kind == breach.Unknown {
+		if change.Kind == schemamutation.Unknown {
 			if err != nil {
 				t.Errorf("%.100s: %v", change, err)
 			}
@@ -384,8 +384,8 @@ func TestWalkExpressions(t *testing.T) {
 							t.Fatal(violations)
 						}
 						asked := map[string]bool{}
-						for _, change := range schema.Derive(body, breach.Samples{}) {
-							if change.Kind != breach.WrongType || asked[change.Path] {
+						for _, change := range schema.Derive(body, schemamutation.Samples{}) {
+							if change.Kind != schemamutation.WrongType || asked[change.Path] {
 								continue
 							}
 							asked[change.Path] = true

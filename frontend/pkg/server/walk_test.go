@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/rulebook"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/traffic"
+	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
+	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
 // sentEvery is which share of the changes of TestWalk are sent as requests.
@@ -42,15 +42,15 @@ func TestWalkRequests(t *testing.T) {
 		{"ExternalAuth", "external-auth-full.json", "{}", "hcpOpenShiftClusters/externalAuths", "ready/auth", y.cluster("ready") + "/externalAuths/auth"},
 	} {
 		for offset, api := range versions.APIs() {
-			schema, err := breach.Resource(api.Name, one.definition)
+			schema, err := schemamutation.Resource(api.Name, one.definition)
 			if err != nil {
 				t.Fatal(err)
 			}
 			body := y.body(one.file, one.patch)
-			changes := schema.Derive(parse(t, body), breach.Samples{})
+			changes := schema.Derive(parse(t, body), schemamutation.Samples{})
 			for i := offset; i < len(changes); i += sentEvery {
 				// TestWalk says of which changes the service thinks otherwise than the document.
-				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]breach.Kind{breach.Null, breach.Absent, breach.Pattern}, change.Kind) {
+				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]schemamutation.Kind{schemamutation.Null, schemamutation.Absent, schemamutation.Pattern}, change.Kind) {
 					sent++
 					y.refused(book, at(one.target, uint8(offset)), one.kind, one.name, api.Name, change.Apply(parse(t, body)), change.String())
 				}

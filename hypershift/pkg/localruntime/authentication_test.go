@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // issuer is an OpenID Connect issuer with a key set, over https.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // behind reads from the management cluster, but of one HostedControlPlane what a cache still holds that has not seen the newest.

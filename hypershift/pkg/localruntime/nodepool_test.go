@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"

@@ -26,9 +26,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
-	"github.com/hcpmesh/hcpmesh/internal/crashsweep"
-	"github.com/hcpmesh/hcpmesh/internal/eventually"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 // sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for a while

@@ -1,4 +1,4 @@
-// Records what the client and ARM say to each other, as internal/traffic does in Go: without tokens and credentials.
+// Records what the client and ARM say to each other, as internal/testing/traffic does in Go: without tokens and credentials.
 
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";

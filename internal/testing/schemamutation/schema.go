@@ -1,4 +1,4 @@
-package breach
+package schemamutation
 
 import (
 	"encoding/json"

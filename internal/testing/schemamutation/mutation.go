@@ -1,10 +1,10 @@
-// Package breach derives, from the OpenAPI document of an api-version, every way in which a valid body can break one thing
+// Package schemamutation derives, from the OpenAPI document of an api-version, every way in which a valid body can break one thing
 // that the document says, and every way in which it can go to the edge of it.
 //
 // The walk goes through the schema and a body together: what the body lacks is not tried, so Missing tells which properties
 // of the schema none of the bodies has. A constraint of a kind that the package does not know is an error. So a document
 // cannot gain a property or a constraint that nothing tries. It is meant for tests of whoever judges requests.
-package breach
+package schemamutation
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package breach_test
+package schemamutation_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hcpmesh/hcpmesh/api/openapi"
-	"github.com/hcpmesh/hcpmesh/api/openapi/breach"
+	"github.com/hcpmesh/hcpmesh/internal/testing/schemamutation"
 )
 
 func parse(t *testing.T, text string) map[string]any {
@@ -27,7 +27,7 @@ func parse(t *testing.T, text string) map[string]any {
 func TestEveryDocumentIsRead(t *testing.T) {
 	for _, version := range openapi.Versions() {
 		for _, name := range []string{"HcpOpenShiftCluster", "NodePool", "ExternalAuth", "HcpOpenShiftClusterUpdate", "NodePoolUpdate", "ExternalAuthUpdate"} {
-			schema, err := breach.Resource(version, name)
+			schema, err := schemamutation.Resource(version, name)
 			if err != nil {
 				t.Error(err)
 				continue
@@ -37,26 +37,26 @@ func TestEveryDocumentIsRead(t *testing.T) {
 			}
 		}
 	}
-	if _, err := breach.Resource(openapi.Versions()[0], "Nothing"); err == nil {
+	if _, err := schemamutation.Resource(openapi.Versions()[0], "Nothing"); err == nil {
 		t.Error("a definition that there is none of was read")
 	}
 }
 
-func schema() *breach.Schema {
+func schema() *schemamutation.Schema {
 	two, nine, three := int64(2), int64(9), 3
-	return &breach.Schema{Type: "object", Required: []string{"size"}, Properties: map[string]*breach.Schema{
+	return &schemamutation.Schema{Type: "object", Required: []string{"size"}, Properties: map[string]*schemamutation.Schema{
 		"size":  {Type: "integer", Minimum: &two, Maximum: &nine, CreateOnly: true},
 		"state": {Type: "string", ReadOnly: true},
-		"words": {Type: "array", MaxItems: &three, Items: &breach.Schema{Type: "string", Enum: []string{"A", "B"}}},
-		"tags":  {Type: "object", Values: &breach.Schema{Type: "string", MaxLength: &three}},
+		"words": {Type: "array", MaxItems: &three, Items: &schemamutation.Schema{Type: "string", Enum: []string{"A", "B"}}},
+		"tags":  {Type: "object", Values: &schemamutation.Schema{Type: "string", MaxLength: &three}},
 	}}
 }
 
 // TestDerive: each constraint is broken just outside and kept just at the edge, at its place, in a PUT and in a PATCH.
 func TestDerive(t *testing.T) {
 	body := parse(t, `{"size":5,"words":["A"],"tags":{"x":"y"}}`)
-	changes := map[string]breach.Change{}
-	for _, change := range schema().Derive(body, breach.Samples{Item: func(string, int) any { return "A" }}) {
+	changes := map[string]schemamutation.Change{}
+	for _, change := range schema().Derive(body, schemamutation.Samples{Item: func(string, int) any { return "A" }}) {
 		if _, twice := changes[change.String()]; twice {
 			t.Errorf("%s stands twice", change)
 		}
@@ -106,7 +106,7 @@ func TestMissing(t *testing.T) {
 	if missing := s.Missing(parse(t, `{"size":5,"words":["A"]}`), parse(t, `{"tags":{"x":"y"}}`)); missing != nil {
 		t.Errorf("%v are said to be missing", missing)
 	}
-	s.Properties["new"] = &breach.Schema{Type: "boolean"}
+	s.Properties["new"] = &schemamutation.Schema{Type: "boolean"}
 	if missing := s.Missing(parse(t, `{"size":5,"words":[],"tags":{}}`)); !slices.Equal(missing, []string{"new", "tags[*]", "words[]"}) {
 		t.Errorf("%v are missing", missing)
 	}

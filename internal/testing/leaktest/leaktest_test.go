@@ -11,7 +11,7 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 	if err := left(0, nil); err == nil || !strings.Contains(err.Error(), "leaktest.forgotten") {
 		t.Errorf("found: %v", err)
 	}
-	const allowed = "github.com/hcpmesh/hcpmesh/internal/leaktest.forgotten"
+	const allowed = "github.com/hcpmesh/hcpmesh/internal/testing/leaktest.forgotten"
 	if err := left(0, []string{allowed}); err != nil {
 		t.Errorf("found although it is let run: %v", err)
 	}

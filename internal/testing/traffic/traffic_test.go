@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hcpmesh/hcpmesh/internal/traffic"
+	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
 const cluster = "/subscriptions/s/resourceGroups/g/providers/microsoft.redhatopenshift/hcpOpenShiftClusters/c"
