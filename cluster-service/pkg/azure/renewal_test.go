@@ -36,7 +36,7 @@ type renewal struct {
 	*world
 	clock   *clock
 	vault   *azcertificates.Client
-	cluster *fleet.Tenancy
+	cluster *fleet.ClusterAggregate
 }
 
 func newRenewal(t *testing.T) *renewal {

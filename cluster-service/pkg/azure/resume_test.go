@@ -63,9 +63,9 @@ func newWorld(t *testing.T, options emulator.Options) *world {
 }
 
 // cluster is one whose HostedCluster is there, with an endpoint.
-func (w *world) cluster(endpoint string) *fleet.Tenancy {
+func (w *world) cluster(endpoint string) *fleet.ClusterAggregate {
 	in := "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/"
-	t := &fleet.Tenancy{
+	t := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: "6d5f0a3e-0000-4000-8000-000000000001", ResourceID: "/subscriptions/" + customer + "/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c",
 			Shard: "mgmt-1", SigningKey: []byte("sealed"), Status: &csv1.ClusterStatus{ClusterId: "cid", BaseDomainPrefix: "p"},
 			Spec: &csv1.ClusterSpec{Location: "westus3", Platform: &csv1.Platform{SubscriptionId: customer, ManagedResourceGroup: "managed",
@@ -79,7 +79,7 @@ func (w *world) cluster(endpoint string) *fleet.Tenancy {
 }
 
 // settle tries what is due until nothing is, as a worker does, but for the waits.
-func (w *world) settle(t *fleet.Tenancy) {
+func (w *world) settle(t *fleet.ClusterAggregate) {
 	w.Helper()
 	for end := time.Now().Add(patience); ; {
 		if err := w.steps.Region.Settle(w.now, t, nil); err != nil {
@@ -105,7 +105,7 @@ func (w *world) settle(t *fleet.Tenancy) {
 	}
 }
 
-func (w *world) remove(t *fleet.Tenancy) {
+func (w *world) remove(t *fleet.ClusterAggregate) {
 	w.Helper()
 	t.Cluster.DeleteTime = w.now
 	t.Works = slices.DeleteFunc(t.Works, func(work *fleet.Work) bool { return work.Kind == fleet.HostedCluster })

@@ -149,7 +149,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 	return nil
 }
 
-func (w *Worker) try(ctx context.Context, t *fleet.Tenancy, step *fleet.AzureStep) fleet.AzureOutcome {
+func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	attempt := step.Attempts + 1

@@ -183,7 +183,7 @@ func order(works []*fleet.Work) []*fleet.Work {
 	return ordered
 }
 
-func (p *Publisher) publishWork(ctx context.Context, t *fleet.Tenancy, w *fleet.Work) outcome {
+func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, w *fleet.Work) outcome {
 	o := outcome{workID: w.ID, desired: w.Desired, deletion: w.Deleting()}
 	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version,
 		Labels: map[string]string{"api.openshift.com/id": t.Cluster.ID(), "api.openshift.com/environment": p.Renderer.Environment}}

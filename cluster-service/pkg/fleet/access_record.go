@@ -57,7 +57,7 @@ type AccessRecord struct {
 }
 
 // AccessRecords are what happened to the access to a cluster between two of its states.
-func AccessRecords(before, after *Tenancy) []AccessRecord {
+func AccessRecords(before, after *ClusterAggregate) []AccessRecord {
 	var records []AccessRecord
 	add := func(r AccessRecord) {
 		if after.Cluster != nil {
@@ -106,7 +106,7 @@ func AccessRecords(before, after *Tenancy) []AccessRecord {
 }
 
 // userOf is whom the API server took the holder of a credential for.
-func userOf(t *Tenancy, c *Credential) string {
+func userOf(t *ClusterAggregate, c *Credential) string {
 	fingerprint := c.Fingerprint()
 	for _, u := range t.Uses() {
 		if u.Fingerprint == fingerprint {

@@ -32,39 +32,39 @@ func TestExternalAuthPhases(t *testing.T) {
 	console := feedback.OIDCClient{Component: "console", Namespace: "openshift-console", Available: "True", Degraded: "False"}
 	without := console
 	without.Available, without.Degraded, without.Reason = "Unknown", "True", "OIDCClientSecretGet"
-	see := func(o feedback.Observed) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Observed = o }
+	see := func(o feedback.Observed) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Observed = o }
 	}
 	ready := see(configured("cluster-1", "True", 1, 1, console))
-	change := func(t *fleet.Tenancy) { t.ExternalAuths[0].Generation, t.Cluster.Generation = 2, 2 } // the digest of these tests is of the cluster's generation
-	remove := func(t *fleet.Tenancy) { t.ExternalAuths[0].DeleteTime, t.Cluster.Generation = start, 2 }
+	change := func(t *fleet.ClusterAggregate) { t.ExternalAuths[0].Generation, t.Cluster.Generation = 2, 2 } // the digest of these tests is of the cluster's generation
+	remove := func(t *fleet.ClusterAggregate) { t.ExternalAuths[0].DeleteTime, t.Cluster.Generation = start, 2 }
 	tests := map[string]struct {
 		reason   string
-		steps    []func(*fleet.Tenancy)
+		steps    []func(*fleet.ClusterAggregate)
 		phase    csv1.ExternalAuthPhase
 		observed int64
 		awaited  int
 		shown    string // the statuses of Available, Progressing and Degraded
 	}{
 		"Nothing reported": {"it is on its way", nil, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Not placed": {"its cluster waits for a shard", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
+		"Not placed": {"its cluster waits for a shard", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_PENDING, 0, 0, "False True False"},
-		"Carried, not spoken of": {"the control plane has spoken of an older generation", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 2, 1, console))},
+		"Carried, not spoken of": {"the control plane has spoken of an older generation", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 2, 1, console))},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Another digest": {"what is reported is not what was asked for", []func(*fleet.Tenancy){see(configured("cluster-0", "True", 1, 1, console))},
+		"Another digest": {"what is reported is not what was asked for", []func(*fleet.ClusterAggregate){see(configured("cluster-0", "True", 1, 1, console))},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Ready":           {"all of it is there", []func(*fleet.Tenancy){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
-		"No secret":       {"the customer has not made it", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Nothing of them": {"a client of which nothing is known was not seen to have its secret", []func(*fleet.Tenancy){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Secret removed":  {"it can be taken away again", []func(*fleet.Tenancy){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
-		"Invalid":         {"the control plane refuses it", []func(*fleet.Tenancy){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0, "False False True"},
-		"Invalid, then changed": {"a new generation is tried", []func(*fleet.Tenancy){see(configured("cluster-1", "False", 1, 1, console)), change},
+		"Ready":           {"all of it is there", []func(*fleet.ClusterAggregate){ready}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 1, 0, "True False False"},
+		"No secret":       {"the customer has not made it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Nothing of them": {"a client of which nothing is known was not seen to have its secret", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "True", 1, 1))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Secret removed":  {"it can be taken away again", []func(*fleet.ClusterAggregate){ready, see(configured("cluster-1", "True", 1, 1, without))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET, 1, 1, "True True False"},
+		"Invalid":         {"the control plane refuses it", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "False", 1, 1, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_FAILED, 0, 0, "False False True"},
+		"Invalid, then changed": {"a new generation is tried", []func(*fleet.ClusterAggregate){see(configured("cluster-1", "False", 1, 1, console)), change},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_INSTALLING, 0, 0, "False True False"},
-		"Updating": {"a newer generation is on its way", []func(*fleet.Tenancy){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
-		"Updated":  {"it was read back", []func(*fleet.Tenancy){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
-		"Deleting": {"the management cluster still has it", []func(*fleet.Tenancy){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
-		"Deleted":  {"a HostedCluster without it was read back", []func(*fleet.Tenancy){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
-		"Cluster deleted": {"it goes with its cluster", []func(*fleet.Tenancy){ready, func(t *fleet.Tenancy) { t.Cluster.DeleteTime = start }, func(t *fleet.Tenancy) { t.Works = nil }},
+		"Updating": {"a newer generation is on its way", []func(*fleet.ClusterAggregate){ready, change}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_UPDATING, 1, 0, "True True False"},
+		"Updated":  {"it was read back", []func(*fleet.ClusterAggregate){ready, change, see(configured("cluster-2", "True", 2, 2, console))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_READY, 2, 0, "True False False"},
+		"Deleting": {"the management cluster still has it", []func(*fleet.ClusterAggregate){ready, remove}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETING, 1, 0, "True False False"},
+		"Deleted":  {"a HostedCluster without it was read back", []func(*fleet.ClusterAggregate){ready, remove, see(configured("cluster-2", "True", 2, 2))}, csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
+		"Cluster deleted": {"it goes with its cluster", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }, func(t *fleet.ClusterAggregate) { t.Works = nil }},
 			csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_DELETED, 1, 0, "True False False"},
 	}
 	for name, tc := range tests {
@@ -129,24 +129,24 @@ func signed(t *testing.T, same bool, notAfter time.Time) (request, certificate s
 
 func TestCredentialStates(t *testing.T) {
 	const uid, revocation = "c1", "r1"
-	answer := func(change func(*feedback.Observed)) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) {
+	answer := func(change func(*feedback.Observed)) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) {
 			o := applied("")
 			change(&o)
 			t.Work(fleet.CredentialWork, uid).Observed = o
 		}
 	}
-	revoke := func(class csv1.BreakGlassClass) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) {
+	revoke := func(class csv1.BreakGlassClass) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) {
 			t.Revocations = []*fleet.Revocation{{UID: revocation, Class: class,
 				Status: &csv1.BreakGlassRevocationStatus{State: csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING}}}
 		}
 	}
-	gone := func(kind fleet.WorkKind, owner string) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) { t.Work(kind, owner).Observed.Deleted = true }
+	gone := func(kind fleet.WorkKind, owner string) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) { t.Work(kind, owner).Observed.Deleted = true }
 	}
-	condition := func(name, status string) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) {
+	condition := func(name, status string) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.RevocationWork, revocation).Observed = feedback.Observed{Conditions: map[string]feedback.Condition{name: {Status: status, Reason: "R"}}}
 		}
 	}
@@ -154,35 +154,35 @@ func TestCredentialStates(t *testing.T) {
 	request, certificate := signed(t, true, start.Add(time.Hour))
 	_, foreign := signed(t, false, start.Add(time.Hour))
 	issue := answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = certificate, "ca" })
-	deleteCluster := func(t *fleet.Tenancy) { t.Cluster.DeleteTime = start }
-	empty := func(t *fleet.Tenancy) { t.Works = nil }
+	deleteCluster := func(t *fleet.ClusterAggregate) { t.Cluster.DeleteTime = start }
+	empty := func(t *fleet.ClusterAggregate) { t.Works = nil }
 	tests := map[string]struct {
 		reason string
-		steps  []func(*fleet.Tenancy)
+		steps  []func(*fleet.ClusterAggregate)
 		state  csv1.BreakGlassCredentialState
 		// works are those of credentials and revocations that are there and wanted.
 		works int
 	}{
 		"Asked for":           {"nobody has answered", nil, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
-		"Signed, no server":   {"without its authority the API server cannot be used", []func(*fleet.Tenancy){answer(func(o *feedback.Observed) { o.Certificate = certificate })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
-		"Issued":              {"the request has served", []func(*fleet.Tenancy){issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"For another key":     {"nobody could use it", []func(*fleet.Tenancy){answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = foreign, "ca" })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Denied":              {"the control plane said no", []func(*fleet.Tenancy){answer(func(o *feedback.Observed) { o.Conditions = map[string]feedback.Condition{"Denied": {Status: "True"}} })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Refused by Maestro":  {"it will never arrive", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.CredentialWork, uid).Refused = true }}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
-		"Revoked while asked": {"it is given up before the signer is replaced", []func(*fleet.Tenancy){revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
-		"Its request is gone": {"now the revocation begins", []func(*fleet.Tenancy){revoke(customer), gone(fleet.CredentialWork, uid)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 1},
-		"Other class revoked": {"each class is on its own", []func(*fleet.Tenancy){revoke(sre)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 2},
-		"Being revoked":       {"the API server may still accept it", []func(*fleet.Tenancy){issue, gone(fleet.CredentialWork, uid), revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, 1},
-		"Revoked": {"the API server refuses its signer", []func(*fleet.Tenancy){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.PreviousCertificatesRevoked, "True")},
+		"Signed, no server":   {"without its authority the API server cannot be used", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Certificate = certificate })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 1},
+		"Issued":              {"the request has served", []func(*fleet.ClusterAggregate){issue}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"For another key":     {"nobody could use it", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Certificate, o.ServingCA = foreign, "ca" })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Denied":              {"the control plane said no", []func(*fleet.ClusterAggregate){answer(func(o *feedback.Observed) { o.Conditions = map[string]feedback.Condition{"Denied": {Status: "True"}} })}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Refused by Maestro":  {"it will never arrive", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.CredentialWork, uid).Refused = true }}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_FAILED, 0},
+		"Revoked while asked": {"it is given up before the signer is replaced", []func(*fleet.ClusterAggregate){revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
+		"Its request is gone": {"now the revocation begins", []func(*fleet.ClusterAggregate){revoke(customer), gone(fleet.CredentialWork, uid)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 1},
+		"Other class revoked": {"each class is on its own", []func(*fleet.ClusterAggregate){revoke(sre)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_PENDING, 2},
+		"Being revoked":       {"the API server may still accept it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer)}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION, 1},
+		"Revoked": {"the API server refuses its signer", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.PreviousCertificatesRevoked, "True")},
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
-		"Revocation fails": {"nothing was taken from it", []func(*fleet.Tenancy){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.SignerClassValid, "False")},
+		"Revocation fails": {"nothing was taken from it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), revoke(customer), condition(feedback.SignerClassValid, "False")},
 			csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"Expired": {"its time is over", []func(*fleet.Tenancy){issue, func(t *fleet.Tenancy) {
+		"Expired": {"its time is over", []func(*fleet.ClusterAggregate){issue, func(t *fleet.ClusterAggregate) {
 			t.Credentials[0].Status.ExpirationTime.Seconds = start.Unix()
 		}}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED, 0},
-		"Cluster goes, pending": {"nobody will sign it", []func(*fleet.Tenancy){deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
-		"Cluster goes, issued":  {"its API server is still there", []func(*fleet.Tenancy){issue, gone(fleet.CredentialWork, uid), deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
-		"Cluster gone":          {"there is nothing that would accept it", []func(*fleet.Tenancy){issue, gone(fleet.CredentialWork, uid), deleteCluster, empty}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
+		"Cluster goes, pending": {"nobody will sign it", []func(*fleet.ClusterAggregate){deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_CANCELED, 0},
+		"Cluster goes, issued":  {"its API server is still there", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED, 0},
+		"Cluster gone":          {"there is nothing that would accept it", []func(*fleet.ClusterAggregate){issue, gone(fleet.CredentialWork, uid), deleteCluster, empty}, csv1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -272,7 +272,7 @@ func (a *Azure) Record(now time.Time, o AzureOutcome) {
 // planAzure says which steps are wanted and due. What a cluster has in Azure is made beside its control plane, not before
 // it: the HostedCluster waits for nothing in Azure, and what no management cluster takes leaves nothing there. It is removed
 // when the control plane is gone, which needs it until then.
-func (r Region) planAzure(now time.Time, t *Tenancy) {
+func (r Region) planAzure(now time.Time, t *ClusterAggregate) {
 	c := t.Cluster
 	switch {
 	case c == nil || c.Gone() || c.Shard == "":
@@ -301,7 +301,7 @@ func (r Region) planAzure(now time.Time, t *Tenancy) {
 }
 
 // dueAzure says of each step whether it is due, and what it waits for when it is not.
-func (r Region) dueAzure(now time.Time, t *Tenancy) {
+func (r Region) dueAzure(now time.Time, t *ClusterAggregate) {
 	a := t.Azure
 	if a == nil {
 		return
@@ -327,10 +327,10 @@ func (r Region) dueAzure(now time.Time, t *Tenancy) {
 func (s *AzureStep) ends() bool { return s.Kind == AzureCertificate }
 
 // RefreshAzure is planAzure's last part, for who tries one step after the other.
-func (r Region) RefreshAzure(now time.Time, t *Tenancy) { r.dueAzure(now, t) }
+func (r Region) RefreshAzure(now time.Time, t *ClusterAggregate) { r.dueAzure(now, t) }
 
 // AzureInput is what a step is made of that may change or is not known from the start; awaited says what is missing.
-func (r Region) AzureInput(t *Tenancy, kind AzureKind) (input, awaited string) {
+func (r Region) AzureInput(t *ClusterAggregate, kind AzureKind) (input, awaited string) {
 	switch kind {
 	case AzureDocuments:
 		if len(t.Cluster.SigningKey) == 0 {
@@ -347,18 +347,18 @@ func (r Region) AzureInput(t *Tenancy, kind AzureKind) (input, awaited string) {
 }
 
 // controlPlaneRemains says that a management cluster may still run something that needs the cluster's Azure resources.
-func (t *Tenancy) controlPlaneRemains() bool {
+func (t *ClusterAggregate) controlPlaneRemains() bool {
 	return slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind != Namespaces })
 }
 
 // hostedClusterIsThere says that the management cluster has the HostedCluster.
-func (t *Tenancy) hostedClusterIsThere() bool {
+func (t *ClusterAggregate) hostedClusterIsThere() bool {
 	w := t.Work(HostedCluster, "")
 	return w != nil && w.Observed.Applied.Status == "True"
 }
 
 // azureDone says that everything is there that a cluster needs in Azure.
-func (r Region) azureDone(t *Tenancy) bool {
+func (r Region) azureDone(t *ClusterAggregate) bool {
 	if t.Azure == nil {
 		return len(r.AzureKinds) == 0
 	}
@@ -369,7 +369,7 @@ func (r Region) azureDone(t *Tenancy) bool {
 func (s *AzureStep) awaited() bool { return !s.Done && s.Forced == nil }
 
 // azureLayers are the progress in Azure: each step in trouble, else the first that is not done.
-func (t *Tenancy) azureLayers() []layer {
+func (t *ClusterAggregate) azureLayers() []layer {
 	if t.Azure == nil {
 		return nil
 	}
@@ -436,7 +436,7 @@ const (
 
 // RenewedCertificate is the version of the API server's certificate that was made in place of another; empty while the
 // first one serves.
-func (t *Tenancy) RenewedCertificate() string {
+func (t *ClusterAggregate) RenewedCertificate() string {
 	if s := t.Azure.Step(AzureCertificate); s != nil {
 		return s.Facts[AzureCertificateRenewed]
 	}

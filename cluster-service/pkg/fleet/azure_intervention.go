@@ -16,7 +16,7 @@ func azureName(kind AzureKind) string { return azurePrefix + string(kind) }
 const azurePrefix = "azure/"
 
 // azureRemovals are the steps of a cluster's deletion in Azure, as they stand.
-func (t *Tenancy) azureRemovals() []*csv1.DeletionStep {
+func (t *ClusterAggregate) azureRemovals() []*csv1.DeletionStep {
 	if t.Azure == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (t *Tenancy) azureRemovals() []*csv1.DeletionStep {
 }
 
 // azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
-func (t *Tenancy) azureStep(step *csv1.DeletionStep) *AzureStep {
+func (t *ClusterAggregate) azureStep(step *csv1.DeletionStep) *AzureStep {
 	if step.GetKind() != StepAzure || t.Azure == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (t *Tenancy) azureStep(step *csv1.DeletionStep) *AzureStep {
 }
 
 // forceAzure has nobody remove one of the cluster's Azure resources any more.
-func (t *Tenancy) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
+func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureStep, graphs []*csv1.Deletion, actor *csv1.Actor) *csv1.DeletionStep {
 	forced := proto.CloneOf(step)
 	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
 	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
@@ -77,7 +77,7 @@ func (t *Tenancy) forceAzure(now time.Time, step *csv1.DeletionStep, a *AzureSte
 }
 
 // retryAzure has the steps that remove the cluster's Azure resources tried at once, and names them.
-func (t *Tenancy) retryAzure(now time.Time, actor *csv1.Actor) []string {
+func (t *ClusterAggregate) retryAzure(now time.Time, actor *csv1.Actor) []string {
 	if t.Azure == nil || !t.Azure.Deleting {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (t *Tenancy) retryAzure(now time.Time, actor *csv1.Actor) []string {
 }
 
 // AgainAzure has what a cluster waits for in Azure tried at once, a renewal too, and says of how many steps that is true.
-func (t *Tenancy) AgainAzure(now time.Time, actor *csv1.Actor) int {
+func (t *ClusterAggregate) AgainAzure(now time.Time, actor *csv1.Actor) int {
 	if t.Azure == nil {
 		return 0
 	}
@@ -114,7 +114,7 @@ func (t *Tenancy) AgainAzure(now time.Time, actor *csv1.Actor) int {
 
 // ForceStep has a cluster that is being created not wait for a step any more. The step goes on to be tried, and what it
 // makes is removed with the cluster.
-func (r Region) ForceStep(now time.Time, t *Tenancy, name string, actor *csv1.Actor) error {
+func (r Region) ForceStep(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
 	var step *AzureStep
 	var open []string
 	if t.Azure != nil && !t.Cluster.Deleting() {

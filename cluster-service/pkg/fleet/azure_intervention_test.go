@@ -17,21 +17,21 @@ func TestForceStep(t *testing.T) {
 		reason string
 		step   string
 		after  time.Duration
-		given  func(t *Tenancy)
+		given  func(t *ClusterAggregate)
 		// refused is a part of the refusal; empty when it is forced.
 		refused string
 		unknown bool
 	}{
 		"Stuck":    {"it stands longer than it should", "azure/operator-roles", time.Hour, nil, "", false},
 		"NotStuck": {"it may still come", "azure/operator-roles", time.Minute, nil, "may be forced from 2026-03-01T12:15:00Z on", false},
-		"Done":     {"nobody waits for it", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
-		"Again": {"nobody waits for it any more", "azure/operator-roles", time.Hour, func(t *Tenancy) {
+		"Done":     {"nobody waits for it", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure.Step(AzureRoles).Done = true }, "is done. The cluster waits for: azure/resource-group", false},
+		"Again": {"nobody waits for it any more", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) {
 			t.Azure.Step(AzureRoles).Forced = &AzureForce{By: "bob@example.com"}
 		}, "was forced by bob@example.com", false},
 		"Unknown":  {"a step is named as in the progress", "operator-roles", time.Hour, nil, `There is no step "operator-roles". The cluster waits for: azure/resource-group`, true},
-		"NoAzure":  {"nothing is made yet", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
-		"Ready":    {"a cluster that was ready once waits for nothing", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
-		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *Tenancy) { t.Cluster.DeleteTime = azureDay }, "the steps of its deletion may be forced", false},
+		"NoAzure":  {"nothing is made yet", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Azure = nil }, "The cluster waits for no step that can be forced.", true},
+		"Ready":    {"a cluster that was ready once waits for nothing", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.Status.ObservedGeneration = 1 }, "waits for no step", false},
+		"Deleting": {"a deletion has its own", "azure/operator-roles", time.Hour, func(t *ClusterAggregate) { t.Cluster.DeleteTime = azureDay }, "the steps of its deletion may be forced", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

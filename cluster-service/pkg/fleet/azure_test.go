@@ -12,10 +12,10 @@ import (
 var azureDay = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // inAzure is a placed cluster in a region where clusters get resources in Azure.
-func inAzure(t *testing.T) (Region, *Tenancy) {
+func inAzure(t *testing.T) (Region, *ClusterAggregate) {
 	t.Helper()
 	r := Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", AzureKinds: AzureKinds()}
-	tenancy := &Tenancy{Cluster: &Cluster{UID: "u", Shard: "mgmt-1", Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{ClusterId: "c", BaseDomainPrefix: "p"}},
+	tenancy := &ClusterAggregate{Cluster: &Cluster{UID: "u", Shard: "mgmt-1", Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{ClusterId: "c", BaseDomainPrefix: "p"}},
 		Works: []*Work{{ID: "1", Kind: HostedCluster}, {ID: "2", Kind: Namespaces}}}
 	r.planAzure(azureDay, tenancy)
 	if tenancy.Azure != nil || r.azureDone(tenancy) {

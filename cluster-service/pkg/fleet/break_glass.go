@@ -100,7 +100,7 @@ func SignerClass(class csv1.BreakGlassClass) string {
 }
 
 // Credential finds a credential; nil when unknown, or long ended.
-func (t *Tenancy) Credential(uid string) *Credential {
+func (t *ClusterAggregate) Credential(uid string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.UID == uid })
 	if i < 0 {
 		return nil
@@ -109,7 +109,7 @@ func (t *Tenancy) Credential(uid string) *Credential {
 }
 
 // Revocation finds a revocation; nil when unknown, or long ended.
-func (t *Tenancy) Revocation(uid string) *Revocation {
+func (t *ClusterAggregate) Revocation(uid string) *Revocation {
 	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.UID == uid })
 	if i < 0 {
 		return nil
@@ -118,7 +118,7 @@ func (t *Tenancy) Revocation(uid string) *Revocation {
 }
 
 // Revoking finds the active revocation of a class; nil when there is none.
-func (t *Tenancy) Revoking(class csv1.BreakGlassClass) *Revocation {
+func (t *ClusterAggregate) Revoking(class csv1.BreakGlassClass) *Revocation {
 	i := slices.IndexFunc(t.Revocations, func(v *Revocation) bool { return v.Class == class && v.Active() })
 	if i < 0 {
 		return nil
@@ -127,7 +127,7 @@ func (t *Tenancy) Revoking(class csv1.BreakGlassClass) *Revocation {
 }
 
 // advanceBreakGlass moves credentials and revocations to the state that follows from what is observed and wanted.
-func advanceBreakGlass(now time.Time, t *Tenancy) {
+func advanceBreakGlass(now time.Time, t *ClusterAggregate) {
 	noteUses(t)
 	for _, v := range t.Revocations {
 		if v.Active() {
@@ -141,7 +141,7 @@ func advanceBreakGlass(now time.Time, t *Tenancy) {
 	}
 }
 
-func advanceRevocation(now time.Time, t *Tenancy, v *Revocation) {
+func advanceRevocation(now time.Time, t *ClusterAggregate, v *Revocation) {
 	s, work := v.Status, t.Work(RevocationWork, v.UID)
 	end := func(state csv1.BreakGlassRevocationState) { s.State, s.CompletionTime = state, timestamp(now) }
 	switch {
@@ -170,7 +170,7 @@ func advanceRevocation(now time.Time, t *Tenancy, v *Revocation) {
 	}
 }
 
-func advanceCredential(now time.Time, t *Tenancy, c *Credential) {
+func advanceCredential(now time.Time, t *ClusterAggregate, c *Credential) {
 	s := c.Status
 	clusterGone := t.Cluster == nil || t.Cluster.Gone()
 	clusterGoes := clusterGone || t.Cluster.Deleting()
@@ -203,7 +203,7 @@ func advanceCredential(now time.Time, t *Tenancy, c *Credential) {
 }
 
 // advancePending takes the control plane's answer.
-func advancePending(now time.Time, t *Tenancy, c *Credential) {
+func advancePending(now time.Time, t *ClusterAggregate, c *Credential) {
 	s, work := c.Status, t.Work(CredentialWork, c.UID)
 	if work == nil {
 		return
@@ -278,7 +278,7 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 // planBreakGlass adds the works that are wanted. Their contents never change, so there is nothing to render for it. A
 // revocation begins when nothing of the credentials that it cancelled is left, which could otherwise be signed by the
 // new signer; both wait for a control plane that was up once.
-func planBreakGlass(now time.Time, t *Tenancy) {
+func planBreakGlass(now time.Time, t *ClusterAggregate) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" || t.Cluster.Status.GetObservedGeneration() == 0 {
 		return
 	}
@@ -299,14 +299,14 @@ func planBreakGlass(now time.Time, t *Tenancy) {
 // immutable stands for the digest of a content that never changes.
 const immutable = "immutable"
 
-func newWork(t *Tenancy, kind WorkKind, owner, name string) *Work {
+func newWork(t *ClusterAggregate, kind WorkKind, owner, name string) *Work {
 	full := WorkName(kind, t.Cluster.ID(), name)
 	return &Work{ID: WorkID(t.Cluster.Shard, full, owner), ClusterUID: t.Cluster.UID, OwnerUID: owner, Kind: kind, Name: full,
 		Shard: t.Cluster.Shard, Desired: 1, Digest: immutable}
 }
 
 // requested says whether a request of a class is, or may still be, on the management cluster.
-func (t *Tenancy) requested(class csv1.BreakGlassClass) bool {
+func (t *ClusterAggregate) requested(class csv1.BreakGlassClass) bool {
 	return slices.ContainsFunc(t.Works, func(w *Work) bool {
 		if w.Kind != CredentialWork {
 			return false
@@ -317,7 +317,7 @@ func (t *Tenancy) requested(class csv1.BreakGlassClass) bool {
 }
 
 // reportBreakGlass writes the progress, and finds out what has come to its end with nothing left below.
-func reportBreakGlass(now time.Time, t *Tenancy) {
+func reportBreakGlass(now time.Time, t *ClusterAggregate) {
 	for _, c := range t.Credentials {
 		if c.Gone() {
 			continue
@@ -362,7 +362,7 @@ func credentialLayers(c *Credential, work *Work) []layer {
 	return []layer{maestroLayer(work), managementClusterLayer(work), {LayerControlPlane, "Signing", "Waiting for the control plane to sign the certificate."}}
 }
 
-func revocationLayers(t *Tenancy, v *Revocation, work *Work) []layer {
+func revocationLayers(t *ClusterAggregate, v *Revocation, work *Work) []layer {
 	switch v.Status.GetState() {
 	case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_SUCCEEDED:
 		return []layer{{LayerControlPlane, "Revoked", "The API server refuses the previous signer."}}

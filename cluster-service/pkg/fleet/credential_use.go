@@ -30,7 +30,7 @@ func (c *Credential) Fingerprint() string {
 }
 
 // Uses are those that the management cluster reports.
-func (t *Tenancy) Uses() []credentialuse.Use {
+func (t *ClusterAggregate) Uses() []credentialuse.Use {
 	work := t.Work(HostedCluster, "")
 	if work == nil {
 		return nil
@@ -39,7 +39,7 @@ func (t *Tenancy) Uses() []credentialuse.Use {
 }
 
 // CredentialWith finds the credential of a certificate; nil when there is none, or it has long ended.
-func (t *Tenancy) CredentialWith(fingerprint string) *Credential {
+func (t *ClusterAggregate) CredentialWith(fingerprint string) *Credential {
 	i := slices.IndexFunc(t.Credentials, func(c *Credential) bool { return c.Fingerprint() == fingerprint })
 	if i < 0 {
 		return nil
@@ -48,7 +48,7 @@ func (t *Tenancy) CredentialWith(fingerprint string) *Credential {
 }
 
 // noteUses takes over what is reported of the use of credentials. What was once seen stays, whatever is reported later.
-func noteUses(t *Tenancy) {
+func noteUses(t *ClusterAggregate) {
 	for _, seen := range t.Uses() {
 		c := t.CredentialWith(seen.Fingerprint)
 		if c == nil {

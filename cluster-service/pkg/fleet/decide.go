@@ -67,7 +67,7 @@ func (r Region) Issuer(c *Cluster) string {
 // Settle is the whole state machine: it drops works whose deletion is confirmed, plans the works that are wanted, and
 // brings the status of everything in line with what is wanted and observed. It is idempotent. A nil renderer leaves the
 // contents of works as they are, and upgrades where they are, which is right unless the desired state changed.
-func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
+func (r Region) Settle(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	return r.settle(now, t, renderer, true)
 }
 
@@ -75,7 +75,7 @@ func (r Region) Settle(now time.Time, t *Tenancy, renderer Renderer) error {
 // would be rendered differently, as by a newer version of this service, waits for the next change of the desired state.
 //
 // An upgrade whose content cannot be rendered does not go on, and holds up nothing else.
-func (r Region) SettleObserved(now time.Time, t *Tenancy, renderer Renderer) error {
+func (r Region) SettleObserved(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	if len(t.ActiveUpgrades()) == 0 {
 		return r.settle(now, t, nil, false)
 	}
@@ -94,7 +94,7 @@ func (r Region) SettleObserved(now time.Time, t *Tenancy, renderer Renderer) err
 	return nil
 }
 
-func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed bool) error {
+func (r Region) settle(now time.Time, t *ClusterAggregate, renderer Renderer, changed bool) error {
 	t.dropGone()
 	if t.Cluster != nil && t.Cluster.Deleting() {
 		for _, p := range t.Pools {
@@ -138,7 +138,7 @@ func (r Region) settle(now time.Time, t *Tenancy, renderer Renderer, changed boo
 	return nil
 }
 
-func (t *Tenancy) dropGone() {
+func (t *ClusterAggregate) dropGone() {
 	var kept []*Work
 	for _, w := range t.Works {
 		if w.Deleting() && w.Observed.Deleted {
@@ -149,7 +149,7 @@ func (t *Tenancy) dropGone() {
 	t.Works = kept
 }
 
-func (r Region) decideCluster(now time.Time, t *Tenancy) {
+func (r Region) decideCluster(now time.Time, t *ClusterAggregate) {
 	c := t.Cluster
 	if c.Status == nil {
 		c.Status = &csv1.ClusterStatus{}
@@ -181,7 +181,7 @@ func (c *Cluster) waits() string {
 	return "Waiting for a provision shard with room."
 }
 
-func (r Region) decideWanted(now time.Time, t *Tenancy) {
+func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	c, s := t.Cluster, t.Cluster.Status
 	work := t.Work(HostedCluster, "")
 	if work == nil {
@@ -339,7 +339,7 @@ func controlPlaneLayer(seen *feedback.Observed, carried bool, awaited pending, r
 }
 
 // decideClusterDeletion says which step the deletion is at; plan does the steps.
-func decideClusterDeletion(now time.Time, t *Tenancy) {
+func decideClusterDeletion(now time.Time, t *ClusterAggregate) {
 	c, s := t.Cluster, t.Cluster.Status
 	s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_DELETING
 	pools := t.ofKind(NodePoolWork)
@@ -378,7 +378,7 @@ func decideClusterDeletion(now time.Time, t *Tenancy) {
 	s.Conditions = setConditions(s.Conditions, now, c.Generation, condition{"Deleting", "True", at.state, at.message})
 }
 
-func (t *Tenancy) ofKind(kind WorkKind) []*Work {
+func (t *ClusterAggregate) ofKind(kind WorkKind) []*Work {
 	var works []*Work
 	for _, w := range t.Works {
 		if w.Kind == kind {
@@ -397,7 +397,7 @@ func deletionTrouble(works []*Work) string {
 	return ""
 }
 
-func decidePool(now time.Time, t *Tenancy, p *NodePool) {
+func decidePool(now time.Time, t *ClusterAggregate, p *NodePool) {
 	if p.Status == nil {
 		p.Status = &csv1.NodePoolStatus{}
 	}

@@ -26,7 +26,7 @@ var (
 // versions renders to what decides the content in these tests: generation and size.
 type versions struct{}
 
-func (versions) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
+func (versions) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	if p := t.Pool(w.OwnerUID); p != nil {
 		return fmt.Sprintf("pool-%d", p.Generation), nil
 	}
@@ -37,9 +37,9 @@ func (versions) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
 }
 
 // placed is a cluster with one node pool of 2, just settled for the first time.
-func placed(t *testing.T) *fleet.Tenancy {
+func placed(t *testing.T) *fleet.ClusterAggregate {
 	t.Helper()
-	tenancy := &fleet.Tenancy{
+	tenancy := &fleet.ClusterAggregate{
 		Cluster: &fleet.Cluster{UID: clusterUID, Generation: 1, Shard: "mgmt-1", CreateTime: start, Spec: &csv1.ClusterSpec{Name: "c"},
 			Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"}, Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(clusterUID), BaseDomainPrefix: "p"}},
 		Pools: []*fleet.NodePool{{UID: poolUID, ClusterUID: clusterUID, Generation: 1, Release: fleet.Release{Version: "4.21.4", Image: "image-4.21.4"},
@@ -49,7 +49,7 @@ func placed(t *testing.T) *fleet.Tenancy {
 	return tenancy
 }
 
-func settle(t *testing.T, tenancy *fleet.Tenancy, renderer fleet.Renderer) {
+func settle(t *testing.T, tenancy *fleet.ClusterAggregate, renderer fleet.Renderer) {
 	t.Helper()
 	if err := region.Settle(start, tenancy, renderer); err != nil {
 		t.Fatal(err)
@@ -84,87 +84,87 @@ func with(o feedback.Observed, kind, status string) feedback.Observed {
 }
 
 func TestClusterPhases(t *testing.T) {
-	ready := func(t *fleet.Tenancy) {
+	ready := func(t *fleet.ClusterAggregate) {
 		t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Completed")
 	}
-	update := func(t *fleet.Tenancy) { t.Cluster.Generation = 2 }
-	rotate := func(t *fleet.Tenancy) {
+	update := func(t *fleet.ClusterAggregate) { t.Cluster.Generation = 2 }
+	rotate := func(t *fleet.ClusterAggregate) {
 		update(t)
 		t.Cluster.Spec.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "v", KeyName: "k", KeyVersion: "v2"}}
 	}
 	tests := map[string]struct {
 		reason   string
-		steps    []func(*fleet.Tenancy)
+		steps    []func(*fleet.ClusterAggregate)
 		phase    csv1.ClusterPhase
 		observed int64
 	}{
 		"Nothing reported": {"it was placed a moment ago", nil, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"No place": {"without a shard nothing can begin", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
+		"No place": {"without a shard nothing can begin", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.ClusterPhase_CLUSTER_PHASE_PENDING, 0},
-		"Applied": {"the control plane is not available", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+		"Applied": {"the control plane is not available", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "False", "Partial")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Available but partial": {"the release is not completely rolled out", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+		"Available but partial": {"the release is not completely rolled out", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-1", "True", "Partial")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Available without an endpoint": {"nobody could reach it", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+		"Available without an endpoint": {"nobody could reach it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			o := hosted("cluster-1", "True", "Completed")
 			o.EndpointPort = 0
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Available at another digest": {"what is reported is not what was asked for", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+		"Available at another digest": {"what is reported is not what was asked for", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
-		"Ready": {"all of it is there", []func(*fleet.Tenancy){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Release without controlPlaneVersion": {"an old release is taken at Available's word", []func(*fleet.Tenancy){func(t *fleet.Tenancy) {
+		"Ready": {"all of it is there", []func(*fleet.ClusterAggregate){ready}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
+		"Release without controlPlaneVersion": {"an old release is taken at Available's word", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) {
 			t.Cluster.Release = fleet.Release{Version: "4.20.8", Image: "image-4.20.8"}
 			o := hosted("cluster-1", "True", "")
 			o.ControlPlaneVersions, o.Image = nil, "image-4.20.8"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Updating": {"a newer generation is on its way", []func(*fleet.Tenancy){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Updated": {"the newer generation was read back", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+		"Updating": {"a newer generation is on its way", []func(*fleet.ClusterAggregate){ready, update}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
+		"Updated": {"the newer generation was read back", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Update during an outage": {"an update is done when it is read back; availability is a condition", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+		"Update during an outage": {"an update is done when it is read back; availability is a condition", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-2", "False", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Not acted upon": {"the API server took the update, the operator has not looked at it", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+		"Not acted upon": {"the API server took the update, the operator has not looked at it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 3)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Acted upon": {"the operator has looked at it", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+		"Acted upon": {"the operator has looked at it", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = acted(hosted("cluster-2", "True", "Completed"), 4, 4)
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Cannot be reconciled": {"the operator has looked at it and failed", []func(*fleet.Tenancy){ready, update, func(t *fleet.Tenancy) {
+		"Cannot be reconciled": {"the operator has looked at it and failed", []func(*fleet.ClusterAggregate){ready, update, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ReconciliationSucceeded, "False")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Key not in use": {"etcd's data is still encrypted with the version before", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+		"Key not in use": {"etcd's data is still encrypted with the version before", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True")
 			o.EncryptionKey = "v1"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Key being rotated": {"some of the data is encrypted anew", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+		"Key being rotated": {"some of the data is encrypted anew", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "False")
 			o.EncryptionKey = "v1"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Key rotated": {"all of the data is encrypted with the new version", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+		"Key rotated": {"all of the data is encrypted with the new version", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			o := with(with(hosted("cluster-2", "True", "Completed"), feedback.DataEncrypted, "True"), feedback.ValidKMS, "True")
 			o.EncryptionKey = "v2"
 			t.Work(fleet.HostedCluster, "").Observed = o
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Key rotated, release without a word on it": {"the key is valid, which is all that it says", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+		"Key rotated, release without a word on it": {"the key is valid, which is all that it says", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "True")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 2},
-		"Key refused": {"the key vault does not let the control plane use it", []func(*fleet.Tenancy){ready, rotate, func(t *fleet.Tenancy) {
+		"Key refused": {"the key vault does not let the control plane use it", []func(*fleet.ClusterAggregate){ready, rotate, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = with(hosted("cluster-2", "True", "Completed"), feedback.ValidKMS, "False")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_UPDATING, 1},
-		"Rendered anew": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.Tenancy){ready, func(t *fleet.Tenancy) {
+		"Rendered anew": {"another rendering of the same generation changes nothing for the customer", []func(*fleet.ClusterAggregate){ready, func(t *fleet.ClusterAggregate) {
 			t.Work(fleet.HostedCluster, "").Observed = hosted("cluster-0", "True", "Completed")
 		}}, csv1.ClusterPhase_CLUSTER_PHASE_READY, 1},
-		"Refused": {"Maestro will never take it", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }},
+		"Refused": {"Maestro will never take it", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }},
 			csv1.ClusterPhase_CLUSTER_PHASE_FAILED, 0},
-		"Refused, then changed": {"a new generation is tried", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
+		"Refused, then changed": {"a new generation is tried", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Work(fleet.HostedCluster, "").Refused = true }, update},
 			csv1.ClusterPhase_CLUSTER_PHASE_INSTALLING, 0},
 	}
 	for name, tc := range tests {
@@ -188,46 +188,46 @@ func TestClusterPhases(t *testing.T) {
 }
 
 func TestNodePoolPhases(t *testing.T) {
-	pool := func(digest string, replicas int64, version, machines string) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) {
+	pool := func(digest string, replicas int64, version, machines string) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) {
 			o := applied(digest)
 			o.Replicas, o.Version = replicas, version
 			o.Conditions = map[string]feedback.Condition{feedback.AllMachines: {Status: machines}}
 			t.Work(fleet.NodePoolWork, poolUID).Observed = o
 		}
 	}
-	size := func(generation int64, change func(*csv1.NodePoolSpec)) func(*fleet.Tenancy) {
-		return func(t *fleet.Tenancy) { t.Pools[0].Generation = generation; change(t.Pools[0].Spec) }
+	size := func(generation int64, change func(*csv1.NodePoolSpec)) func(*fleet.ClusterAggregate) {
+		return func(t *fleet.ClusterAggregate) { t.Pools[0].Generation = generation; change(t.Pools[0].Spec) }
 	}
 	autoscale := size(1, func(s *csv1.NodePoolSpec) {
 		s.Size = &csv1.NodePoolSpec_Autoscaling{Autoscaling: &csv1.NodePoolAutoscaling{Min: 1, Max: 3}}
 	})
 	tests := map[string]struct {
 		reason   string
-		steps    []func(*fleet.Tenancy)
+		steps    []func(*fleet.ClusterAggregate)
 		phase    csv1.NodePoolPhase
 		observed int64
 	}{
-		"Cluster without a place": {"it waits for its cluster", []func(*fleet.Tenancy){func(t *fleet.Tenancy) { t.Cluster.Shard = ""; t.Works = nil }},
+		"Cluster without a place": {"it waits for its cluster", []func(*fleet.ClusterAggregate){func(t *fleet.ClusterAggregate) { t.Cluster.Shard = ""; t.Works = nil }},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_PENDING, 0},
 		"Nothing reported":   {"it was placed a moment ago", nil, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Too few":            {"one of two", []func(*fleet.Tenancy){pool("pool-1", 1, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Machines not ready": {"AllMachinesReady is required", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Another version":    {"the rollout is not complete", []func(*fleet.Tenancy){pool("pool-1", 2, "", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Ready":              {"all there", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
-		"Scaled to zero": {"without replicas no machine is ready, as expected", []func(*fleet.Tenancy){
+		"Too few":            {"one of two", []func(*fleet.ClusterAggregate){pool("pool-1", 1, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Machines not ready": {"AllMachinesReady is required", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Another version":    {"the rollout is not complete", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Ready":              {"all there", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Scaled to zero": {"without replicas no machine is ready, as expected", []func(*fleet.ClusterAggregate){
 			size(1, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{} }), pool("pool-1", 0, "", "False")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
-		"Autoscaled within": {"anything from min to max", []func(*fleet.Tenancy){autoscale, pool("pool-1", 3, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
-		"Autoscaled below":  {"less than min", []func(*fleet.Tenancy){autoscale, pool("pool-1", 0, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
-		"Lost a node": {"nodes come and go without an update", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"), pool("pool-1", 1, "4.21.4", "False")},
+		"Autoscaled within": {"anything from min to max", []func(*fleet.ClusterAggregate){autoscale, pool("pool-1", 3, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
+		"Autoscaled below":  {"less than min", []func(*fleet.ClusterAggregate){autoscale, pool("pool-1", 0, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0},
+		"Lost a node": {"nodes come and go without an update", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"), pool("pool-1", 1, "4.21.4", "False")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 1},
-		"Scaling": {"the new size is not reached", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+		"Scaling": {"the new size is not reached", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 3, "4.21.4", "True")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
-		"Scaled": {"the new size is reached", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+		"Scaled": {"the new size is reached", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) { s.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }), pool("pool-2", 4, "4.21.4", "True")},
 			csv1.NodePoolPhase_NODE_POOL_PHASE_READY, 2},
-		"Scaled by name only": {"the right number at the old digest is not the update's", []func(*fleet.Tenancy){pool("pool-1", 2, "4.21.4", "True"),
+		"Scaled by name only": {"the right number at the old digest is not the update's", []func(*fleet.ClusterAggregate){pool("pool-1", 2, "4.21.4", "True"),
 			size(2, func(s *csv1.NodePoolSpec) {}), pool("pool-1", 2, "4.21.4", "True")}, csv1.NodePoolPhase_NODE_POOL_PHASE_UPDATING, 1},
 	}
 	more := map[string]func(*feedback.Observed){
@@ -242,7 +242,7 @@ func TestNodePoolPhases(t *testing.T) {
 	for name, change := range more {
 		test := tests["Ready"]
 		test.reason, test.phase, test.observed = "all nodes are there, and something is still awaited", csv1.NodePoolPhase_NODE_POOL_PHASE_INSTALLING, 0
-		test.steps = append(slices.Clone(test.steps), func(t *fleet.Tenancy) {
+		test.steps = append(slices.Clone(test.steps), func(t *fleet.ClusterAggregate) {
 			t.Pools[0].Status = &csv1.NodePoolStatus{}
 			change(&t.Work(fleet.NodePoolWork, poolUID).Observed)
 		})

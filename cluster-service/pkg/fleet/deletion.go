@@ -77,7 +77,7 @@ var stepKinds = []struct {
 }
 
 // stepOf names the step that removes a work.
-func (t *Tenancy) stepOf(w *Work) (kind, name string) {
+func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 	for _, k := range stepKinds {
 		if k.work == w.Kind {
 			kind = k.step
@@ -95,7 +95,7 @@ func (t *Tenancy) stepOf(w *Work) (kind, name string) {
 }
 
 // describeDeletions brings the graphs of all deletions of a tenancy up to date, and the conditions that follow from them.
-func (r Region) describeDeletions(now time.Time, t *Tenancy) {
+func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 	if c := t.Cluster; c != nil && c.Deleting() {
 		c.Status.Deletion = r.graph(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...))
 		c.Status.Conditions = withStuck(c.Status.Conditions, now, c.Generation, c.Status.Deletion)
@@ -121,7 +121,7 @@ func (r Region) describeDeletions(now time.Time, t *Tenancy) {
 }
 
 // removals are the steps that remove works, as they stand.
-func (t *Tenancy) removals(works []*Work) []*csv1.DeletionStep {
+func (t *ClusterAggregate) removals(works []*Work) []*csv1.DeletionStep {
 	works = slices.Clone(works)
 	position := func(w *Work) int {
 		return slices.IndexFunc(stepKinds, func(k struct {
@@ -188,7 +188,7 @@ func confirmRemoval(w *Work, kind, name string) *csv1.DeletionStep {
 }
 
 // authRemoval are the steps that remove an external auth: the HostedCluster is applied without it, or goes itself.
-func (t *Tenancy) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
+func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	work := t.Work(HostedCluster, "")
 	if a.Gone() || work == nil {
 		return nil
@@ -327,7 +327,7 @@ type DeletionJob struct {
 }
 
 // DeletionJob of the tenancy. A pool that goes with its cluster is part of the cluster's deletion.
-func (t *Tenancy) DeletionJob() DeletionJob {
+func (t *ClusterAggregate) DeletionJob() DeletionJob {
 	var graphs []*csv1.Deletion
 	whole := t.Cluster != nil && t.Cluster.Deleting()
 	if whole {

@@ -53,7 +53,7 @@ func ClientSecretName(spec *csv1.ExternalAuthSpec, client *csv1.OidcClient) stri
 }
 
 // ExternalAuth finds the external auth that is wanted; nil when there is none.
-func (t *Tenancy) ExternalAuth() *ExternalAuth {
+func (t *ClusterAggregate) ExternalAuth() *ExternalAuth {
 	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return !a.Deleting() })
 	if i < 0 {
 		return nil
@@ -62,7 +62,7 @@ func (t *Tenancy) ExternalAuth() *ExternalAuth {
 }
 
 // ExternalAuthByUID finds an external auth; nil when unknown.
-func (t *Tenancy) ExternalAuthByUID(uid string) *ExternalAuth {
+func (t *ClusterAggregate) ExternalAuthByUID(uid string) *ExternalAuth {
 	i := slices.IndexFunc(t.ExternalAuths, func(a *ExternalAuth) bool { return a.UID == uid })
 	if i < 0 {
 		return nil
@@ -70,7 +70,7 @@ func (t *Tenancy) ExternalAuthByUID(uid string) *ExternalAuth {
 	return t.ExternalAuths[i]
 }
 
-func decideExternalAuth(now time.Time, t *Tenancy, a *ExternalAuth) {
+func decideExternalAuth(now time.Time, t *ClusterAggregate, a *ExternalAuth) {
 	if a.Status == nil {
 		a.Status = &csv1.ExternalAuthStatus{}
 	}
@@ -209,7 +209,7 @@ func awaitedSecrets(spec *csv1.ExternalAuthSpec, seen *feedback.Observed) []*csv
 }
 
 // decideExternalAuthDeletion ends when the management cluster carries the cluster without it, or nothing of the cluster.
-func decideExternalAuthDeletion(now time.Time, t *Tenancy, a *ExternalAuth, work *Work) {
+func decideExternalAuthDeletion(now time.Time, t *ClusterAggregate, a *ExternalAuth, work *Work) {
 	s := a.Status
 	clusterGoes := t.Cluster == nil || t.Cluster.Deleting()
 	if work == nil || !clusterGoes && work.Carried() {

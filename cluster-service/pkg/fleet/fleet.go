@@ -179,8 +179,8 @@ func (w *Work) Proto() *csv1.Work {
 		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
 }
 
-// Tenancy is a cluster and all that belongs to it.
-type Tenancy struct {
+// ClusterAggregate is a cluster and all that belongs to it.
+type ClusterAggregate struct {
 	// Cluster is nil when nothing is known of the uid, or when a node pool was deleted before its cluster was applied.
 	Cluster *Cluster
 	Pools   []*NodePool
@@ -199,7 +199,7 @@ type Tenancy struct {
 }
 
 // Pool finds a node pool; nil when unknown.
-func (t *Tenancy) Pool(uid string) *NodePool {
+func (t *ClusterAggregate) Pool(uid string) *NodePool {
 	i := slices.IndexFunc(t.Pools, func(p *NodePool) bool { return p.UID == uid })
 	if i < 0 {
 		return nil
@@ -208,7 +208,7 @@ func (t *Tenancy) Pool(uid string) *NodePool {
 }
 
 // Work finds the work of a kind and owner, who is empty where the kind is one per cluster; nil when there is none.
-func (t *Tenancy) Work(kind WorkKind, owner string) *Work {
+func (t *ClusterAggregate) Work(kind WorkKind, owner string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.Kind == kind && w.OwnerUID == owner })
 	if i < 0 {
 		return nil
@@ -217,7 +217,7 @@ func (t *Tenancy) Work(kind WorkKind, owner string) *Work {
 }
 
 // WorkByID finds a work; nil when there is none.
-func (t *Tenancy) WorkByID(id string) *Work {
+func (t *ClusterAggregate) WorkByID(id string) *Work {
 	i := slices.IndexFunc(t.Works, func(w *Work) bool { return w.ID == id })
 	if i < 0 {
 		return nil
@@ -226,8 +226,8 @@ func (t *Tenancy) WorkByID(id string) *Work {
 }
 
 // Clone is a deep copy, to compare with later.
-func (t *Tenancy) Clone() *Tenancy {
-	c := &Tenancy{Azure: t.Azure.Clone()}
+func (t *ClusterAggregate) Clone() *ClusterAggregate {
+	c := &ClusterAggregate{Azure: t.Azure.Clone()}
 	if t.Cluster != nil {
 		cluster := *t.Cluster
 		cluster.Spec, cluster.Status = proto.CloneOf(t.Cluster.Spec), proto.CloneOf(t.Cluster.Status)
@@ -279,7 +279,7 @@ func (c *Cluster) Size() string {
 }
 
 // WantedNodes are those that the node pools were asked for, the maximum where they autoscale.
-func (t *Tenancy) WantedNodes() int32 {
+func (t *ClusterAggregate) WantedNodes() int32 {
 	nodes := int64(0)
 	for _, p := range t.Pools {
 		if p.Deleting() {
@@ -296,7 +296,7 @@ func (t *Tenancy) WantedNodes() int32 {
 }
 
 // Nodes are those that exist.
-func (t *Tenancy) Nodes() int32 {
+func (t *ClusterAggregate) Nodes() int32 {
 	nodes := int32(0)
 	for _, p := range t.Pools {
 		nodes += p.Status.GetReplicas()
@@ -305,6 +305,6 @@ func (t *Tenancy) Nodes() int32 {
 }
 
 // Needs is what a place for the cluster must offer.
-func (t *Tenancy) Needs() placement.Needs {
+func (t *ClusterAggregate) Needs() placement.Needs {
 	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Size()}
 }

@@ -43,7 +43,7 @@ func (r *Refusal) Error() string { return r.Message }
 func refuse(format string, args ...any) error { return &Refusal{Message: fmt.Sprintf(format, args...)} }
 
 // step finds a step in the graphs of a tenancy, and all the graphs that have it.
-func (t *Tenancy) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletion) {
+func (t *ClusterAggregate) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletion) {
 	for _, g := range t.graphs() {
 		for _, s := range g.GetSteps() {
 			if s.GetName() == name {
@@ -58,7 +58,7 @@ func (t *Tenancy) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletio
 	return step, in
 }
 
-func (t *Tenancy) graphs() []*csv1.Deletion {
+func (t *ClusterAggregate) graphs() []*csv1.Deletion {
 	var graphs []*csv1.Deletion
 	if t.Cluster != nil {
 		graphs = append(graphs, t.Cluster.Status.GetDeletion())
@@ -73,7 +73,7 @@ func (t *Tenancy) graphs() []*csv1.Deletion {
 }
 
 // running finds a step that can be intervened in, and the work that it removes.
-func (t *Tenancy) running(name string) (*csv1.DeletionStep, *Work, []*csv1.Deletion, error) {
+func (t *ClusterAggregate) running(name string) (*csv1.DeletionStep, *Work, []*csv1.Deletion, error) {
 	step, graphs := t.step(name)
 	if step == nil {
 		var open []string
@@ -101,7 +101,7 @@ func (t *Tenancy) running(name string) (*csv1.DeletionStep, *Work, []*csv1.Delet
 
 // Force has nobody wait for a step of a deletion any more. What it removes stays asked for, as a leftover. It is refused
 // where going on without the step would harm somebody else, and before the step is stuck.
-func (r Region) Force(now time.Time, t *Tenancy, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (r Region) Force(now time.Time, t *Tenancy, name string, actor *csv1.Actor)
 }
 
 // leftBehind says what may be left when nobody waits for a step.
-func (r Region) leftBehind(t *Tenancy, step *csv1.DeletionStep, w *Work) string {
+func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work) string {
 	text := fmt.Sprintf("Work %s on %s is asked to go until it is confirmed.", w.Name, w.Shard)
 	switch step.GetKind() {
 	case StepNodePool:
@@ -169,7 +169,7 @@ var protectedFinalizers = []string{"hypershift.openshift.io/", "cluster.open-clu
 
 // Release has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
 // goes on to wait: nothing is left behind but what the gone controller would have done.
-func (r Region) Release(now time.Time, t *Tenancy, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
+func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
 	step, work, graphs, err := t.running(name)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (r Region) Release(now time.Time, t *Tenancy, name string, finalizers []str
 }
 
 // Retry has what a tenancy's deletions wait for tried, or asked for, at once. It returns the steps that this is true of.
-func (r Region) Retry(now time.Time, t *Tenancy, actor *csv1.Actor) []string {
+func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []string {
 	var names []string
 	for _, w := range t.Works {
 		if !w.Deleting() {

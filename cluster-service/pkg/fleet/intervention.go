@@ -40,7 +40,7 @@ func (c *Cluster) overrides() *csv1.ClusterOverrides {
 
 // Again makes all of a tenancy's works due now: the content of those that are wanted is published once more, a deletion is
 // asked for once more. Refusals and back-offs are forgotten. It returns how many there are.
-func (t *Tenancy) Again() int {
+func (t *ClusterAggregate) Again() int {
 	for _, w := range t.Works {
 		w.Attempts, w.Error, w.Refused, w.RetryTime = 0, "", false, time.Time{}
 		if !w.Deleting() {

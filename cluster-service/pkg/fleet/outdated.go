@@ -2,7 +2,7 @@ package fleet
 
 // rendered are the works whose content follows from the desired state at any time; that of the others is fixed when they
 // are made.
-func (t *Tenancy) rendered() []*Work {
+func (t *ClusterAggregate) rendered() []*Work {
 	var works []*Work
 	for _, w := range t.Works {
 		if !w.Deleting() && (w.Kind == Namespaces || w.Kind == HostedCluster || w.Kind == NodePoolWork) {
@@ -13,7 +13,7 @@ func (t *Tenancy) rendered() []*Work {
 }
 
 // Outdated says whether a work of the tenancy would be rendered differently now.
-func Outdated(t *Tenancy, renderer Renderer) (bool, error) {
+func Outdated(t *ClusterAggregate, renderer Renderer) (bool, error) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
 		return false, nil
 	}
@@ -30,7 +30,7 @@ func Outdated(t *Tenancy, renderer Renderer) (bool, error) {
 }
 
 // Carried says whether the management cluster has all of the tenancy's desired content.
-func Carried(t *Tenancy) bool {
+func Carried(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
 		if !w.Carried() {
 			return false
@@ -40,7 +40,7 @@ func Carried(t *Tenancy) bool {
 }
 
 // ApplyFails says whether a work of the tenancy was refused, by Maestro or by the management cluster.
-func ApplyFails(t *Tenancy) bool {
+func ApplyFails(t *ClusterAggregate) bool {
 	for _, w := range t.rendered() {
 		if w.Refused || w.Observed.Applied.Status == "False" {
 			return true

@@ -7,12 +7,12 @@ import (
 
 // Renderer gives the digests of what a tenancy's works should carry now.
 type Renderer interface {
-	Digest(t *Tenancy, w *Work) (string, error)
+	Digest(t *ClusterAggregate, w *Work) (string, error)
 }
 
 // plan brings the set of works in line with what is wanted: it adds those that are missing, raises Desired of those whose
 // content changed, and marks those for deletion that should go.
-func plan(now time.Time, t *Tenancy, renderer Renderer) error {
+func plan(now time.Time, t *ClusterAggregate, renderer Renderer) error {
 	c := t.Cluster
 	if c.Shard == "" {
 		return nil
@@ -40,7 +40,7 @@ func plan(now time.Time, t *Tenancy, renderer Renderer) error {
 	return nil
 }
 
-func want(t *Tenancy, kind WorkKind, p *NodePool, generation int64, renderer Renderer) error {
+func want(t *ClusterAggregate, kind WorkKind, p *NodePool, generation int64, renderer Renderer) error {
 	poolUID, poolName := "", ""
 	if p != nil {
 		poolUID, poolName = p.UID, p.Spec.GetName()
@@ -71,7 +71,7 @@ func want(t *Tenancy, kind WorkKind, p *NodePool, generation int64, renderer Ren
 // unwanted is the order of deletion. A HostedCluster's deletion deletes its NodePools behind the work agent's back, and
 // an agent that still holds their works would create them again: they go first, or at the same moment. The namespaces go
 // when nothing else is left.
-func unwanted(t *Tenancy, w *Work) bool {
+func unwanted(t *ClusterAggregate, w *Work) bool {
 	switch w.Kind {
 	case NodePoolWork:
 		p := t.Pool(w.OwnerUID)

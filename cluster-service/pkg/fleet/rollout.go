@@ -16,7 +16,7 @@ import (
 
 // planRollout has the components of a control plane looked at while an upgrade rolls them out, as soon as that has taken long
 // enough. The content of the work never changes, so there is nothing to render for it; it goes when nothing is rolled out.
-func planRollout(now time.Time, t *Tenancy) {
+func planRollout(now time.Time, t *ClusterAggregate) {
 	if t.Cluster == nil || t.Cluster.Deleting() || t.Cluster.Shard == "" {
 		return
 	}

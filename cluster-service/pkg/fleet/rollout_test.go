@@ -21,7 +21,7 @@ func (w *world) later(d time.Duration) {
 	w.now = w.now.Add(d)
 	r := region
 	r.ComponentsAfter = 15 * time.Second
-	if err := r.SettleObserved(w.now, w.Tenancy, images{}); err != nil {
+	if err := r.SettleObserved(w.now, w.ClusterAggregate, images{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -29,7 +29,7 @@ func (w *world) later(d time.Duration) {
 // patient begins an upgrade in such a region.
 func (w *world) patient(version string) *fleet.Upgrade {
 	w.Helper()
-	plan := fleet.PlanUpgrade(w.now, w.Tenancy, w.releases, version, none)
+	plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, version, none)
 	u := fleet.NewUpgrade("u-"+version, clusterUID, &csv1.UpgradeSpec{Version: version, NodePools: none, Actor: actor}, plan.GetFromVersion(), plan.GetSteps(), w.now)
 	w.Upgrades = append(w.Upgrades, u)
 	w.later(0)
@@ -118,10 +118,10 @@ func TestComponentsOfEachStep(t *testing.T) {
 	for name, gate := range map[string]bool{"Behind a gate": true, "At once": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "4.20.8")
-			plan := fleet.PlanUpgrade(w.now, w.Tenancy, w.releases, "4.21.4", none)
+			plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, "4.21.4", none)
 			u := fleet.NewUpgrade("u", clusterUID, &csv1.UpgradeSpec{Version: "4.21.4", NodePools: none, Actor: actor}, "4.20.8", plan.GetSteps(), w.now)
 			w.Upgrades = append(w.Upgrades, u)
-			if err := u.Acknowledge(w.now, w.Tenancy, fleet.GateMinorVersion, actor); err != nil {
+			if err := u.Acknowledge(w.now, w.ClusterAggregate, fleet.GateMinorVersion, actor); err != nil {
 				t.Fatal(err)
 			}
 			w.later(0)

@@ -64,7 +64,7 @@ func (u *Upgrade) DueTime() time.Time {
 }
 
 // Upgrade finds an upgrade; nil when unknown, or long ended.
-func (t *Tenancy) Upgrade(uid string) *Upgrade {
+func (t *ClusterAggregate) Upgrade(uid string) *Upgrade {
 	i := slices.IndexFunc(t.Upgrades, func(u *Upgrade) bool { return u.UID == uid })
 	if i < 0 {
 		return nil
@@ -73,7 +73,7 @@ func (t *Tenancy) Upgrade(uid string) *Upgrade {
 }
 
 // ActiveUpgrades are those that have not come to their end, in their order: the first may move, the others wait for it.
-func (t *Tenancy) ActiveUpgrades() []*Upgrade {
+func (t *ClusterAggregate) ActiveUpgrades() []*Upgrade {
 	var active []*Upgrade
 	for _, u := range t.Upgrades {
 		if u.Active() {
@@ -90,7 +90,7 @@ func (t *Tenancy) ActiveUpgrades() []*Upgrade {
 }
 
 // ControlPlaneVersion is what the control plane runs in all its parts: while it moves, the release that it comes from.
-func (t *Tenancy) ControlPlaneVersion() string {
+func (t *ClusterAggregate) ControlPlaneVersion() string {
 	for _, u := range t.ActiveUpgrades() {
 		if s := u.rollingOut(); s != nil {
 			return s.GetFromVersion()
@@ -101,7 +101,7 @@ func (t *Tenancy) ControlPlaneVersion() string {
 
 // ForceUpgradeTo is the release image that HyperShift is to go to although the cluster says that it is not ready for another
 // minor version, because somebody took the responsibility; empty when there is none.
-func (t *Tenancy) ForceUpgradeTo() string {
+func (t *ClusterAggregate) ForceUpgradeTo() string {
 	for _, u := range t.ActiveUpgrades() {
 		s, gate := u.rollingOut(), u.gate(GateUpgradeable)
 		if s != nil && crossesMinor(s) && gate.GetAcknowledgeTime() != nil {
@@ -166,7 +166,7 @@ func newer(a, than string) bool {
 
 // advanceUpgrades moves upgrades to the state that follows from what is observed and wanted. It gives control planes and
 // node pools their next releases where mayMove allows it, and says whether it has.
-func (r Region) advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved bool) {
+func (r Region) advanceUpgrades(now time.Time, t *ClusterAggregate, mayMove bool) (moved bool) {
 	if t.Cluster == nil || t.Cluster.Deleting() {
 		for _, u := range t.ActiveUpgrades() {
 			u.end(now, csv1.UpgradeState_UPGRADE_STATE_CANCELED, "The cluster is deleted.")
@@ -190,7 +190,7 @@ func (r Region) advanceUpgrades(now time.Time, t *Tenancy, mayMove bool) (moved 
 	}
 }
 
-func (r Region) advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
+func (r Region) advanceUpgrade(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (moved bool) {
 	for {
 		var again bool
 		switch u.State() {
@@ -209,7 +209,7 @@ func (r Region) advanceUpgrade(now time.Time, t *Tenancy, u *Upgrade, mayMove bo
 
 // beginControlPlane gives the control plane the next release when nothing is in the way. Again says that the state moved on
 // without that.
-func (r Region) beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (again, moved bool) {
+func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (again, moved bool) {
 	s := u.nextControlPlaneStep()
 	if s == nil {
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The control plane has arrived.")
@@ -240,7 +240,7 @@ func (r Region) beginControlPlane(now time.Time, t *Tenancy, u *Upgrade, mayMove
 }
 
 // followControlPlane looks how far the control plane is, and says whether it has arrived.
-func followControlPlane(now time.Time, t *Tenancy, u *Upgrade) (again bool) {
+func followControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade) (again bool) {
 	work, s := t.Work(HostedCluster, ""), u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING)
 	switch {
 	case s == nil:
@@ -287,7 +287,7 @@ func controlPlaneProgress(want Release, work *Work) string {
 }
 
 // followNodePools brings the node pools after the control plane, one after the other.
-func followNodePools(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved bool) {
+func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove bool) (moved bool) {
 	u.planFollowers(t)
 	for _, s := range u.Status.GetSteps() {
 		if s.GetKind() != csv1.UpgradeStepKind_UPGRADE_STEP_KIND_NODE_POOL {
@@ -329,7 +329,7 @@ func followNodePools(now time.Time, t *Tenancy, u *Upgrade, mayMove bool) (moved
 }
 
 // left counts the node pools that are older than the control plane.
-func (u *Upgrade) left(t *Tenancy) (n int) {
+func (u *Upgrade) left(t *ClusterAggregate) (n int) {
 	for _, p := range t.Pools {
 		if !p.Deleting() && newer(u.Spec.GetVersion(), p.Release.Version) {
 			n++
@@ -339,7 +339,7 @@ func (u *Upgrade) left(t *Tenancy) (n int) {
 }
 
 // planFollowers adds steps for node pools that came since the plan was made.
-func (u *Upgrade) planFollowers(t *Tenancy) {
+func (u *Upgrade) planFollowers(t *ClusterAggregate) {
 	for _, p := range t.Pools {
 		known := slices.ContainsFunc(u.Status.GetSteps(), func(s *csv1.UpgradeStep) bool { return s.GetNodePoolUid() == p.UID })
 		if !known && follows(u.Spec.GetNodePools(), p) && newer(u.Spec.GetVersion(), p.Release.Version) {
@@ -364,7 +364,7 @@ func followerStep(p *NodePool, to Release) *csv1.UpgradeStep {
 }
 
 // followNodePool looks how far a node pool is.
-func followNodePool(now time.Time, t *Tenancy, u *Upgrade, s *csv1.UpgradeStep, p *NodePool) {
+func followNodePool(now time.Time, t *ClusterAggregate, u *Upgrade, s *csv1.UpgradeStep, p *NodePool) {
 	if p == nil || p.Deleting() {
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
 		return

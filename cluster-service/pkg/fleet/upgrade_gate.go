@@ -56,7 +56,7 @@ type judgement struct {
 }
 
 // judgeGates brings the gates of what is left for the control plane up to date, and returns the first that is not passed.
-func (u *Upgrade) judgeGates(now time.Time, t *Tenancy) (waiting *csv1.UpgradeGate) {
+func (u *Upgrade) judgeGates(now time.Time, t *ClusterAggregate) (waiting *csv1.UpgradeGate) {
 	var gates []*csv1.UpgradeGate
 	for _, j := range judge(now, t, u) {
 		g := &csv1.UpgradeGate{Name: j.name, Message: j.message, CanBeAcknowledged: j.acknowledgeable, State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING}
@@ -78,7 +78,7 @@ func (u *Upgrade) judgeGates(now time.Time, t *Tenancy) (waiting *csv1.UpgradeGa
 }
 
 // judge looks at every gate of the control plane's steps that have not begun.
-func judge(now time.Time, t *Tenancy, u *Upgrade) []judgement {
+func judge(now time.Time, t *ClusterAggregate, u *Upgrade) []judgement {
 	var list []judgement
 	var left []*csv1.UpgradeStep
 	for _, s := range u.Status.GetSteps() {
@@ -107,7 +107,7 @@ func judge(now time.Time, t *Tenancy, u *Upgrade) []judgement {
 	return list
 }
 
-func judgeReady(t *Tenancy) judgement {
+func judgeReady(t *ClusterAggregate) judgement {
 	j := judgement{name: GateClusterReady, message: "The control plane runs " + t.Cluster.Release.Version + " and is available."}
 	work := t.Work(HostedCluster, "")
 	switch {
@@ -126,7 +126,7 @@ func judgeReady(t *Tenancy) judgement {
 	return j
 }
 
-func judgeSkew(t *Tenancy, to string) judgement {
+func judgeSkew(t *ClusterAggregate, to string) judgement {
 	behind := tooFarBehind(t, to)
 	if len(behind) == 0 {
 		return judgement{name: GateVersionSkew, passed: true, message: fmt.Sprintf("No node pool is more than %d minor versions behind %s.", MaxSkew, to)}
@@ -136,7 +136,7 @@ func judgeSkew(t *Tenancy, to string) judgement {
 }
 
 // tooFarBehind names the node pools that a control plane of a version would leave too far behind.
-func tooFarBehind(t *Tenancy, version string) []string {
+func tooFarBehind(t *ClusterAggregate, version string) []string {
 	var behind []string
 	for _, p := range t.Pools {
 		if !p.Deleting() && minorsBetween(p.Release.Version, version) > MaxSkew {
@@ -148,7 +148,7 @@ func tooFarBehind(t *Tenancy, version string) []string {
 }
 
 // judgeUpgradeable asks the cluster just before the step to another minor version.
-func judgeUpgradeable(t *Tenancy, next *csv1.UpgradeStep) judgement {
+func judgeUpgradeable(t *ClusterAggregate, next *csv1.UpgradeStep) judgement {
 	j := judgement{name: GateUpgradeable, acknowledgeable: true}
 	if !crossesMinor(next) {
 		j.passed, j.message = true, "The cluster is asked before the step to another minor version."
@@ -201,7 +201,7 @@ func (u *Upgrade) refuseEnded() error {
 }
 
 // lastStep says that the control plane moves and that nothing of the upgrade comes after that.
-func (u *Upgrade) lastStep(t *Tenancy) bool {
+func (u *Upgrade) lastStep(t *ClusterAggregate) bool {
 	if u.State() != csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE || u.step(csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED) != nil {
 		return false
 	}
@@ -211,7 +211,7 @@ func (u *Upgrade) lastStep(t *Tenancy) bool {
 }
 
 // Pause holds an upgrade.
-func (u *Upgrade) Pause(t *Tenancy, actor *csv1.Actor) error {
+func (u *Upgrade) Pause(t *ClusterAggregate, actor *csv1.Actor) error {
 	if err := u.refuseEnded(); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (u *Upgrade) Resume() error {
 }
 
 // Abort gives an upgrade up.
-func (u *Upgrade) Abort(now time.Time, t *Tenancy, actor *csv1.Actor) error {
+func (u *Upgrade) Abort(now time.Time, t *ClusterAggregate, actor *csv1.Actor) error {
 	if u.State() == csv1.UpgradeState_UPGRADE_STATE_ABORTED {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (u *Upgrade) Abort(now time.Time, t *Tenancy, actor *csv1.Actor) error {
 }
 
 // Acknowledge passes a gate.
-func (u *Upgrade) Acknowledge(now time.Time, t *Tenancy, name string, actor *csv1.Actor) error {
+func (u *Upgrade) Acknowledge(now time.Time, t *ClusterAggregate, name string, actor *csv1.Actor) error {
 	if err := u.refuseEnded(); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type Releases interface {
 
 // PlanUpgrade says what an upgrade to a version would do as things stand, why it would be refused, and what would be
 // allowed. An empty version is the newest of the minor version that is recommended.
-func PlanUpgrade(now time.Time, t *Tenancy, releases Releases, version string, followers csv1.NodePoolFollow) *csv1.UpgradePlan {
+func PlanUpgrade(now time.Time, t *ClusterAggregate, releases Releases, version string, followers csv1.NodePoolFollow) *csv1.UpgradePlan {
 	c := t.Cluster
 	group := c.Spec.GetVersion().GetChannelGroup()
 	plan := &csv1.UpgradePlan{ClusterUid: c.UID, FromVersion: c.Release.Version, ToVersion: version, Targets: Targets(c, releases)}
@@ -189,7 +189,7 @@ func (c *Cluster) Behind() bool {
 const ExperimentExactVersion = "aro-hcp.experimental.cluster.control-plane-exact-version"
 
 // owedToCustomer says that the customer's generation waits for an upgrade.
-func (t *Tenancy) owedToCustomer() bool {
+func (t *ClusterAggregate) owedToCustomer() bool {
 	for _, u := range t.ActiveUpgrades() {
 		if u.Spec.GetClusterGeneration() > 0 && (u.State() != csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS) {
 			return true
@@ -200,7 +200,7 @@ func (t *Tenancy) owedToCustomer() bool {
 
 // upgradeLayer is the progress of the upgrade that is under way. While the control plane moves for its customer, its own
 // entry says so; for others the cluster is ready, and nothing but this says that something is awaited.
-func upgradeLayer(t *Tenancy) []layer {
+func upgradeLayer(t *ClusterAggregate) []layer {
 	active := t.ActiveUpgrades()
 	if len(active) == 0 {
 		return nil

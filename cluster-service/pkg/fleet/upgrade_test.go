@@ -19,7 +19,7 @@ import (
 // images renders to what decides the content of an upgrade: the releases.
 type images struct{}
 
-func (images) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
+func (images) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	if p := t.Pool(w.OwnerUID); p != nil {
 		return p.Release.Image, nil
 	}
@@ -31,7 +31,7 @@ var actor = &csv1.Actor{Name: "ada", Reason: "a fix"}
 // world is a tenancy whose management cluster does what it is told.
 type world struct {
 	*testing.T
-	*fleet.Tenancy
+	*fleet.ClusterAggregate
 	releases *release.Catalog
 	now      time.Time
 	// wrong is what must never happen: versions that were lowered, node pools ahead of their control plane.
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, version string) *world {
 	w := &world{T: t, releases: releases, now: start}
 	known, _ := releases.Exact(version)
 	own := fleet.Release{Version: version, Image: known.Image}
-	w.Tenancy = &fleet.Tenancy{Cluster: &fleet.Cluster{UID: clusterUID, Generation: 1, Shard: "mgmt-1", CreateTime: start, Release: own,
+	w.ClusterAggregate = &fleet.ClusterAggregate{Cluster: &fleet.Cluster{UID: clusterUID, Generation: 1, Shard: "mgmt-1", CreateTime: start, Release: own,
 		Spec:   &csv1.ClusterSpec{Name: "c", Version: &csv1.Version{Id: version[:4], ChannelGroup: "stable"}},
 		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(clusterUID), BaseDomainPrefix: "p"}}}
 	for _, name := range []string{"a", "b"} {
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, version string) *world {
 func (w *world) settle() {
 	w.Helper()
 	before := w.Clone()
-	if err := region.Settle(w.now, w.Tenancy, images{}); err != nil {
+	if err := region.Settle(w.now, w.ClusterAggregate, images{}); err != nil {
 		w.Fatal(err)
 	}
 	lower := func(what, was, is string) {
@@ -127,14 +127,14 @@ func (w *world) report(kind fleet.WorkKind, owner string, complete bool) {
 // begin starts an upgrade that everything is agreed to of.
 func (w *world) begin(version string, follow csv1.NodePoolFollow, gates ...string) *fleet.Upgrade {
 	w.Helper()
-	plan := fleet.PlanUpgrade(w.now, w.Tenancy, w.releases, version, follow)
+	plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, version, follow)
 	if len(plan.GetRefusals()) > 0 {
 		w.Fatal(plan.GetRefusals())
 	}
 	u := fleet.NewUpgrade("u-"+version, clusterUID, &csv1.UpgradeSpec{Version: version, NodePools: follow, Actor: actor}, plan.GetFromVersion(), plan.GetSteps(), w.now)
 	w.Upgrades = append(w.Upgrades, u)
 	for _, gate := range gates {
-		if err := u.Acknowledge(w.now, w.Tenancy, gate, actor); err != nil {
+		if err := u.Acknowledge(w.now, w.ClusterAggregate, gate, actor); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -226,14 +226,14 @@ func TestGates(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "4.20.16")
-			plan := fleet.PlanUpgrade(w.now, w.Tenancy, w.releases, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+			plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 			spec := &csv1.UpgradeSpec{Version: "4.21.4"}
 			if tc.late > 0 {
 				spec.NotBefore = timestamppb.New(w.now.Add(tc.late))
 			}
 			u := fleet.NewUpgrade("u", clusterUID, spec, "4.20.16", plan.GetSteps(), w.now)
 			w.Upgrades = append(w.Upgrades, u)
-			if err := u.Acknowledge(w.now, w.Tenancy, fleet.GateMinorVersion, actor); err != nil {
+			if err := u.Acknowledge(w.now, w.ClusterAggregate, fleet.GateMinorVersion, actor); err != nil {
 				t.Fatal(err)
 			}
 			if tc.shut != nil {
@@ -261,7 +261,7 @@ func TestForce(t *testing.T) {
 	w.Work(fleet.HostedCluster, "").Observed.Conditions[feedback.Upgradeable] = feedback.Condition{Status: "False", Reason: "AdminAckRequired"}
 	u := w.begin("4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE, fleet.GateMinorVersion)
 	w.is(u, stateWait, "not ready for another minor version")
-	if err := u.Acknowledge(w.now, w.Tenancy, fleet.GateUpgradeable, actor); err != nil {
+	if err := u.Acknowledge(w.now, w.ClusterAggregate, fleet.GateUpgradeable, actor); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
@@ -279,7 +279,7 @@ func TestHeldBack(t *testing.T) {
 	work := w.Work(fleet.HostedCluster, "")
 	work.Published, work.Observed.Digest = work.Desired, work.Digest
 	w.settle()
-	if err := u.Abort(w.now, w.Tenancy, actor); err == nil {
+	if err := u.Abort(w.now, w.ClusterAggregate, actor); err == nil {
 		t.Fatal("given up while it may begin at any moment")
 	}
 	work.Observed.Conditions[feedback.Progressing] = feedback.Condition{Status: "False", Reason: "Blocked", Message: "ValidReleaseImage condition is false"}
@@ -287,7 +287,7 @@ func TestHeldBack(t *testing.T) {
 	if message := u.Status.GetSteps()[0].GetMessage(); !strings.Contains(message, "holds release 4.20.15 back: ValidReleaseImage") {
 		t.Errorf("the step says %q", message)
 	}
-	if err := u.Abort(w.now, w.Tenancy, actor); err != nil {
+	if err := u.Abort(w.now, w.ClusterAggregate, actor); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()

@@ -73,7 +73,7 @@ var kinds = map[string]schema.GroupVersionResource{
 }
 
 // apply applies a work's manifests as the work agent does, and has the server refuse unknown fields.
-func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *render.Renderer, tenancy *fleet.Tenancy) {
+func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *render.Renderer, tenancy *fleet.ClusterAggregate) {
 	t.Helper()
 	force := true
 	for _, w := range tenancy.Works {
@@ -109,7 +109,7 @@ func TestRealAPIServerAccepts(t *testing.T) {
 	for name, change := range variants {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			tenancy := settled(t, r, func(tenancy *fleet.Tenancy) {
+			tenancy := settled(t, r, func(tenancy *fleet.ClusterAggregate) {
 				change(tenancy)
 				// Each variant is a cluster of its own.
 				tenancy.Cluster.Status.ClusterId = fleet.ClusterID(name)

@@ -218,7 +218,7 @@ func (r *Renderer) secrets(c *fleet.Cluster) ([]object, error) {
 // servingCertificate brings the API server's certificate from Key Vault into the secret that the HostedCluster names.
 // Which version it is the vault decides: its newest. A renewed one is fetched at once, for the name of the version changes
 // what asks for it.
-func (r *Renderer) servingCertificate(t *fleet.Tenancy) []object {
+func (r *Renderer) servingCertificate(t *fleet.ClusterAggregate) []object {
 	c, certificates := t.Cluster, r.Config.ServingCertificates
 	if certificates == nil {
 		return nil

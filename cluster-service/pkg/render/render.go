@@ -70,7 +70,7 @@ type Bundle struct {
 
 // Digest is the digest of what a work should carry; it makes Renderer a fleet.Renderer. The signing key, which never
 // changes, is not part of it and is not opened for it; of the pull secret its hash is.
-func (r *Renderer) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
+func (r *Renderer) Digest(t *fleet.ClusterAggregate, w *fleet.Work) (string, error) {
 	r = r.now()
 	main, rest, err := r.objects(t, w)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Renderer) Digest(t *fleet.Tenancy, w *fleet.Work) (string, error) {
 }
 
 // Bundle renders what a work should carry, secrets included.
-func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
+func (r *Renderer) Bundle(t *fleet.ClusterAggregate, w *fleet.Work) (*Bundle, error) {
 	r = r.now()
 	if w.Kind == fleet.RolloutWork {
 		return r.rollout(t.Cluster)
@@ -122,7 +122,7 @@ func (r *Renderer) Bundle(t *fleet.Tenancy, w *fleet.Work) (*Bundle, error) {
 }
 
 // objects are the objects of a work without secrets, the main one apart.
-func (r *Renderer) objects(t *fleet.Tenancy, w *fleet.Work) (main object, rest []object, err error) {
+func (r *Renderer) objects(t *fleet.ClusterAggregate, w *fleet.Work) (main object, rest []object, err error) {
 	switch w.Kind {
 	case fleet.Namespaces:
 		return r.namespace(t.Cluster), nil, nil

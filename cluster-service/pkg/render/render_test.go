@@ -40,7 +40,7 @@ func renderer() *render.Renderer {
 }
 
 // tenancy is a cluster with one node pool, placed, with its three works.
-func tenancy() *fleet.Tenancy {
+func tenancy() *fleet.ClusterAggregate {
 	c := &fleet.Cluster{
 		UID: uid, Generation: 1, Shard: "mgmt-1",
 		ResourceID: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/my-cluster",
@@ -64,7 +64,7 @@ func tenancy() *fleet.Tenancy {
 		Spec: &csv1.NodePoolSpec{Name: "np1", Size: &csv1.NodePoolSpec_Replicas{Replicas: 3}, AutoRepair: true,
 			Platform: &csv1.NodePoolPlatform{VmSize: "Standard_D8s_v3", OsDisk: &csv1.OsDisk{SizeGib: 64, StorageAccountType: "Premium_LRS"}}},
 	}
-	return &fleet.Tenancy{Cluster: c, Pools: []*fleet.NodePool{p}}
+	return &fleet.ClusterAggregate{Cluster: c, Pools: []*fleet.NodePool{p}}
 }
 
 func read(file string) string {
@@ -76,9 +76,9 @@ func read(file string) string {
 }
 
 // variants change a tenancy in the ways that change what is rendered.
-var variants = map[string]func(t *fleet.Tenancy){
-	"plain": func(*fleet.Tenancy) {},
-	"everything": func(t *fleet.Tenancy) {
+var variants = map[string]func(t *fleet.ClusterAggregate){
+	"plain": func(*fleet.ClusterAggregate) {},
+	"everything": func(t *fleet.ClusterAggregate) {
 		s := t.Cluster.Spec
 		s.Api.AuthorizedCidrs = []string{"192.0.2.0/24", "198.51.100.0/24"}
 		s.Etcd = &csv1.Etcd{KmsKey: &csv1.KmsKey{VaultName: "cust-kv", KeyName: "etcd-key", KeyVersion: "0123456789abcdef0123456789abcdef", VaultVisibility: csv1.Visibility_VISIBILITY_PUBLIC}}
@@ -96,7 +96,7 @@ var variants = map[string]func(t *fleet.Tenancy){
 			AvailabilityZone: "2", OsDisk: &csv1.OsDisk{SizeGib: 128, StorageAccountType: "StandardSSD_LRS", Ephemeral: true,
 				EncryptionSetId: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Compute/diskEncryptionSets/des"}}
 	},
-	"access": func(t *fleet.Tenancy) {
+	"access": func(t *fleet.ClusterAggregate) {
 		t.Cluster.Status.ObservedGeneration = 1 // its control plane was up
 		t.ExternalAuths = []*fleet.ExternalAuth{{UID: "e", ClusterUID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{
 			Name: "Entra", Issuer: &csv1.TokenIssuer{Url: "https://login.example.com/tenant/v2.0", Audiences: []string{"console-id", "cli-id"}, CertificateAuthority: read("issuer-ca.pem")},
@@ -115,7 +115,7 @@ var variants = map[string]func(t *fleet.Tenancy){
 	},
 }
 
-func settled(t *testing.T, r *render.Renderer, change func(*fleet.Tenancy)) *fleet.Tenancy {
+func settled(t *testing.T, r *render.Renderer, change func(*fleet.ClusterAggregate)) *fleet.ClusterAggregate {
 	t.Helper()
 	tenancy := tenancy()
 	change(tenancy)
@@ -174,21 +174,21 @@ func TestGolden(t *testing.T) {
 
 // TestDigestFollowsContent says when a management cluster is brought up to date.
 func TestDigestFollowsContent(t *testing.T) {
-	digests := func(change func(*fleet.Tenancy)) [3]string {
+	digests := func(change func(*fleet.ClusterAggregate)) [3]string {
 		tenancy := settled(t, renderer(), change)
 		return [3]string{tenancy.Work(fleet.Namespaces, "").Digest, tenancy.Work(fleet.HostedCluster, "").Digest, tenancy.Work(fleet.NodePoolWork, poolUID).Digest}
 	}
-	base := digests(func(*fleet.Tenancy) {})
+	base := digests(func(*fleet.ClusterAggregate) {})
 	tests := map[string]struct {
 		reason string
-		change func(*fleet.Tenancy)
+		change func(*fleet.ClusterAggregate)
 		want   [3]bool
 	}{
-		"Nothing":          {"the same input gives the same bytes", func(*fleet.Tenancy) {}, [3]bool{}},
-		"AuthorizedCIDRs":  {"they are the HostedCluster's", func(t *fleet.Tenancy) { t.Cluster.Spec.Api.AuthorizedCidrs = []string{"192.0.2.0/24"} }, [3]bool{false, true, false}},
-		"Replicas":         {"they are the NodePool's", func(t *fleet.Tenancy) { t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }, [3]bool{false, false, true}},
-		"ClusterDrain":     {"node pools without a drain timeout take the cluster's", func(t *fleet.Tenancy) { t.Cluster.Spec.NodeDrainTimeout = durationpb.New(time.Minute) }, [3]bool{false, false, true}},
-		"SealedSigningKey": {"sealing anew changes no content", func(t *fleet.Tenancy) { t.Cluster.SigningKey = []byte("other") }, [3]bool{}},
+		"Nothing":          {"the same input gives the same bytes", func(*fleet.ClusterAggregate) {}, [3]bool{}},
+		"AuthorizedCIDRs":  {"they are the HostedCluster's", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.Api.AuthorizedCidrs = []string{"192.0.2.0/24"} }, [3]bool{false, true, false}},
+		"Replicas":         {"they are the NodePool's", func(t *fleet.ClusterAggregate) { t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }, [3]bool{false, false, true}},
+		"ClusterDrain":     {"node pools without a drain timeout take the cluster's", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.NodeDrainTimeout = durationpb.New(time.Minute) }, [3]bool{false, false, true}},
+		"SealedSigningKey": {"sealing anew changes no content", func(t *fleet.ClusterAggregate) { t.Cluster.SigningKey = []byte("other") }, [3]bool{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

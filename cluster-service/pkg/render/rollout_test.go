@@ -16,7 +16,7 @@ import (
 // TestRollout: while a control plane rolls out a release all its components are read, and nothing is applied.
 func TestRollout(t *testing.T) {
 	r := renderer()
-	tenancy := settled(t, r, func(tenancy *fleet.Tenancy) {
+	tenancy := settled(t, r, func(tenancy *fleet.ClusterAggregate) {
 		tenancy.Upgrades = []*fleet.Upgrade{{UID: "9a4b6f0e-7a52-4a0b-8a0d-0d4f0f6f3c42", ClusterUID: uid, Spec: &csv1.UpgradeSpec{}, Status: &csv1.UpgradeStatus{
 			State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, Steps: []*csv1.UpgradeStep{{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE,
 				State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, ToVersion: "4.21.4"}}}}}

@@ -76,7 +76,7 @@ func sameCredential(known *fleet.Credential, clusterUID string, spec *csv1.Break
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newCredential(t *fleet.Tenancy, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
+func (s *Service) newCredential(t *fleet.ClusterAggregate, uid string, r *csv1.ApplyBreakGlassCredentialRequest) (*fleet.Credential, error) {
 	now, spec := s.o.Store.Now(), r.GetSpec()
 	if c := t.Credential(uid); c != nil {
 		return c, sameCredential(c, c.ClusterUID, spec)
@@ -106,7 +106,7 @@ func (s *Service) newCredential(t *fleet.Tenancy, uid string, r *csv1.ApplyBreak
 	return c, s.settle(now, t)
 }
 
-func wantedCluster(t *fleet.Tenancy) error {
+func wantedCluster(t *fleet.ClusterAggregate) error {
 	switch {
 	case t.Cluster == nil:
 		return failedPrecondition(ReasonClusterUnknown, "The cluster is not known yet.")
@@ -162,7 +162,7 @@ func sameRevocation(known *fleet.Revocation, clusterUID string, r *csv1.RevokeBr
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newRevocation(t *fleet.Tenancy, uid string, r *csv1.RevokeBreakGlassCredentialsRequest) (*fleet.Revocation, error) {
+func (s *Service) newRevocation(t *fleet.ClusterAggregate, uid string, r *csv1.RevokeBreakGlassCredentialsRequest) (*fleet.Revocation, error) {
 	now := s.o.Store.Now()
 	if v := t.Revocation(uid); v != nil {
 		return v, sameRevocation(v, v.ClusterUID, r)

@@ -22,7 +22,7 @@ var finalizerName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,250}[A-Za-
 // RetryDeletion has what the deletions of a cluster wait for tried at once.
 func (s *Service) RetryDeletion(ctx context.Context, r *csv1.RetryDeletionRequest) (*csv1.RetryDeletionResponse, error) {
 	var steps []string
-	err := s.intervene(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.Tenancy) error {
+	err := s.intervene(ctx, r.GetClusterUid(), "", r.GetActor(), nil, func(now time.Time, t *fleet.ClusterAggregate) error {
 		if steps = s.o.Renderer.Region.Retry(now, t, r.GetActor()); len(steps) == 0 {
 			return failedPrecondition(ReasonNoDeletion, "No deletion of the cluster, or of its node pools and external auths, waits for anything.")
 		}
@@ -45,7 +45,7 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 		c.matches(fmt.Sprintf("finalizers[%d]", i), f, finalizerName)
 	}
 	var step *csv1.DeletionStep
-	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.Tenancy) (err error) {
+	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &c, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
 		step, err = s.o.Renderer.Region.Release(now, t, r.GetStep(), r.GetFinalizers(), r.GetActor())
 		return err
 	})
@@ -59,7 +59,7 @@ func (s *Service) ReleaseDeletionFinalizers(ctx context.Context, r *csv1.Release
 // ForceDeletionStep has nobody wait for a step of a deletion any more.
 func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionStepRequest) (*csv1.DeletionStep, error) {
 	var step *csv1.DeletionStep
-	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.Tenancy) (err error) {
+	err := s.intervene(ctx, r.GetClusterUid(), r.GetStep(), r.GetActor(), &check{}, func(now time.Time, t *fleet.ClusterAggregate) (err error) {
 		step, err = s.o.Renderer.Region.Force(now, t, r.GetStep(), r.GetActor())
 		return err
 	})
@@ -73,7 +73,7 @@ func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionSt
 
 // intervene checks what all interventions in a deletion take, and makes one; c, where not nil, has what is wrong with the
 // rest of a request that names a step.
-func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor *csv1.Actor, c *check, change func(now time.Time, t *fleet.Tenancy) error) error {
+func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor *csv1.Actor, c *check, change func(now time.Time, t *fleet.ClusterAggregate) error) error {
 	if err := validUID("cluster_uid", clusterUID); err != nil {
 		return err
 	}

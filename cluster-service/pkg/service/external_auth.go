@@ -62,7 +62,7 @@ func externalAuthExists() error {
 	return failedPrecondition(ReasonExternalAuthExists, "The cluster has another external auth that is not being deleted.")
 }
 
-func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.Tenancy, uid, clusterUID string, r *csv1.ApplyExternalAuthRequest) (*fleet.ExternalAuth, error) {
+func (s *Service) changeExternalAuth(ctx context.Context, t *fleet.ClusterAggregate, uid, clusterUID string, r *csv1.ApplyExternalAuthRequest) (*fleet.ExternalAuth, error) {
 	now, a := s.o.Store.Now(), t.ExternalAuthByUID(uid)
 	switch {
 	case a != nil && a.Deleting():

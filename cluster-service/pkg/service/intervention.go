@@ -44,7 +44,7 @@ func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest)
 	case until.Sub(now) > longestPause:
 		c.fail("until", "Invalid value: %s: must be at most %s ahead", until.Format(time.RFC3339), longestPause)
 	}
-	return s.once(ctx, interventionPause, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+	return s.once(ctx, interventionPause, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -55,7 +55,7 @@ func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest)
 
 // ResumeCluster ends a pause.
 func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterRequest) (*csv1.Intervention, error) {
-	return s.once(ctx, interventionResume, r, check{}, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+	return s.once(ctx, interventionResume, r, check{}, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -73,7 +73,7 @@ func (s *Service) ResizeCluster(ctx context.Context, r *csv1.ResizeClusterReques
 	if r.GetSize() != "" {
 		c.matches("size", r.GetSize(), sizeName)
 	}
-	return s.once(ctx, interventionResize, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+	return s.once(ctx, interventionResize, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -87,7 +87,7 @@ func (s *Service) ResizeCluster(ctx context.Context, r *csv1.ResizeClusterReques
 
 // RetryCluster has everything begun anew that a cluster waits for.
 func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest) (*csv1.Intervention, error) {
-	return s.once(ctx, interventionRetry, r, check{}, func(tx *store.Tx, t *fleet.Tenancy) (effect string, err error) {
+	return s.once(ctx, interventionRetry, r, check{}, func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error) {
 		c := t.Cluster
 		if c.Gone() {
 			return "Nothing: the cluster is gone.", nil
@@ -113,7 +113,7 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStepRequest) (*csv1.Intervention, error) {
 	var c check
 	c.required("step", r.GetStep())
-	return s.once(ctx, interventionForce, r, c, func(_ *store.Tx, t *fleet.Tenancy) (string, error) {
+	return s.once(ctx, interventionForce, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := s.o.Renderer.Region.ForceStep(s.o.Store.Now(), t, r.GetStep(), r.GetActor()); err != nil {
 			return "", err
 		}
@@ -130,7 +130,7 @@ type asked interface {
 }
 
 // once does something to a cluster, once for each uid: what it changes and that it was done are one transaction.
-func (s *Service) once(ctx context.Context, kind string, r asked, c check, change func(tx *store.Tx, t *fleet.Tenancy) (effect string, err error)) (*csv1.Intervention, error) {
+func (s *Service) once(ctx context.Context, kind string, r asked, c check, change func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error)) (*csv1.Intervention, error) {
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), c.violations...)); err != nil {
 		return nil, answer(ctx, err)

@@ -194,7 +194,7 @@ func (s *Service) PlanDrain(ctx context.Context, r *csv1.PlanDrainRequest) (*csv
 			facts = append(facts, other.Facts(now, s.rules()))
 		}
 	}
-	byUID := map[string]*fleet.Tenancy{}
+	byUID := map[string]*fleet.ClusterAggregate{}
 	var tenants []placement.Tenant
 	for _, t := range tenancies {
 		byUID[t.Cluster.UID] = t

@@ -210,7 +210,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 }
 
 // settle runs the state machine with rendering. A spec that cannot be rendered is the caller's fault.
-func (s *Service) settle(now time.Time, t *fleet.Tenancy) error {
+func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 	if err := s.o.Renderer.Region.Settle(now, t, s.o.Renderer); err != nil {
 		return apierror.InvalidFields([]apierror.Violation{{Field: "spec", Message: "Invalid value: " + err.Error()}})
 	}
@@ -352,7 +352,7 @@ func (s *Service) sameCluster(ctx context.Context, uid, clusterUID string) error
 	return nil
 }
 
-func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clusterUID string, r *csv1.ApplyNodePoolRequest) (*fleet.NodePool, error) {
+func (s *Service) changeNodePool(ctx context.Context, t *fleet.ClusterAggregate, uid, clusterUID string, r *csv1.ApplyNodePoolRequest) (*fleet.NodePool, error) {
 	now, p := s.o.Store.Now(), t.Pool(uid)
 	switch {
 	case p != nil && p.Deleting():
@@ -382,7 +382,7 @@ func (s *Service) changeNodePool(ctx context.Context, t *fleet.Tenancy, uid, clu
 
 // nodePoolRelease chooses a node pool's release. What was chosen for the same version stays chosen, and what its control
 // plane brought it to.
-func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.Tenancy) (fleet.Release, error) {
+func (s *Service) nodePoolRelease(spec *csv1.NodePoolSpec, old *fleet.NodePool, t *fleet.ClusterAggregate) (fleet.Release, error) {
 	id, c := spec.GetVersion().GetId(), t.Cluster
 	if old != nil && old.Spec.GetVersion().GetId() == id {
 		return old.Release, nil

@@ -24,7 +24,7 @@ func invalidVersion(format string, args ...any) error {
 
 // customerVersion has a cluster's upgrade follow from a newer generation of it: none when its version is what the control
 // plane was given, and a refusal when it would be lowered or could not be reached.
-func (s *Service) customerVersion(ctx context.Context, t *fleet.Tenancy, r *csv1.ApplyClusterRequest, now time.Time) error {
+func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate, r *csv1.ApplyClusterRequest, now time.Time) error {
 	c, spec := t.Cluster, r.GetSpec()
 	target, direct, err := s.customerTarget(c, spec)
 	if err != nil {
@@ -168,7 +168,7 @@ func minorsOf(targets []*csv1.UpgradeTarget) []string {
 }
 
 // withdraw cancels upgrades that have not begun when the customer asks for another version.
-func (s *Service) withdraw(now time.Time, t *fleet.Tenancy, spec *csv1.ClusterSpec) {
+func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.ClusterSpec) {
 	was, is := t.Cluster.Spec, spec
 	if proto.Equal(was.GetVersion(), is.GetVersion()) && was.GetExperiments()[fleet.ExperimentExactVersion] == is.GetExperiments()[fleet.ExperimentExactVersion] {
 		return
@@ -244,7 +244,7 @@ func sameUpgrade(known *fleet.Upgrade, clusterUID string, spec *csv1.UpgradeSpec
 	return apierror.InvalidFields(c.violations)
 }
 
-func (s *Service) newUpgrade(t *fleet.Tenancy, uid string, spec *csv1.UpgradeSpec, acknowledge []string) (*fleet.Upgrade, error) {
+func (s *Service) newUpgrade(t *fleet.ClusterAggregate, uid string, spec *csv1.UpgradeSpec, acknowledge []string) (*fleet.Upgrade, error) {
 	now := s.o.Store.Now()
 	if u := t.Upgrade(uid); u != nil {
 		return u, sameUpgrade(u, u.ClusterUID, spec)
@@ -295,34 +295,34 @@ func (s *Service) ListUpgrades(ctx context.Context, r *csv1.ListUpgradesRequest)
 
 // PauseUpgrade holds an upgrade.
 func (s *Service) PauseUpgrade(ctx context.Context, r *csv1.PauseUpgradeRequest) (*csv1.Upgrade, error) {
-	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is paused", func(now time.Time, t *fleet.Tenancy, u *fleet.Upgrade) error {
+	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is paused", func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Pause(t, r.GetActor())
 	})
 }
 
 // ResumeUpgrade lets a paused upgrade go on.
 func (s *Service) ResumeUpgrade(ctx context.Context, r *csv1.ResumeUpgradeRequest) (*csv1.Upgrade, error) {
-	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is resumed", func(_ time.Time, _ *fleet.Tenancy, u *fleet.Upgrade) error {
+	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is resumed", func(_ time.Time, _ *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Resume()
 	})
 }
 
 // AbortUpgrade gives an upgrade up.
 func (s *Service) AbortUpgrade(ctx context.Context, r *csv1.AbortUpgradeRequest) (*csv1.Upgrade, error) {
-	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is aborted", func(now time.Time, t *fleet.Tenancy, u *fleet.Upgrade) error {
+	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "an upgrade is aborted", func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Abort(now, t, r.GetActor())
 	})
 }
 
 // AcknowledgeUpgradeGate passes a gate by taking responsibility.
 func (s *Service) AcknowledgeUpgradeGate(ctx context.Context, r *csv1.AcknowledgeUpgradeGateRequest) (*csv1.Upgrade, error) {
-	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "a gate of an upgrade is acknowledged: "+r.GetGate(), func(now time.Time, t *fleet.Tenancy, u *fleet.Upgrade) error {
+	return s.onUpgrade(ctx, r.GetUid(), r.GetActor(), "a gate of an upgrade is acknowledged: "+r.GetGate(), func(now time.Time, t *fleet.ClusterAggregate, u *fleet.Upgrade) error {
 		return u.Acknowledge(now, t, r.GetGate(), r.GetActor())
 	})
 }
 
 // onUpgrade changes an upgrade on somebody's word.
-func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, what string, change func(time.Time, *fleet.Tenancy, *fleet.Upgrade) error) (*csv1.Upgrade, error) {
+func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, what string, change func(time.Time, *fleet.ClusterAggregate, *fleet.Upgrade) error) (*csv1.Upgrade, error) {
 	var c check
 	c.actor("actor", actor)
 	err := validUID("uid", uid)

@@ -14,7 +14,7 @@ import (
 )
 
 // accessChanges queues the writes of a tenancy's external auths, credentials and revocations that changed.
-func accessChanges(old, tenancy *fleet.Tenancy) []func(batch *pgx.Batch, behind int64) {
+func accessChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
 	var changed []func(batch *pgx.Batch, behind int64)
 	for _, a := range tenancy.ExternalAuths {
 		if authChanged(old.ExternalAuthByUID(a.UID), a) {
@@ -152,7 +152,7 @@ func (s *Store) CredentialWith(ctx context.Context, clusterUID, fingerprint stri
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of a cluster: %w", err)
 	}
-	return (&fleet.Tenancy{Credentials: credentials}).CredentialWith(fingerprint), nil
+	return (&fleet.ClusterAggregate{Credentials: credentials}).CredentialWith(fingerprint), nil
 }
 
 // Revocation reads a revocation.

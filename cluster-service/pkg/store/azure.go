@@ -30,7 +30,7 @@ func scanAzure(row pgx.CollectableRow) (*fleet.Azure, error) {
 
 // queueAzure queues the write of what a cluster has in Azure, and says whether steps are due now: they are the caller's
 // for as long as a lease.
-func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenancy *fleet.Tenancy) bool {
+func (t *Tx) queueAzure(batch *pgx.Batch, uid string, now time.Time, old, tenancy *fleet.ClusterAggregate) bool {
 	before, _ := json.Marshal(old.Azure) // strings, numbers and times
 	after, _ := json.Marshal(tenancy.Azure)
 	if string(before) == string(after) {

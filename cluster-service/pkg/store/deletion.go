@@ -16,7 +16,7 @@ import (
 const leftoverColumns = "work_id::text, work, shard, cluster_uid::text, step, force, release_finalizers, attempts, gone_time"
 
 // queueDeletion queues what is looked for by time of a tenancy's deletions, where it changed, and what was forced.
-func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fleet.Tenancy) {
+func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fleet.ClusterAggregate) {
 	before, after := old.DeletionJob(), tenancy.DeletionJob()
 	switch {
 	case before.Due.Equal(after.Due) && slices.Equal(before.Stuck, after.Stuck):

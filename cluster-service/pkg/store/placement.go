@@ -158,7 +158,7 @@ func sameDecision(last placement.Decision, encoded []byte) bool {
 
 // Explanation is what is known of a cluster's placement.
 type Explanation struct {
-	Tenancy *fleet.Tenancy
+	Tenancy *fleet.ClusterAggregate
 	// Override is nil when the cluster has no rules of its own.
 	Override *Override
 	// Decisions are the newest first.
@@ -168,7 +168,7 @@ type Explanation struct {
 
 // Placement reads what is known of a cluster's placement.
 func (s *Store) Placement(ctx context.Context, clusterUID string) (*Explanation, error) {
-	e := &Explanation{Tenancy: &fleet.Tenancy{}}
+	e := &Explanation{Tenancy: &fleet.ClusterAggregate{}}
 	var override Override
 	err := s.snapshot(ctx, func(batch *pgx.Batch) {
 		queueTenancy(batch, clusterUID, e.Tenancy, s.Now())
@@ -237,15 +237,15 @@ func (s *Store) Unplaced(ctx context.Context, after *fleet.Cluster, limit int) (
 }
 
 // Tenants reads the clusters of a shard with their node pools, and the rules that some of them have, by uid.
-func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.Tenancy, overrides map[string]placement.Policy, err error) {
+func (s *Store) Tenants(ctx context.Context, shard string) (tenancies []*fleet.ClusterAggregate, overrides map[string]placement.Policy, err error) {
 	overrides = map[string]placement.Policy{}
 	err = s.snapshot(ctx, func(batch *pgx.Batch) {
 		const of = " FROM clusters c WHERE c.shard = $1 AND c.gone_time IS NULL"
-		byUID := map[string]*fleet.Tenancy{}
+		byUID := map[string]*fleet.ClusterAggregate{}
 		batch.Queue("SELECT "+clusterColumns+" FROM clusters WHERE shard = $1 AND gone_time IS NULL ORDER BY uid", shard).Query(func(rows pgx.Rows) error {
 			clusters, err := pgx.CollectRows(rows, scanCluster)
 			for _, c := range clusters {
-				byUID[c.UID] = &fleet.Tenancy{Cluster: c}
+				byUID[c.UID] = &fleet.ClusterAggregate{Cluster: c}
 				tenancies = append(tenancies, byUID[c.UID])
 			}
 			return err

@@ -45,8 +45,8 @@ type Tx struct {
 	conn  *pgxpool.Conn
 	store *Store
 	// Tenancies are locked, by cluster uid.
-	Tenancies map[string]*fleet.Tenancy
-	before    map[string]*fleet.Tenancy
+	Tenancies map[string]*fleet.ClusterAggregate
+	before    map[string]*fleet.ClusterAggregate
 
 	// shards are locked, once a cluster was placed; taken is how many places were taken on each, placings are the decisions.
 	shards    []Shard
@@ -114,7 +114,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}
 	}()
-	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.Tenancy{}, before: map[string]*fleet.Tenancy{}, taken: map[string]int32{}}
+	tx := &Tx{conn: conn, store: s, Tenancies: map[string]*fleet.ClusterAggregate{}, before: map[string]*fleet.ClusterAggregate{}, taken: map[string]int32{}}
 	if err := tx.load(ctx, uids); err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 		batch.Queue(lockTenancy, uid)
 	}
 	for _, uid := range uids {
-		tenancy := &fleet.Tenancy{}
+		tenancy := &fleet.ClusterAggregate{}
 		t.Tenancies[uid] = tenancy
 		queueTenancy(batch, uid, tenancy, t.store.Now())
 	}
@@ -168,7 +168,7 @@ func (t *Tx) load(ctx context.Context, uids []string) error {
 	return nil
 }
 
-func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time.Time) {
+func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.ClusterAggregate, now time.Time) {
 	batch.Queue(selectCluster, uid).Query(func(rows pgx.Rows) error {
 		clusters, err := pgx.CollectRows(rows, scanCluster)
 		if len(clusters) == 1 {
@@ -211,8 +211,8 @@ func queueTenancy(batch *pgx.Batch, uid string, tenancy *fleet.Tenancy, now time
 }
 
 // Read reads a tenancy as it stood at one moment, without a lock.
-func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.Tenancy, error) {
-	tenancy := &fleet.Tenancy{}
+func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggregate, error) {
+	tenancy := &fleet.ClusterAggregate{}
 	err := s.snapshot(ctx, func(batch *pgx.Batch) { queueTenancy(batch, clusterUID, tenancy, s.Now()) })
 	if err != nil {
 		return nil, fmt.Errorf("reading a tenancy: %w", err)
@@ -291,7 +291,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 
 // queueWorks queues the writes of a tenancy's works, and says whether any is due to be published by the caller: one that
 // has just become due, and from now on for as long as a lease.
-func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.Tenancy) bool {
+func (t *Tx) queueWorks(batch *pgx.Batch, now time.Time, old, tenancy *fleet.ClusterAggregate) bool {
 	due := false
 	for _, w := range tenancy.Works {
 		before := old.WorkByID(w.ID)

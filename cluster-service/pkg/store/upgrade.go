@@ -20,7 +20,7 @@ const (
 )
 
 // upgradeChanges queues the writes of a tenancy's upgrades that changed.
-func upgradeChanges(old, tenancy *fleet.Tenancy) []func(batch *pgx.Batch, behind int64) {
+func upgradeChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batch, behind int64) {
 	var changed []func(batch *pgx.Batch, behind int64)
 	for _, u := range tenancy.Upgrades {
 		if before := old.Upgrade(u.UID); before == nil || !before.GoneTime.Equal(u.GoneTime) || !proto.Equal(before.Status, u.Status) {
@@ -31,7 +31,7 @@ func upgradeChanges(old, tenancy *fleet.Tenancy) []func(batch *pgx.Batch, behind
 }
 
 // endedByPolicy says whether an upgrade that counted against a limit has come to its end.
-func endedByPolicy(old, tenancy *fleet.Tenancy) bool {
+func endedByPolicy(old, tenancy *fleet.ClusterAggregate) bool {
 	for _, u := range tenancy.Upgrades {
 		if before := old.Upgrade(u.UID); u.Gone() && u.Policy() != "" && (before == nil || !before.Gone()) {
 			return true
