@@ -1,0 +1,86 @@
+// Package logkey lists the attribute keys of all log records.
+//
+// A key has one meaning in every service, so that a query over the logs of a region finds a resource, an operation or a
+// cluster wherever it appears. Loggers take their keys from these constants; a test of the repository rejects literals.
+// Add a constant here, with its meaning, when no existing key fits. Values never contain secrets.
+package logkey
+
+// Identity of a request, a resource or an operation.
+const (
+	ResourceID      = "resource_id"       // ARM resource ID.
+	SubscriptionID  = "subscription_id"   // Azure subscription ID.
+	OperationID     = "operation_id"      // ID of an asynchronous operation.
+	CorrelationID   = "correlation_id"    // x-ms-correlation-request-id of the request that caused the work.
+	RequestID       = "request_id"        // x-ms-request-id of one request.
+	ClusterUID      = "cluster_uid"       // UID of one incarnation of a cluster.
+	ClusterID       = "cluster_id"        // Identifier of the cluster below ARM, part of names on the management cluster.
+	NodePoolUID     = "node_pool_uid"     // UID of one incarnation of a node pool.
+	ExternalAuthUID = "external_auth_uid" // UID of one incarnation of an external authentication.
+	UpgradeUID      = "upgrade_uid"       // UID of one upgrade.
+	UpgradePolicy   = "upgrade_policy"    // Name of an upgrade policy.
+	BundleID        = "bundle_id"         // ID of a Maestro resource bundle.
+	Work            = "work"              // Name or kind of a ManifestWork.
+	Consumer        = "consumer"          // Maestro consumer: the name of a management cluster.
+	Shard           = "shard"             // Provision shard.
+)
+
+// Objects on a management cluster or in a hosted cluster.
+const (
+	Namespace     = "namespace"      // Kubernetes namespace.
+	Name          = "name"           // Name of an object whose kind the message or Kind states.
+	HostedCluster = "hosted_cluster" // namespace/name of a HostedCluster.
+	NodePool      = "node_pool"      // namespace/name of a HyperShift NodePool.
+	ControlPlane  = "control_plane"  // Namespace of a hosted control plane.
+	Node          = "node"           // Name of a Kubernetes Node.
+	Condition     = "condition"      // Type of a status condition.
+	Class         = "class"          // Class of break-glass credentials: customer or sre.
+)
+
+// What happened.
+const (
+	Error      = "error"       // Text of an error.
+	Reason     = "reason"      // Machine-readable reason.
+	Message    = "message"     // Text for people that another system reported.
+	Outcome    = "outcome"     // How an attempt ended.
+	Action     = "action"      // Admin action or other named action.
+	Step       = "step"        // Step of a graph, for example of a deletion.
+	State      = "state"       // State of an object.
+	Status     = "status"      // HTTP status code or status of an object.
+	Kind       = "kind"        // Kind of an object.
+	Type       = "type"        // Type of an event or a difference.
+	Attempt    = "attempt"     // Number of the attempt, from 1.
+	RetryIn    = "retry_in"    // Time until the next attempt.
+	Duration   = "duration"    // How long something took.
+	Count      = "count"       // Number of objects.
+	Limit      = "limit"       // Upper bound that applied.
+	Generation = "generation"  // Generation of a desired state.
+	Revision   = "revision"    // Revision of the fleet's history.
+	Version    = "version"     // Version of OpenShift, of an API or of a resource.
+	Controller = "controller"  // Name of a controller.
+	Group      = "group"       // Partition group of subscriptions.
+	Key        = "key"         // Key of a queue item or a document.
+	Panic      = "panic"       // Value of a recovered panic.
+	Stack      = "stack"       // Stack trace.
+	RetryAfter = "retry_after" // Retry-After of a response.
+)
+
+// Requests, connections and processes.
+const (
+	Method     = "method"      // HTTP method or full gRPC method.
+	Route      = "route"       // Route pattern of a request.
+	Path       = "path"        // Path of a file or a URL.
+	URL        = "url"         // URL without credentials.
+	Address    = "address"     // Network address, host:port.
+	Remote     = "remote"      // Network address of the peer.
+	Client     = "client"      // Identity of the calling process or MQTT client ID.
+	User       = "user"        // Person who asked for something.
+	Topic      = "topic"       // MQTT topic.
+	Broker     = "broker"      // Address of the MQTT broker.
+	Process    = "process"     // Name of a child process.
+	PID        = "pid"         // Process ID.
+	Replica    = "replica"     // Identity of a replica.
+	Container  = "container"   // Cosmos DB container.
+	Migration  = "migration"   // Database migration.
+	Location   = "location"    // Azure region.
+	ReceivedBy = "received_by" // Component that received a message.
+)
