@@ -1,3 +1,4 @@
-// Package test holds what crosses services: the rules of the house as tests, and the whole region driven end to end
-// (e2e), under faults (faults) and under load (bench). It imports services only through their processes and their APIs.
+// Package test holds the rules of the repository as tests. Its subfolders hold what crosses services: end-to-end tests of
+// a whole region (e2e), contract tests (contract), restore tests (restore) and benchmarks (bench). They use services only
+// through their processes and their APIs.
 package test

@@ -9,40 +9,40 @@ import (
 	"testing"
 )
 
-// stateAllowed are the package-level variables that hold state all the same, with the reason.
+// stateAllowed lists the package-level variables that may hold state, with the reason.
 var stateAllowed = map[string]string{
-	"maestro/agent globals": "the work agent's library keeps its feature gates and intervals in package variables, which may be set once",
+	"maestro/agent globals": "the OCM work agent keeps its feature gates and intervals in package variables that may be set once",
 }
 
-// TestNoPackageKeepsState checks that what a package declares at its top is written there and nowhere else: tables, errors,
-// compiled expressions, embedded files. What changes belongs to a value that somebody made and passes on.
-func TestNoPackageKeepsState(t *testing.T) {
+// TestPackagesHaveNoState checks that package-level variables are never written after their declaration: they may be tables,
+// errors, compiled expressions and embedded files. Mutable state belongs to a value that a constructor returns.
+func TestPackagesHaveNoState(t *testing.T) {
 	for _, complaint := range stateComplaints(goFiles(t)) {
 		t.Error(complaint)
 	}
 }
 
-// TestTheRuleOnStateBites tries the rule on what it must find and what it must let pass.
-func TestTheRuleOnStateBites(t *testing.T) {
+// TestStateRuleFindsState runs the rule on declarations that it must reject and on declarations that it must accept.
+func TestStateRuleFindsState(t *testing.T) {
 	for reason, c := range map[string]struct {
 		source string
 		wrong  bool
 	}{
-		"a table is read":              {`var table = map[string]int{"a": 1}; func f() int { return table["a"] }`, false},
-		"an embedded file":             {"import _ \"embed\"\n//go:embed x.json\nvar file []byte", false},
-		"a local of the same name":     {`var x = f(); func g() { x := 1; x++; _ = x }; func h(x int) { x = 2 }`, false},
-		"an assertion":                 {`var _ = f()`, false},
-		"what a function makes itself": {`var made = func() *sync.Mutex { return new(sync.Mutex) }`, false},
-		"assigned":                     {`var x = f(); func g() { x = 2 }`, true},
-		"an element is assigned":       {`var x = map[string]int{}; func g() { x["a"] = 2 }`, true},
-		"a field is counted up":        {`var x = struct{ n int }{}; func g() { x.n++ }`, true},
-		"an element is deleted":        {`var x = map[string]int{}; func g() { delete(x, "a") }`, true},
-		"its address is given away":    {`var x = f(); func g() { h(&x) }`, true},
-		"declared for later":           {`var x int`, true},
-		"made to change":               {`var x = struct{ sync.Mutex }{}`, true},
-		"made to change, by its type":  {`var x atomic.Int64 = f()`, true},
-		"a channel":                    {`var x = make(chan int)`, true},
-		"a constant":                   {`var x = 5`, true},
+		"a table is read":          {`var table = map[string]int{"a": 1}; func f() int { return table["a"] }`, false},
+		"an embedded file":         {"import _ \"embed\"\n//go:embed x.json\nvar file []byte", false},
+		"a local of the same name": {`var x = f(); func g() { x := 1; x++; _ = x }; func h(x int) { x = 2 }`, false},
+		"an assertion":             {`var _ = f()`, false},
+		"created by a function":    {`var made = func() *sync.Mutex { return new(sync.Mutex) }`, false},
+		"assigned":                 {`var x = f(); func g() { x = 2 }`, true},
+		"an element is assigned":   {`var x = map[string]int{}; func g() { x["a"] = 2 }`, true},
+		"a field is incremented":   {`var x = struct{ n int }{}; func g() { x.n++ }`, true},
+		"an element is deleted":    {`var x = map[string]int{}; func g() { delete(x, "a") }`, true},
+		"its address is passed on": {`var x = f(); func g() { h(&x) }`, true},
+		"declared without a value": {`var x int`, true},
+		"a struct with a mutex":    {`var x = struct{ sync.Mutex }{}`, true},
+		"an atomic type":           {`var x atomic.Int64 = f()`, true},
+		"a channel":                {`var x = make(chan int)`, true},
+		"a constant":               {`var x = 5`, true},
 	} {
 		set := token.NewFileSet()
 		syntax, err := parser.ParseFile(set, "p/p.go", "package p\n"+c.source, parser.ParseComments)
@@ -56,7 +56,7 @@ func TestTheRuleOnStateBites(t *testing.T) {
 	}
 }
 
-// stateComplaints says where package-level variables hold state.
+// stateComplaints returns the places where package-level variables hold state.
 func stateComplaints(files []goFile) []string {
 	var complaints []string
 	declared := map[string]bool{} // by folder and name
@@ -81,7 +81,7 @@ func stateComplaints(files []goFile) []string {
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			for _, written := range writtenBy(node) {
 				if dir, name := packageVariable(file, written); declared[dir+" "+name] {
-					complaints = append(complaints, file.line(node)+": writes to the package's variable "+name+": what changes is passed to a constructor")
+					complaints = append(complaints, file.line(node)+": writes to the package-level variable "+name+": pass mutable state to a constructor")
 				}
 			}
 			return true
@@ -90,14 +90,14 @@ func stateComplaints(files []goFile) []string {
 	return complaints
 }
 
-// variable is a package-level one.
+// variable is the declaration of a package-level variable.
 type variable struct {
 	spec     *ast.ValueSpec
 	value    ast.Expr
 	embedded bool
 }
 
-// packageVariables are the variables that a file declares at its top, by name.
+// packageVariables returns the package-level variables that a file declares, by name.
 func packageVariables(file goFile) map[string]variable {
 	found := map[string]variable{}
 	for _, declaration := range file.syntax.Decls {
@@ -134,38 +134,38 @@ func embeds(comments *ast.CommentGroup) bool {
 	return false
 }
 
-// complaint says what makes a variable's declaration one of state; empty when nothing does.
+// complaint returns why the variable holds state, or an empty string.
 func (v variable) complaint() string {
 	if v.value == nil && !v.embedded {
-		return "is declared without a value: somebody must write it later"
+		return "is declared without a value, so it must be written later"
 	}
 	if _, literal := v.value.(*ast.BasicLit); literal {
 		return "is a constant"
 	}
 	complaint := ""
-	look := func(node ast.Node) bool {
+	inspect := func(node ast.Node) bool {
 		switch node := node.(type) {
-		case *ast.FuncLit: // what a function does when it is called is not the variable's
+		case *ast.FuncLit: // its body runs later and is checked by writtenBy
 			return false
 		case *ast.ChanType:
 			complaint = "is a channel"
 		case *ast.SelectorExpr:
 			if name, ok := node.X.(*ast.Ident); ok && (name.Name == "sync" || name.Name == "atomic") {
-				complaint = "holds " + name.Name + "." + node.Sel.Name + ", which is made to change"
+				complaint = "contains " + name.Name + "." + node.Sel.Name + ", which is mutable"
 			}
 		}
 		return complaint == ""
 	}
 	if v.spec.Type != nil {
-		ast.Inspect(v.spec.Type, look)
+		ast.Inspect(v.spec.Type, inspect)
 	}
 	if v.value != nil {
-		ast.Inspect(v.value, look)
+		ast.Inspect(v.value, inspect)
 	}
 	return complaint
 }
 
-// writtenBy are the expressions that a node writes to, or lets others write to.
+// writtenBy returns the expressions that a node writes to or takes the address of.
 func writtenBy(node ast.Node) []ast.Expr {
 	switch node := node.(type) {
 	case *ast.AssignStmt:
@@ -190,8 +190,8 @@ func writtenBy(node ast.Node) []ast.Expr {
 	return nil
 }
 
-// packageVariable is the folder and the name of the package-level variable that an expression is, or is a part of, as far
-// as the syntax tells; empty when it is none.
+// packageVariable returns the folder and the name of the package-level variable that an expression refers to or is a part
+// of, as far as the syntax shows. It returns empty strings if there is none.
 func packageVariable(file goFile, expression ast.Expr) (dir, name string) {
 	for {
 		switch e := expression.(type) {
@@ -211,7 +211,7 @@ func packageVariable(file goFile, expression ast.Expr) (dir, name string) {
 			}
 			expression = e.X
 		case *ast.Ident:
-			if e.Obj != nil { // the parser has resolved what stands in the same file
+			if e.Obj != nil { // the parser resolves identifiers of the same file
 				spec, ok := e.Obj.Decl.(*ast.ValueSpec)
 				if !ok || packageVariables(file)[e.Name].spec != spec {
 					return "", ""

@@ -35,12 +35,12 @@ func (f goFile) under(d string) bool {
 	return f.path == d || strings.HasPrefix(f.path, d+"/")
 }
 
-// line says where a node stands, for error messages.
+// line returns the file and line of a node, for error messages.
 func (f goFile) line(node ast.Node) string {
 	return f.path + ":" + strconv.Itoa(f.files.Position(node.Pos()).Line)
 }
 
-// root is the repository's root: the folder with go.work.
+// root returns the repository's root: the folder that contains go.work.
 func root(t *testing.T) string {
 	t.Helper()
 	sources.DependOnAll(t)
@@ -113,7 +113,7 @@ func goFiles(t *testing.T) []goFile {
 	return files
 }
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
+func TestPackagesHaveDocComments(t *testing.T) {
 	documented, packages := map[string]bool{}, map[string]bool{}
 	for _, file := range goFiles(t) {
 		if file.test() {
@@ -131,29 +131,29 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestPackagesAreNamedForWhatTheyHold(t *testing.T) {
+func TestPackageNamesAreSpecific(t *testing.T) {
 	forbidden := map[string]bool{"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "types": true, "misc": true, "models": true, "base": true}
 	for _, file := range goFiles(t) {
 		if forbidden[file.syntax.Name.Name] || forbidden[path.Base(file.dir())] {
-			t.Errorf("%s: a package called %s holds no one idea", file.path, file.syntax.Name.Name)
+			t.Errorf("%s: the package name %s is too general", file.path, file.syntax.Name.Name)
 		}
 	}
 }
 
-func TestNothingRunsAtImport(t *testing.T) {
+func TestPackagesHaveNoInit(t *testing.T) {
 	for _, file := range goFiles(t) {
 		if file.generated() {
 			continue
 		}
 		for _, declaration := range file.syntax.Decls {
 			if function, ok := declaration.(*ast.FuncDecl); ok && function.Recv == nil && function.Name.Name == "init" {
-				t.Errorf("%s: func init: what a type needs is passed to its constructor", file.line(function))
+				t.Errorf("%s: func init: pass dependencies to constructors instead", file.line(function))
 			}
 		}
 	}
 }
 
-func TestNothingSleepsInTests(t *testing.T) {
+func TestTestsDoNotSleep(t *testing.T) {
 	for _, file := range goFiles(t) {
 		if !file.test() {
 			continue
@@ -162,7 +162,7 @@ func TestNothingSleepsInTests(t *testing.T) {
 		for _, imported := range file.imports {
 			usesSynctest = usesSynctest || imported == "testing/synctest"
 		}
-		if usesSynctest { // there a sleep moves virtual time and is exact
+		if usesSynctest { // in a synctest bubble, Sleep advances virtual time and is exact
 			continue
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
@@ -171,38 +171,17 @@ func TestNothingSleepsInTests(t *testing.T) {
 				return true
 			}
 			if name, ok := call.X.(*ast.Ident); ok && name.Name == "time" && call.Sel.Name == "Sleep" {
-				t.Errorf("%s: time.Sleep in a test: wait for a condition, with a deadline", file.line(call))
+				t.Errorf("%s: time.Sleep in a test: wait for a condition with a deadline", file.line(call))
 			}
 			return true
 		})
 	}
 }
 
-const longestFile = 500
-
-// longFiles are the files that may be longer, with the reason.
-var longFiles = map[string]string{}
-
-func TestFilesAreShort(t *testing.T) {
-	for _, file := range goFiles(t) {
-		if file.generated() {
-			continue
-		}
-		lines := file.files.File(file.syntax.Pos()).LineCount()
-		reason, allowed := longFiles[file.path]
-		switch {
-		case lines > longestFile && !allowed:
-			t.Errorf("%s has %d lines, at most %d: it holds more than one noun", file.path, lines, longestFile)
-		case lines <= longestFile && allowed:
-			t.Errorf("%s needs no exception any more (%s)", file.path, reason)
-		}
-	}
-}
-
-// services are the folders whose packages no other service may import.
+// services lists the service folders. A service must not import the packages of another one.
 var services = []string{"frontend", "backend", "cluster-service", "maestro", "hypershift", "admin", "monitor", "gateway", "maintenance"}
 
-func TestImportsFollowTheHouse(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	for _, file := range goFiles(t) {
 		for _, imported := range file.imports {
 			if complaint := importComplaint(file, imported); complaint != "" {
@@ -212,50 +191,50 @@ func TestImportsFollowTheHouse(t *testing.T) {
 	}
 }
 
-// importComplaint says which rule of the house an import breaks; empty when none.
+// importComplaint returns the import rule that an import breaks, or an empty string.
 func importComplaint(file goFile, imported string) string {
 	switch {
 	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("tooling/cosmos-emulator"):
-		return "only internal/database speaks to Cosmos DB"
-	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
-		return "only cluster-service and maestro speak to PostgreSQL"
+		return "only internal/database may use the Cosmos DB client"
+	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("internal/postgres") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
+		return "only internal/postgres, cluster-service and maestro may use PostgreSQL"
 	case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime") && !file.under("hypershift") && !file.under("maestro/agent") && !file.under("test") && !file.test():
-		return "only hypershift and maestro/agent hold a management cluster's client"
+		return "only hypershift and maestro/agent may have a client of a management cluster"
 	}
 	ours, isOurs := strings.CutPrefix(imported, modulePrefix)
 	if !isOurs {
 		return ""
 	}
 	if file.under("api") && !strings.HasPrefix(ours, "api/") {
-		return "api imports nothing of ours"
+		return "api must not import other modules of the repository"
 	}
 	if strings.HasPrefix(ours, "api/") || strings.HasPrefix(ours, "internal/") {
 		return ""
 	}
 	if (file.test() || strings.HasSuffix(file.dir(), "test")) && strings.HasPrefix(ours, "tooling/") && strings.Contains(ours, "-emulator/") {
-		return "" // a test, or a package for tests, may run what the local region puts in Azure's place
+		return "" // tests may run the emulators
 	}
 	if file.under("internal") {
-		return "internal imports only api"
+		return "internal may import only api"
 	}
 	for _, service := range services {
 		if strings.HasPrefix(ours, service+"/") && !file.under(service) && !(file.under("test") && file.test()) {
-			return "no service imports another's packages"
+			return "a service must not import packages of another service"
 		}
 		if file.under(service) && !strings.HasPrefix(ours, service+"/") {
-			return "a service imports only api, internal and itself"
+			return "a service may import only api, internal and its own packages"
 		}
 	}
 	if strings.Contains(ours, "/cmd/") {
-		return "commands are not imported"
+		return "packages under cmd must not be imported"
 	}
 	return ""
 }
 
 var moduleRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+/\S+|go\.\S+) (v\S+)$`)
 
-// TestModulesAgreeOnPins checks direct requirements: with one go.work, two pins of one module would silently resolve to
-// the higher.
+// TestModulesAgreeOnPins checks direct requirements. With one go.work, two different pins of a module would silently
+// resolve to the higher version.
 func TestModulesAgreeOnPins(t *testing.T) {
 	pins := map[string]map[string][]string{}
 	walk(t, func(name string) {
@@ -286,7 +265,7 @@ func TestModulesAgreeOnPins(t *testing.T) {
 
 var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
 
-func TestLinksInDocumentsResolve(t *testing.T) {
+func TestDocumentLinksResolve(t *testing.T) {
 	walk(t, func(name string) {
 		if path.Ext(name) != ".md" {
 			return
@@ -307,8 +286,8 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 	})
 }
 
-// TestEveryAlertHasARunbook: whoever is woken by an alert finds in it what to do.
-func TestEveryAlertHasARunbook(t *testing.T) {
+// TestAlertsHaveRunbooks checks that every alert links to a runbook that exists.
+func TestAlertsHaveRunbooks(t *testing.T) {
 	runbook := regexp.MustCompile(`(?m)^\s+runbook: (\S+)$`)
 	walk(t, func(name string) {
 		if !strings.HasSuffix(name, ".rules.yaml") {
@@ -330,7 +309,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	})
 }
 
-func TestEveryModuleHasAReadme(t *testing.T) {
+func TestModulesHaveReadmes(t *testing.T) {
 	var missing []string
 	walk(t, func(name string) {
 		if path.Base(name) != "go.mod" || strings.HasPrefix(name, "tooling/third-party/") || strings.HasPrefix(name, "tooling/tools/") {
@@ -342,6 +321,6 @@ func TestEveryModuleHasAReadme(t *testing.T) {
 	})
 	sort.Strings(missing)
 	if len(missing) > 0 {
-		t.Errorf("without a README: %v", missing)
+		t.Errorf("modules without a README: %v", missing)
 	}
 }
