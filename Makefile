@@ -64,7 +64,7 @@ peers: third-party postgresql ## build the published Maestro and test ours again
 
 sweeps: third-party postgresql ## kill processes at every point of an upgrade, a revocation, a deletion and the rest, not just at some
 	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./hypershift/pkg/localruntime
+	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./hypershift/pkg/app
 	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./maestro/conformance
 	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/backend ./frontend/pkg/server ./admin/pkg/server
 

@@ -39,8 +39,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	hypershift "github.com/hcpmesh/hcpmesh/hypershift/pkg/app"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/localruntime"
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
@@ -136,12 +136,12 @@ func newRegion(t *testing.T) *region {
 
 func (r *region) startRuntime(management *kubeapitest.Cluster) {
 	r.t.Helper()
-	options := localruntime.Options{Kubeconfig: management.Kubeconfig(), CRDDir: filepath.Join(definitions(r.t), "hypershift"), Fidelity: "status", TimeScale: timeScale,
+	options := hypershift.Options{Kubeconfig: management.Kubeconfig(), CRDDir: filepath.Join(definitions(r.t), "hypershift"), Fidelity: "status", TimeScale: timeScale,
 		APIServer: filepath.Join(management.Programs, "kube-apiserver"), EtcdServers: management.Etcd, StateDir: r.t.TempDir(), Ports: hostedapi.DefaultPortRange, ConcurrentStarts: 2}
 	if err := options.Validate(); err != nil {
 		r.t.Fatal(err)
 	}
-	runtime := localruntime.New(options, logger())
+	runtime := hypershift.New(options, logger())
 	r.Run("hypershift runtime", func(ctx context.Context) error { return runtime.RunWith(ctx, r.cluster) })
 	r.eventually("the runtime reconciles", func() error { return runtime.Ready(r.t.Context()) })
 }

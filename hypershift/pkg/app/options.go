@@ -1,7 +1,7 @@
-// Package localruntime puts the local HyperShift runtime together: it installs the CustomResourceDefinitions, starts
+// Package app puts the local HyperShift runtime together: it installs the CustomResourceDefinitions, starts
 // the controllers for hosted clusters and node pools and, in process fidelity, the supervisor of hosted API servers and
 // the keeper of their nodes. Everything it starts has ended when Run returns.
-package localruntime
+package app
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package localruntime
+package app
 
 import (
 	"context"
