@@ -63,7 +63,7 @@ func (r *region) mortalServer() *mortalServer {
 	}
 	r.publishesAreWrites(&m.Process, "maestro-server")
 	m.Start(m.begin)
-	r.t.Cleanup(m.End)
+	r.t.Cleanup(m.Stop)
 	return m
 }
 
@@ -150,7 +150,7 @@ func (r *region) mortalAgent(consumer string, cs *source) *mortalAgent {
 	r.Issue(consumer, mesh.MaestroAgent, consumer)
 	m := &mortalAgent{region: r, cs: cs}
 	config := rest.CopyConfig(cluster(r.t))
-	config.Wrap(m.Transport)
+	config.Wrap(m.KubernetesTransport)
 	r.publishesAreWrites(&m.Process, consumer)
 	m.Start(func() func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -163,13 +163,13 @@ func (r *region) mortalAgent(consumer string, cs *source) *mortalAgent {
 		go func() {
 			defer close(done)
 			// One that dies as it starts may well say so.
-			if err := a.Run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, crashsweep.ErrDead) {
+			if err := a.Run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, crashsweep.ErrCrashed) {
 				r.t.Errorf("the agent ended with: %v", err)
 			}
 		}()
 		return func() { cancel(); <-done }
 	})
-	r.t.Cleanup(m.End)
+	r.t.Cleanup(m.Stop)
 	return m
 }
 
@@ -217,7 +217,7 @@ func startDatabaseProxy(t testing.TB, database string, process *crashsweep.Proce
 func (p *databaseProxy) serve(client net.Conn) {
 	defer client.Close()
 	database, err := net.Dial("tcp", p.target)
-	if err != nil || p.process.Dead() {
+	if err != nil || p.process.Crashed() {
 		return
 	}
 	defer database.Close()
@@ -307,8 +307,8 @@ func (s *databaseSession) ask() {
 func (s *databaseSession) begin(statements []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process.Dead() {
-		return crashsweep.ErrDead
+	if s.process.Crashed() {
+		return crashsweep.ErrCrashed
 	}
 	var changes []string
 	commit := false

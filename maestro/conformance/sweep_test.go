@@ -100,8 +100,8 @@ type player interface {
 	publish(action string, b bundle) error
 	// holdsAs is what the source was last told of a resource.
 	holdsAs(id string) statusEvent
-	During(d *crashsweep.Deaths, do func())
-	Rests(quiet time.Duration) error
+	During(d *crashsweep.Injector, do func())
+	CheckIdle(quiet time.Duration) error
 }
 
 // sweep plays a work's life with a death at every point. What is compared is the world at rest after each stage.
@@ -112,9 +112,9 @@ func (r *region) sweep(t *testing.T, p player, consumer string) {
 		if !slices.Contains(connected, "maestro-server") || !slices.Contains(connected, consumer) {
 			return fmt.Errorf("connected are only %v", connected)
 		}
-		return p.Rests(quiet)
+		return p.CheckIdle(quiet)
 	}, func(err error) { t.Fatal(err) })
-	crashsweep.SweepFew(t, 4, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 4}, func(t *testing.T, d *crashsweep.Injector) any {
 		l := newLife(consumer, d.Seed())
 		var worlds []world
 		p.During(d, func() {
@@ -122,7 +122,7 @@ func (r *region) sweep(t *testing.T, p player, consumer string) {
 				insist(func() error { return p.publish(s.action, s.work) }, func(err error) { t.Errorf("%s is not taken: %v", s.action, err) })
 				var w world
 				insist(func() error {
-					if err := errors.Join(p.Rests(quiet), s.reached(p.holdsAs(l.work.ID))); err != nil {
+					if err := errors.Join(p.CheckIdle(quiet), s.reached(p.holdsAs(l.work.ID))); err != nil {
 						return err
 					}
 					w = r.world(t, l, p.holdsAs(l.work.ID))

@@ -66,7 +66,7 @@ func (h *harness) began(t *testing.T) []string {
 //
 // That the sweep finds what it is for was tried by hand: with the key ignored, what was written before the death is there twice.
 func TestSweepRequests(t *testing.T) {
-	crashsweep.Parallel(t, 3, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		h := newHarness(t)
 		h.populate(t)
 		var handler http.Handler
@@ -86,9 +86,9 @@ func TestSweepRequests(t *testing.T) {
 		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"resize", `{"size":"large"}`}} {
 			for {
 				answer := ask(handler, "operator", fmt.Sprint("key-", i), http.MethodPost, "/clusters/"+uid+"/"+request.action, request.body)
-				if d.Dead() {
+				if d.Crashed() {
 					end()
-					d.Revive()
+					d.Restart()
 					begin()
 					continue // nobody heard the answer
 				}

@@ -22,7 +22,7 @@ const fewPoints = 5
 // customers and SREs ask for, and returns when all of it has ended.
 func sweep(t *testing.T, prepare, live func(r *region)) {
 	t.Parallel()
-	crashsweep.Parallel(t, fewPoints, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: fewPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r := newRegion(t)
 		r.fleet.secrets = true
 		if prepare != nil {
@@ -274,7 +274,7 @@ func TestSweepInterventions(t *testing.T) {
 // it once. The notifications are external writes, too, and the only ones that a death may repeat.
 func TestSweepNotification(t *testing.T) {
 	t.Parallel()
-	crashsweep.Parallel(t, fewPoints, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: fewPoints, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		r, l := newRegion(t), newListener(t)
 		l.refusing, l.point = 1, d.Point
 		end := r.mortal(d)

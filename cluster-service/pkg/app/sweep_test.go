@@ -24,11 +24,11 @@ type mortal struct {
 }
 
 // mortal starts one whose deaths are d's.
-func (r *region) mortal(d *crashsweep.Deaths) *mortal {
+func (r *region) mortal(d *crashsweep.Injector) *mortal {
 	fault := func(point string) error {
 		if point == "before-begin" {
-			if d.Dead() {
-				return crashsweep.ErrDead
+			if d.Crashed() {
+				return crashsweep.ErrCrashed
 			}
 			return nil // nothing is written between there and the commit
 		}
@@ -46,10 +46,10 @@ func (r *region) mortal(d *crashsweep.Deaths) *mortal {
 			select {
 			case <-m.over:
 				return
-			case <-d.Died():
+			case <-d.Done():
 			}
 			m.now().stop()
-			d.Revive()
+			d.Restart()
 			next := r.start(fault)
 			m.mu.Lock()
 			m.current = next
@@ -164,7 +164,7 @@ func TestSweepDeletion(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	r.hypershift.ProvideSecrets(true)
-	crashsweep.Sweep(t, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		steady := r.start(nil)
 		cluster, _ := steady.createReady(t, fmt.Sprintf("d%d", d.Seed()))
 		pool, auth := poolRequest(cluster, "np1", 1), authRequest(cluster, "ea", 1)
@@ -206,7 +206,7 @@ func TestSweepDeletion(t *testing.T) {
 func TestSweepRevocation(t *testing.T) {
 	r := newRegion(t)
 	r.play()
-	crashsweep.Sweep(t, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{}, func(t *testing.T, d *crashsweep.Injector) any {
 		steady := r.start(nil)
 		cluster, _ := steady.createReady(t, fmt.Sprintf("r%d", d.Seed()))
 		issued, pending, revocation := credentialRequest(t, cluster, customer), credentialRequest(t, cluster, customer), revokeRequest(cluster, customer)

@@ -28,7 +28,7 @@ import (
 type lives struct {
 	*tenancy
 	config  server.Config
-	deaths  *crashsweep.Deaths
+	deaths  *crashsweep.Injector
 	handler http.Handler
 	end     func()
 }
@@ -45,7 +45,7 @@ func (l *lives) begin() {
 	}
 	config := l.config
 	config.Database, config.Metrics = db, prometheus.NewRegistry()
-	rpc := clusterservice.NewClient(l.clusterService.serve(l.t, grpc.WithUnaryInterceptor(l.deaths.Calls())))
+	rpc := clusterservice.NewClient(l.clusterService.serve(l.t, grpc.WithUnaryInterceptor(l.deaths.UnaryClientInterceptor())))
 	dispatcher := dispatch.New(rpc, config.Log, config.Metrics)
 	config.Dispatcher, config.Credentials = dispatcher, rpc
 	var group sync.WaitGroup
@@ -64,7 +64,7 @@ func (l *lives) ask(method, target, body string) {
 		recorder := httptest.NewRecorder()
 		request := l.request(method, target, body)
 		l.handler.ServeHTTP(recorder, request)
-		if l.deaths.Dead() {
+		if l.deaths.Crashed() {
 			continue // nobody heard the answer
 		}
 		if retried && recorder.Code == http.StatusConflict {
@@ -75,16 +75,16 @@ func (l *lives) ask(method, target, body string) {
 		}
 		l.t.Fatalf("%s %s answered %d: %s", method, target, recorder.Code, recorder.Body)
 	}
-	eventually(l.t, func() bool { return l.deaths.Dead() || l.sent(target) })
+	eventually(l.t, func() bool { return l.deaths.Crashed() || l.sent(target) })
 	l.revive()
 }
 
 // revive replaces a frontend that has died.
 func (l *lives) revive() {
 	l.t.Helper()
-	if l.deaths.Dead() {
+	if l.deaths.Crashed() {
 		l.end()
-		l.deaths.Revive()
+		l.deaths.Restart()
 		l.begin()
 	}
 }
@@ -190,7 +190,7 @@ func (l *lives) world() (lines []string) {
 // ahead of the resource's, a frontend that dies between the two leaves one that belongs to nobody.
 func TestSweepRequests(t *testing.T) {
 	t.Parallel()
-	crashsweep.Parallel(t, 8, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 8, Parallel: true}, func(t *testing.T, d *crashsweep.Injector) any {
 		l := &lives{deaths: d}
 		l.tenancy = newHarness(t, func(c *server.Config) { l.config = *c }).tenancy(t)
 		l.begin()

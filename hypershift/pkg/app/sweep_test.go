@@ -64,11 +64,11 @@ func newMortal(t *testing.T) *mortal {
 	}
 	options.CRDDir = ""
 	config = rest.CopyConfig(config)
-	config.Wrap(m.Transport)
+	config.Wrap(m.KubernetesTransport)
 	m.playNamespaces()
 	m.Start(func() func() { return m.begin(options, config) })
 	t.Cleanup(func() {
-		m.End()
+		m.Stop()
 		m.expectNothing(t)
 	})
 	return m
@@ -87,7 +87,7 @@ func (m *mortal) begin(options Options, config *rest.Config) (end func()) {
 	go func() {
 		defer close(done)
 		// One that dies as it starts may well say so.
-		if err := runtime.RunWith(ctx, config); err != nil && !errors.Is(err, crashsweep.ErrDead) {
+		if err := runtime.RunWith(ctx, config); err != nil && !errors.Is(err, crashsweep.ErrCrashed) {
 			m.t.Errorf("the runtime ended with: %v", err)
 		}
 	}()
@@ -103,11 +103,11 @@ const (
 
 // rests is nil if the runtime lives and has written nothing for a while.
 func (m *mortal) rests() error {
-	if err := m.Rests(quiet); err != nil {
+	if err := m.CheckIdle(quiet); err != nil {
 		return err
 	}
 	if err := m.runtime.Load().Ready(context.Background()); err != nil {
-		m.Stir() // what it will do it has not begun
+		m.MarkBusy() // what it will do it has not begun
 		return err
 	}
 	return nil
@@ -117,7 +117,7 @@ func (m *mortal) rests() error {
 // begins the life, and reached is nil when it has come to its end. What is compared is the world at rest.
 func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T, s *sample), reached func(s *sample) error) {
 	var undisturbed map[string]any
-	crashsweep.SweepFew(t, 3, func(t *testing.T, d *crashsweep.Deaths) any {
+	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3}, func(t *testing.T, d *crashsweep.Injector) any {
 		s := m.sample(t, fmt.Sprintf("%s%d", id, d.Seed()))
 		s.createPrerequisites(t)
 		if prepare != nil {

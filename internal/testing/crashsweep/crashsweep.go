@@ -1,154 +1,86 @@
-// Package crashsweep is for tests that kill a process at each of its external writes. A play is what happens to the world
-// from a beginning to an end; it is played once undisturbed, then once for each point at which the process can die with a
-// different state of the world, with the process dying there and another taking over, and then with two deaths at points
-// drawn from the seed. Every end must equal the undisturbed one.
+// Package crashsweep tests that a process can crash at any of its external writes and that its replacement completes the work.
 //
-// A play is determined by its seed as far as the process itself is: CRASH_SEED=<seed> plays that one alone, which is how a
-// failure is replayed. CRASH_PAIRS=<n> draws that many pairs of deaths. What the process writes is up to the test: it calls
-// Point just before and just after each write of the process, wherever it can get between the process and the world.
+// A test provides a scenario: a function that starts a process, makes requests and returns the final external state. Sweep
+// runs the scenario once without a crash, then once for each point where a crash leaves a different external state, and then
+// with two crashes at points drawn from a seed. Every run must return the same state as the undisturbed run.
+//
+// The process does not know that it is under test. The scenario calls Injector.Point just before and just after each external
+// write, wherever it can intercept one: HTTP transports, gRPC interceptors and a PostgreSQL proxy are in this package.
+//
+// The seed determines where a run crashes. CRASH_SEED=<seed> replays one run; CRASH_PAIRS=<n> draws n pairs of crashes.
 package crashsweep
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// ErrDead is the answer to whatever a dead process tries.
-var ErrDead = errors.New("the process is dead")
-
-// Deaths are those of one process in one play. The process is killed by Point answering ErrDead from then on, until the
-// test has replaced it and calls Revive.
-type Deaths struct {
-	seed uint64
-
-	mu sync.Mutex
-	// at are the points, from 1 and counted over all lives, at which it is still to die, in order.
-	at     []int
-	points []string
-	dead   bool
-	died   chan struct{}
-}
-
-func newDeaths(seed uint64, at ...int) *Deaths {
-	return &Deaths{seed: seed, at: at, died: make(chan struct{})}
-}
-
-// Seed is the play's; 0 is the undisturbed one.
-func (d *Deaths) Seed() uint64 { return d.seed }
-
-// Point is passed by the process just before or just after a write, as its name says. An error keeps the process from going
-// on: it has died here, or before.
-func (d *Deaths) Point(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.dead {
-		return ErrDead
-	}
-	d.points = append(d.points, name)
-	if len(d.at) == 0 || len(d.points) < d.at[0] {
-		return nil
-	}
-	d.at, d.dead = d.at[1:], true
-	close(d.died)
-	return ErrDead
-}
-
-// Dead says whether the process may do nothing any more: for what it does besides writing.
-func (d *Deaths) Dead() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.dead
-}
-
-// Died is closed when the process that lives now dies.
-func (d *Deaths) Died() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.died
-}
-
-// Revive begins the life of the process that takes over. Nothing of the one before may be running any more.
-func (d *Deaths) Revive() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dead, d.died = false, make(chan struct{})
-}
-
-func (d *Deaths) passed() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.points
-}
-
-// shortPoints is about how many points are tried with -short, and pairs how many seeds with two deaths without.
 const (
-	shortPoints = 8
-	pairs       = 4
+	// defaultShortPoints is the approximate number of crash points in -short mode.
+	defaultShortPoints = 8
+	// defaultPairs is the number of runs with two crashes outside -short mode.
+	defaultPairs = 4
 )
 
-// Sweep plays. play must be the same each time but for the deaths, with names of its own for what it makes (Seed is a good
-// part of them), and returns the end of the world, which cmp compares.
-func Sweep(t *testing.T, play func(t *testing.T, d *Deaths) any) {
-	t.Helper()
-	SweepFew(t, shortPoints, play)
+// Options configure a sweep. The zero value is valid.
+type Options struct {
+	// ShortPoints is the approximate number of crash points that -short tries, spread evenly; 0 means 8.
+	ShortPoints int
+	// Parallel runs the scenarios concurrently, limited by -parallel. Each run must then build its own environment.
+	Parallel bool
 }
 
-// SweepFew is Sweep for plays that take longer: with -short about that many points are tried.
-func SweepFew(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
+// Sweep runs scenario without a crash and then with crashes, and compares the returned states with cmp.Diff.
+//
+// Apart from the crashes, scenario must do the same in every run. Runs that share an environment derive the names of their
+// objects from Injector.Seed.
+func Sweep(t *testing.T, options Options, scenario func(t *testing.T, injector *Injector) any) {
 	t.Helper()
-	sweep(t, short, func(*testing.T) {}, play)
-}
-
-// Parallel is SweepFew for plays of which each makes a world of its own: they are played at the same time, as many as
-// -parallel says.
-func Parallel(t *testing.T, short int, play func(t *testing.T, d *Deaths) any) {
-	t.Helper()
-	sweep(t, short, (*testing.T).Parallel, play)
-}
-
-func sweep(t *testing.T, short int, begin func(*testing.T), play func(t *testing.T, d *Deaths) any) {
-	t.Helper()
-	undisturbed := newDeaths(0)
-	want := play(t, undisturbed)
+	if options.ShortPoints == 0 {
+		options.ShortPoints = defaultShortPoints
+	}
+	undisturbed := newInjector(0)
+	want := scenario(t, undisturbed)
 	points := undisturbed.passed()
 	if t.Failed() {
 		return
 	}
-	t.Logf("%d points: %v", len(points), points)
+	t.Logf("%d crash points: %v", len(points), points)
 	var failed atomic.Bool
-	for _, seed := range seeds(t, len(points), short) {
+	for _, seed := range seeds(t, len(points), options.ShortPoints) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			begin(t)
-			if failed.Load() {
-				t.Skip("one failure is enough")
+			if options.Parallel {
+				t.Parallel()
 			}
-			d := newDeaths(seed, plan(seed, len(points))...)
-			// A play that gives up says where it died, too.
-			defer func() {
+			if failed.Load() {
+				t.Skip("another seed has failed")
+			}
+			crashAt := crashPoints(seed, len(points))
+			injector := newInjector(seed, crashAt...)
+			injector.reference = undisturbed.states
+			defer func() { // Also reports the crash points of a scenario that called Fatal.
 				if t.Failed() {
 					failed.Store(true)
-					t.Logf("it died at %v of %v; replay it with CRASH_SEED=%d", plan(seed, len(points)), d.passed(), seed)
+					t.Logf("crashed at %v of %v; replay with CRASH_SEED=%d", crashAt, injector.passed(), seed)
 				}
 			}()
-			got := play(t, d)
+			got := scenario(t, injector)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the end is another than undisturbed (-undisturbed +got):\n%s", diff)
+				t.Errorf("the final state differs from the undisturbed run (-undisturbed +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// plan is where the process dies in the play of a seed: at the point of that number, or, beyond the last, at two points
-// that follow from the seed.
-func plan(seed uint64, points int) []int {
+// crashPoints returns the points, counted from 1, at which the run of a seed crashes. A seed up to the number of points
+// crashes at that point; a higher seed crashes at two points that follow from it.
+func crashPoints(seed uint64, points int) []int {
 	if seed <= uint64(points) {
 		return []int{int(seed)}
 	}
@@ -157,37 +89,40 @@ func plan(seed uint64, points int) []int {
 	return []int{first, first + 1 + random.IntN(max(1, points/2))}
 }
 
-// seeds to play.
-func seeds(t *testing.T, points, short int) []uint64 {
+// seeds returns the seeds to run after the undisturbed run.
+func seeds(t *testing.T, points, shortPoints int) []uint64 {
 	t.Helper()
-	number := func(name string) uint64 {
-		text := os.Getenv(name)
-		if text == "" {
-			return 0
-		}
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s=%q is not a number", name, text)
-		}
-		return n
-	}
-	if seed := number("CRASH_SEED"); seed > 0 {
+	if seed := environmentNumber(t, "CRASH_SEED"); seed > 0 {
 		return []uint64{seed}
 	}
 	var list []uint64
 	step := 1
 	if testing.Short() {
-		step = max(1, (points+short-1)/short)
+		step = max(1, (points+shortPoints-1)/shortPoints)
 	}
 	for at := 1; at <= points; at += step {
 		list = append(list, uint64(at))
 	}
-	drawn := number("CRASH_PAIRS")
-	if drawn == 0 && !testing.Short() {
-		drawn = pairs
+	pairs := environmentNumber(t, "CRASH_PAIRS")
+	if pairs == 0 && !testing.Short() {
+		pairs = defaultPairs
 	}
-	for i := range drawn {
+	for i := range pairs {
 		list = append(list, uint64(points)+1+i)
 	}
 	return list
+}
+
+// environmentNumber returns the value of an environment variable, or 0 if it is not set.
+func environmentNumber(t *testing.T, name string) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q is not a number", name, text)
+	}
+	return n
 }

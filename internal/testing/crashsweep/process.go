@@ -2,135 +2,111 @@ package crashsweep
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Process is one that dies in plays, each time replaced by another, and lives on between them. Whatever it writes passes
-// Point; what it writes by HTTP does where its client goes through Transport.
+// Process is a process that several runs share: it crashes during runs and keeps running between them. Its external writes
+// pass Point, which does nothing between runs.
 type Process struct {
-	deaths atomic.Pointer[Deaths] // those of the play that goes on; nil between plays
-	wrote  atomic.Int64           // when a write was last begun or ended, in nanoseconds
+	injector atomic.Pointer[Injector] // of the current run; nil between runs
+	lastCall atomic.Int64             // when a write last began or ended, in nanoseconds since 1970
 
 	mu    sync.Mutex
-	start func() (end func())
-	end   func()
+	start func() (stop func())
+	stop  func()
 }
 
-// Start begins the first life. start begins a life and returns what ends it, and all of it.
-func (p *Process) Start(start func() (end func())) {
+// Start starts the first instance. start is called for each instance and returns a function that stops the instance and
+// waits for all of its goroutines.
+func (p *Process) Start(start func() (stop func())) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.start, p.end = start, start()
+	p.start, p.stop = start, start()
 }
 
-// End ends the last life.
-func (p *Process) End() {
+// Stop stops the current instance.
+func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end()
+	p.stop()
 }
 
-// replace has the next one take over.
-func (p *Process) replace(d *Deaths) {
+// replace stops the crashed instance and starts another.
+func (p *Process) replace(injector *Injector) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end()
-	d.Revive()
-	p.end = p.start()
+	p.stop()
+	injector.Restart()
+	p.stop = p.start()
 }
 
-// During has the process die at the play's points while do goes on. In the end one lives.
-func (p *Process) During(d *Deaths, do func()) {
-	over := make(chan struct{})
-	p.deaths.Store(d)
+// During runs do and lets the process crash at the injector's points meanwhile. Each crashed instance is replaced. When
+// During returns an instance is running.
+func (p *Process) During(injector *Injector, do func()) {
+	finished := make(chan struct{})
+	p.injector.Store(injector)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
 			select {
-			case <-over:
+			case <-finished:
 				return
-			case <-d.Died():
-				p.replace(d)
+			case <-injector.Done():
+				p.replace(injector)
 			}
 		}
 	})
 	defer func() {
-		close(over)
+		close(finished)
 		group.Wait()
-		if d.Dead() {
-			p.replace(d)
+		if injector.Crashed() {
+			p.replace(injector)
 		}
-		p.deaths.Store(nil)
+		p.injector.Store(nil)
 	}()
 	do()
 }
 
-// Point is the play's, and nothing between plays.
+// Point implements Points. It returns nil between runs.
 func (p *Process) Point(name string) error {
-	p.wrote.Store(time.Now().UnixNano())
-	if d := p.deaths.Load(); d != nil {
-		return d.Point(name)
+	p.MarkBusy()
+	if injector := p.injector.Load(); injector != nil {
+		return injector.Point(name)
 	}
 	return nil
 }
 
-// Dead says whether the process may do nothing any more.
-func (p *Process) Dead() bool {
-	d := p.deaths.Load()
-	return d != nil && d.Dead()
+// Crashed implements Points.
+func (p *Process) Crashed() bool {
+	injector := p.injector.Load()
+	return injector != nil && injector.Crashed()
 }
 
-// Rests is nil if the process lives and has begun or ended no write for a while.
-func (p *Process) Rests(quiet time.Duration) error {
-	if p.Dead() {
-		return ErrDead
+// CheckIdle returns nil if the process is running and no write has begun or ended within the last quiet.
+func (p *Process) CheckIdle(quiet time.Duration) error {
+	if p.Crashed() {
+		return ErrCrashed
 	}
-	if since := time.Since(time.Unix(0, p.wrote.Load())); since < quiet {
-		return fmt.Errorf("the process wrote %s ago", since)
+	if since := time.Since(time.Unix(0, p.lastCall.Load())); since < quiet {
+		return fmt.Errorf("the last write of the process was %s ago", since)
 	}
 	return nil
 }
 
-// Stir says that the process is about to write, although it has not begun to.
-func (p *Process) Stir() { p.wrote.Store(time.Now().UnixNano()) }
+// MarkBusy restarts the interval that CheckIdle requires, for a process that is about to write.
+func (p *Process) MarkBusy() { p.lastCall.Store(time.Now().UnixNano()) }
 
-// Transport is the process's way to an API server: each request that changes something is a point before it is sent and one
-// when it was answered. A dead process reads nothing either.
-func (p *Process) Transport(next http.RoundTripper) http.RoundTripper {
+// KubernetesTransport returns a transport to a Kubernetes API server that intercepts every request but reads and reviews.
+// It has the signature of rest.Config.Wrap's argument.
+func (p *Process) KubernetesTransport(next http.RoundTripper) http.RoundTripper {
+	intercepted := transport{points: p, next: next, write: kubernetesWrite}
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "reviews") { // which is a question that is posted
-			if p.Dead() {
-				return refuse(request)
-			}
-			return next.RoundTrip(request)
+		if kubernetesWrite(request) != "" {
+			defer p.MarkBusy()
 		}
-		defer p.Stir()
-		what := request.Method + " " + request.URL.Path
-		if p.Point("before "+what) != nil {
-			return refuse(request)
-		}
-		response, err := next.RoundTrip(request)
-		if err == nil && p.Point("after "+what) != nil {
-			_, _ = io.Copy(io.Discard, response.Body)
-			_ = response.Body.Close()
-			return nil, ErrDead
-		}
-		return response, err
+		return intercepted.RoundTrip(request)
 	})
 }
-
-func refuse(request *http.Request) (*http.Response, error) {
-	if request.Body != nil {
-		_ = request.Body.Close()
-	}
-	return nil, ErrDead
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
