@@ -27,9 +27,9 @@ func Bind[R, S any](resource Field) *Converter[R, S] {
 	return c
 }
 
-// Under has a resource that is made at this version start with the defaults of the newest one, so that it has a value for
+// WithDefaultsOf has a resource that is made at this version start with the defaults of the newest one, so that it has a value for
 // what this version cannot say.
-func (c *Converter[R, S]) Under(newest *Converter[R, S]) *Converter[R, S] {
+func (c *Converter[R, S]) WithDefaultsOf(newest *Converter[R, S]) *Converter[R, S] {
 	under := *c
 	under.newest = newest.root
 	return &under

@@ -12,12 +12,12 @@ type Entry struct {
 	Path string
 	// Type is text, integer, boolean, texts, texts by name, object, list, map, or any for what is only shown.
 	Type string
-	// Words are those that a text may be; nil means any.
-	Words []string
+	// Enum are those that a text may be; nil means any.
+	Enum []string
 	// Default is what an absent field becomes, empty when nothing.
 	Default string
 	// ReadOnly fields are shown and never read; Unsaid ones neither.
-	ReadOnly, Unsaid bool
+	ReadOnly, Implied bool
 	// Notes are what else the table says: kept, fixed.
 	Notes []string
 }
@@ -32,7 +32,7 @@ func (c *Converter[R, S]) Entries() []Entry {
 func (n *node) entries(within string, all *[]Entry) {
 	for _, field := range n.fields {
 		path := join(within, field.name)
-		entry := Entry{Path: path, Type: field.typeName(), Words: field.words, Unsaid: field.kind == unsaid}
+		entry := Entry{Path: path, Type: field.typeName(), Enum: field.words, Implied: field.kind == unsaid}
 		entry.ReadOnly = field.kind == readOnly || field.kind == reported || field.kind == state
 		if field.Field.fallback != nil {
 			entry.Default = fmt.Sprint(field.Field.fallback)

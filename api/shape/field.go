@@ -72,12 +72,12 @@ func ReadOnly(name string) Field { return Field{name: name, kind: readOnly} }
 // State is the provisioning state: shown, never read.
 func State(name string) Field { return Field{name: name, kind: state} }
 
-// Unsaid is a field of the hub that the version cannot say: it becomes the value when its object is read and nothing is
+// Implied is a field of the hub that the version cannot say: it becomes the value when its object is read and nothing is
 // stored.
-func Unsaid(name string, implied any) Field { return Field{name: name, kind: unsaid, implied: implied} }
+func Implied(name string, implied any) Field { return Field{name: name, kind: unsaid, implied: implied} }
 
-// UnsaidLike is Unsaid, with the value of another field of the same object, which stands before it.
-func UnsaidLike(name, other string) Field { return Field{name: name, kind: unsaid, rival: other} }
+// ImpliedFrom is Unsaid, with the value of another field of the same object, which stands before it.
+func ImpliedFrom(name, other string) Field { return Field{name: name, kind: unsaid, rival: other} }
 
 // From names the hub's field where its name is another: a path from the hub's value of the enclosing object.
 func (f Field) From(path string) Field { f.from = path; return f }
@@ -91,20 +91,20 @@ func (f Field) OneOf(words ...string) Field { f.words = words; return f }
 // Default is the value of a field that a PUT leaves out. A PATCH applies it in the elements of lists only, which it replaces.
 func (f Field) Default(fallback any) Field { f.fallback = fallback; return f }
 
-// Without is the value when the object that the field is in is not there at all.
-func (f Field) Without(value any) Field { f.without = value; return f }
+// IfObjectAbsent is the value when the object that the field is in is not there at all.
+func (f Field) IfObjectAbsent(value any) Field { f.without = value; return f }
 
-// Kept fields that a PUT leaves out stay as they are stored.
-func (f Field) Kept() Field { f.kept = true; return f }
+// KeepIfAbsent fields that a PUT leaves out stay as they are stored.
+func (f Field) KeepIfAbsent() Field { f.kept = true; return f }
 
-// Fixed fields cannot be changed at this version once they have a value. What no version may change is not for tables to say.
-func (f Field) Fixed() Field { f.fixed = true; return f }
+// Immutable fields cannot be changed at this version once they have a value. What no version may change is not for tables to say.
+func (f Field) Immutable() Field { f.fixed = true; return f }
 
-// Always shows a field even when it is zero or empty.
-func (f Field) Always() Field { f.always = true; return f }
+// WriteZero shows a field even when it is zero or empty.
+func (f Field) WriteZero() Field { f.always = true; return f }
 
-// AloneShown shows a field even when it is zero, if the other field of the same object is not there.
-func (f Field) AloneShown(unless string) Field { f.rival = unless; return f }
+// WriteZeroUnless shows a field even when it is zero, if the other field of the same object is not there.
+func (f Field) WriteZeroUnless(unless string) Field { f.rival = unless; return f }
 
 // With is the table with fields added to the object at path ("" is the table itself), or put in the place of those of the
 // same name.
@@ -122,8 +122,8 @@ func (f Field) With(path string, fields ...Field) Field {
 	})
 }
 
-// Less is the table without some fields of the object at path.
-func (f Field) Less(path string, names ...string) Field {
+// Without is the table without some fields of the object at path.
+func (f Field) Without(path string, names ...string) Field {
 	return f.edit(path, path, func(f Field) Field {
 		f.fields = slices.Clone(f.fields)
 		for _, name := range names {

@@ -81,7 +81,7 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 		stored[hub.Key(each.Key().String())] = each.Value()
 	}
 	v.SetZero()
-	o.Child(n.name).Each(func(key string, element *wire.Object) {
+	o.Child(n.name).EachObject(func(key string, element *wire.Object) {
 		fresh := reflect.New(n.within).Elem()
 		if before, ok := stored[hub.Key(key)]; ok {
 			fresh.Set(before)
@@ -95,7 +95,7 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 }
 
 func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
-	if !o.Given(n.name) {
+	if !o.HasValue(n.name) {
 		if stays := n.stays(o, v, defaults); !stays {
 			n.setAbsent(o, v, defaults)
 		}
@@ -119,7 +119,7 @@ func (n *node) readText(o *wire.Object, v reflect.Value, defaults bool) {
 		text = o.Enum(n.name, text, n.words...)
 	}
 	if n.fixed && before != "" && text != before {
-		o.Problem(n.name, "Forbidden: field is immutable")
+		o.AddProblem(n.name, "Forbidden: field is immutable")
 		text = before
 	}
 	v.SetString(text)

@@ -71,13 +71,13 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"zeros": {
 			reason: "a zero is shown where leaving it out would be read as another value, where it is to be, and where nothing else says how many",
-			table:  shape.Resource(shape.Object("properties", value("count").AloneShown("pointed"), value("flag").Default(true), shape.Object("pointed", value("a")))),
+			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").Default(true), shape.Object("pointed", value("a")))),
 			body:   `{"properties":{"flag":false}}`,
 			shown:  `{"properties":{"count":0,"flag":false}}`,
 		},
 		"not alone": {
 			reason: "but not where something else does",
-			table:  shape.Resource(shape.Object("properties", value("count").AloneShown("pointed"), value("flag").Always(), shape.Object("pointed", value("a")))),
+			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").WriteZero(), shape.Object("pointed", value("a")))),
 			body:   `{"properties":{"pointed":{"a":"x"}}}`,
 			want:   properties{Pointed: &within{A: "x"}},
 			shown:  `{"properties":{"flag":false,"pointed":{"a":"x"}}}`,
@@ -98,7 +98,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"map": {
 			reason: "an element of a map is found in any casing",
-			table:  shape.Resource(shape.Object("properties", shape.Map("byId", value("a").Kept()))),
+			table:  shape.Resource(shape.Object("properties", shape.Map("byId", value("a").KeepIfAbsent()))),
 			stored: properties{ByID: map[string]within{"/X": {A: "1", B: "2"}, "/Y": {A: "3"}}},
 			body:   `{"properties":{"byId":{"/x":null}}}`,
 			want:   properties{ByID: map[string]within{"/x": {A: "1", B: "2"}}},
@@ -106,7 +106,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"kept": {
 			reason: "a PUT that leaves a kept field out keeps it, and null is the same as leaving out",
-			table:  inner(value("word").Default("d").Kept(), shape.Object("within", value("a")).Kept()),
+			table:  inner(value("word").Default("d").KeepIfAbsent(), shape.Object("within", value("a")).KeepIfAbsent()),
 			stored: properties{Word: "w", Within: within{A: "1"}},
 			body:   `{"properties":{"word":null}}`,
 			want:   properties{Word: "w", Within: within{A: "1"}},
@@ -114,7 +114,7 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"kept in a patch": {
 			reason: "a merged body without it has had it taken away",
-			table:  inner(value("word").Kept(), shape.Object("within", value("a")).Kept()),
+			table:  inner(value("word").KeepIfAbsent(), shape.Object("within", value("a")).KeepIfAbsent()),
 			stored: properties{Word: "w", Within: within{A: "1"}},
 			patch:  true, body: `{}`, shown: `{}`,
 		},
@@ -147,29 +147,29 @@ func TestReadAndShow(t *testing.T) {
 		},
 		"without the object": {
 			reason: "an object that is not there says something too, and in a PATCH as well",
-			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").Without("theirs")))),
+			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
 			patch:  true, body: `{}`, want: properties{Within: within{A: "theirs"}}, shown: `{}`,
 		},
 		"with the object": {
 			reason: "while one that is there and says nothing says nothing",
-			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").Without("theirs")))),
+			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
 			stored: properties{Within: within{A: "theirs"}},
 			body:   `{"properties":{"within":{}}}`, shown: `{}`,
 		},
 		"fixed": {
 			reason: "what has a value keeps it at this version",
-			table:  inner(value("word").Fixed(), value("count")),
+			table:  inner(value("word").Immutable(), value("count")),
 			stored: properties{Word: "w"}, body: `{"properties":{"word":"x"}}`, want: properties{Word: "w"}, shown: `{"properties":{"word":"w"}}`,
 			problems: []string{"properties.word: Forbidden: field is immutable"},
 		},
 		"fixed later": {
 			reason: "what has none may be given one",
-			table:  inner(value("word").Fixed(), value("count")),
+			table:  inner(value("word").Immutable(), value("count")),
 			body:   `{"properties":{"word":"x"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
 		},
 		"unsaid": {
 			reason: "what cannot be said has a value when there is none yet",
-			table:  shape.Resource(shape.Object("properties", shape.Object("pointed", value("a"), shape.UnsaidLike("b", "a")), shape.Unsaid("word", "w"))),
+			table:  shape.Resource(shape.Object("properties", shape.Object("pointed", value("a"), shape.ImpliedFrom("b", "a")), shape.Implied("word", "w"))),
 			body:   `{"properties":{"word":"x","pointed":{"a":"1","b":"2"}}}`,
 			want:   properties{Word: "w", Pointed: &within{A: "1", B: "1"}},
 			shown:  `{"properties":{"pointed":{"a":"1"}}}`,
@@ -184,7 +184,7 @@ func TestReadAndShow(t *testing.T) {
 		"shown only": {
 			reason: "what the service says is not read",
 			table: shape.Resource(shape.ReadOnly("id"), shape.Object("properties", shape.State("state"),
-				shape.Shown("url", func(s *status) any { return s.URL }), shape.Shown("nothing", func(*status) any { return (*within)(nil) }))),
+				shape.FromStatus("url", func(s *status) any { return s.URL }), shape.FromStatus("nothing", func(*status) any { return (*within)(nil) }))),
 			body: `{"id":"other","properties":{"state":"Failed","url":"u"}}`, shown: `{"properties":{"state":"Succeeded","url":"https://u"}}`,
 		},
 	}
@@ -233,7 +233,7 @@ func TestEdits(t *testing.T) {
 	changed := old.
 		With("properties.within", shape.Value("b")).
 		With("properties", shape.Value("word").Default("d"), shape.Value("flag")).
-		Less("properties", "count")
+		Without("properties", "count")
 	paths := func(table shape.Field) (paths []string) {
 		for _, entry := range shape.Bind[thing, status](table).Entries() {
 			paths = append(paths, entry.Path+entry.Default)
@@ -251,7 +251,7 @@ func TestEdits(t *testing.T) {
 // TestPath: the hub's fields are found where the version has them, with the keys that the path names.
 func TestPath(t *testing.T) {
 	converter := shape.Bind[thing, status](shape.Resource(shape.Value("tags"), shape.Object("properties",
-		shape.Object("group", shape.Value("title").From("word")).Inline(), shape.List("many", shape.Value("a")), shape.Unsaid("count", 1))))
+		shape.Object("group", shape.Value("title").From("word")).Inline(), shape.List("many", shape.Value("a")), shape.Implied("count", 1))))
 	for hubPath, want := range map[string]string{
 		"tags[a.b].c]":         "tags[a.b].c]",
 		"properties.word":      "properties.group.title",
@@ -269,7 +269,7 @@ func TestPath(t *testing.T) {
 // TestBornWithTheNewestDefaults: what a version cannot say has a value from the start, and its own defaults come first.
 func TestBornWithTheNewestDefaults(t *testing.T) {
 	newest := shape.Bind[thing, status](inner(shape.Value("word").Default("newest"), shape.Value("count").Default(7)))
-	old := shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Value("word").Default("old")))).Under(newest)
+	old := shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Value("word").Default("old")))).WithDefaultsOf(newest)
 	empty := wire.NewBody(map[string]any{})
 	made := old.Decode(empty, &thing{Resource: hub.Resource{ID: "/x"}}, true)
 	if want := (properties{Word: "old", Count: 7}); !cmp.Equal(made.Properties, want) || made.ID != "/x" {
@@ -289,11 +289,11 @@ func TestTablesThatDoNotFit(t *testing.T) {
 		"an object that is none":             func() { shape.Bind[thing, status](shape.Resource(shape.Object("location", shape.Value("a")))) },
 		"a value that is an object":          func() { shape.Bind[thing, status](shape.Resource(shape.Value("properties"))) },
 		"something of another status": func() {
-			shape.Bind[thing, status](shape.Resource(shape.Shown("a", func(*hub.ClusterStatus) any { return nil })))
+			shape.Bind[thing, status](shape.Resource(shape.FromStatus("a", func(*hub.ClusterStatus) any { return nil })))
 		},
 		"an edit of what is not there":    func() { shape.Resource().With("properties", shape.Value("a")) },
-		"taking away what is not there":   func() { shape.Resource(shape.Value("location")).Less("", "tags") },
-		"a rival that does not stand by":  func() { shape.Bind[thing, status](inner(shape.Value("count").AloneShown("x"), shape.Value("word"))) },
+		"taking away what is not there":   func() { shape.Resource(shape.Value("location")).Without("", "tags") },
+		"a rival that does not stand by":  func() { shape.Bind[thing, status](inner(shape.Value("count").WriteZeroUnless("x"), shape.Value("word"))) },
 		"a path through what is no table": func() { shape.Bind[thing, status](shape.Resource(shape.Value("a").From("properties.word.b"))) },
 	} {
 		t.Run(reason, func(t *testing.T) {

@@ -15,8 +15,8 @@ type shown struct {
 	make   func(status any) any
 }
 
-// Shown is a value that is made of what is reported of the resource: shown unless it is nil or an empty text, never read.
-func Shown[S any](name string, value func(status *S) any) Field {
+// FromStatus is a value that is made of what is reported of the resource: shown unless it is nil or an empty text, never read.
+func FromStatus[S any](name string, value func(status *S) any) Field {
 	return Field{name: name, kind: reported, shown: &shown{
 		status: reflect.TypeFor[*S](),
 		make:   func(status any) any { return value(status.(*S)) },

@@ -16,7 +16,7 @@ func API() version.Version {
 		Cluster:        cluster(),
 		NodePool:       nodePool(),
 		ExternalAuth:   externalAuth(),
-		ChoosesVersion: true,
+		VersionOptional: true,
 	}
 }
 
@@ -27,7 +27,7 @@ func tracked(properties ...shape.Field) shape.Field {
 		shape.ReadOnly("name"),
 		shape.ReadOnly("type"),
 		shape.Value("location"),
-		shape.Value("tags").Kept(),
+		shape.Value("tags").KeepIfAbsent(),
 		shape.ReadOnly("systemData"),
 		shape.Object("identity",
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),
@@ -35,8 +35,8 @@ func tracked(properties ...shape.Field) shape.Field {
 			shape.ReadOnly("tenantId"),
 			// ARM fills the two in; a client that leaves them out does not change them.
 			shape.Map("userAssignedIdentities",
-				shape.Value("clientId").Kept(),
-				shape.Value("principalId").Kept(),
+				shape.Value("clientId").KeepIfAbsent(),
+				shape.Value("principalId").KeepIfAbsent(),
 			),
 		),
 		shape.Object("properties", properties...),

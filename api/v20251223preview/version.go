@@ -16,7 +16,7 @@ func API() version.Version {
 	v := v20240610preview.API()
 	v.Name = Version
 	// The version must be named, and can be changed.
-	v.ChoosesVersion = false
+	v.VersionOptional = false
 	v.Cluster = v.Cluster.
 		With("properties.version", shape.Value("id")).
 		With("properties", shape.List("imageDigestMirrors",
@@ -30,7 +30,7 @@ func API() version.Version {
 			shape.Value("visibility").OneOf("Public", "Private"),
 			shape.Object("activeKey",
 				shape.Value("name"),
-				shape.Value("version").Fixed(),
+				shape.Value("version").Immutable(),
 			),
 		)
 	v.NodePool = v.NodePool.

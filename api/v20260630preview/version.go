@@ -23,17 +23,17 @@ func API() version.Version {
 				shape.Value("type").OneOf("Public", "Private").Default("Public"),
 			),
 			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None"),
-			shape.Shown("status", func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
+			shape.FromStatus("status", func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
 		).
 		// Who leaves the object out has the platform keep the key; the word for that is gone.
 		With("properties.etcd.dataEncryption",
-			shape.Value("keyManagementMode").OneOf("CustomerManaged").Without("PlatformManaged"),
+			shape.Value("keyManagementMode").OneOf("CustomerManaged").IfObjectAbsent("PlatformManaged"),
 		).
 		With("properties.etcd.dataEncryption.customerManaged.kms.activeKey", shape.Value("version"))
 	v.NodePool = v.NodePool.
-		With("properties", shape.Shown("status", func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))
+		With("properties", shape.FromStatus("status", func(s *hub.NodePoolStatus) any { return version.Status(s.Conditions) }))
 	v.ExternalAuth = v.ExternalAuth.
-		Less("properties", "condition").
-		With("properties", shape.Shown("status", func(s *hub.ExternalAuthStatus) any { return version.Status(s.Conditions) }))
+		Without("properties", "condition").
+		With("properties", shape.FromStatus("status", func(s *hub.ExternalAuthStatus) any { return version.Status(s.Conditions) }))
 	return v
 }

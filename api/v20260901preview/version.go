@@ -14,6 +14,6 @@ const Version = "2026-09-01-preview"
 func API() version.Version {
 	v := v20260630preview.API()
 	v.Name = Version
-	v.SignsCredentials = true
+	v.AcceptsCSR = true
 	return v
 }

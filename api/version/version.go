@@ -19,11 +19,11 @@ type Version struct {
 	NodePool     shape.Field
 	ExternalAuth shape.Field
 
-	// ChoosesVersion says that a cluster may leave its OpenShift version to the service.
-	ChoosesVersion bool
-	// SignsCredentials says that a request for an admin credential brings the client's own certificate signing request;
+	// VersionOptional says that a cluster may leave its OpenShift version to the service.
+	VersionOptional bool
+	// AcceptsCSR says that a request for an admin credential brings the client's own certificate signing request;
 	// before, it had no body, and the service made the key.
-	SignsCredentials bool
+	AcceptsCSR bool
 }
 
 // Condition is one aspect of a resource's observed state.
@@ -62,9 +62,9 @@ func Conditions(observed []hub.Condition) []Condition {
 	return shown
 }
 
-// OneCondition is the condition that says most where there is room for one: Available, which names the reason when it is
+// PrimaryCondition is the condition that says most where there is room for one: Available, which names the reason when it is
 // false, or else whichever there is. It is nil when there is none.
-func OneCondition(observed []hub.Condition) *Condition {
+func PrimaryCondition(observed []hub.Condition) *Condition {
 	shown := Conditions(observed)
 	for i := range shown {
 		if shown[i].Type == available {

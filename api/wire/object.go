@@ -83,7 +83,7 @@ func (o *Object) problem(field, format string, args ...any) {
 }
 
 func (o *Object) wrongType(field string, value any, want string) {
-	o.problem(field, "Invalid value: %s: must be %s", Show(value), want)
+	o.problem(field, "Invalid value: %s: must be %s", FormatValue(value), want)
 }
 
 // get is the value of a field, nil when it is absent or null.
@@ -103,11 +103,11 @@ func (o *Object) Has(name string) bool {
 	return ok
 }
 
-// Given reports whether the field is there and not null.
-func (o *Object) Given(name string) bool { return o.get(name) != nil }
+// HasValue reports whether the field is there and not null.
+func (o *Object) HasValue(name string) bool { return o.get(name) != nil }
 
-// Problem notes that a field is wrong.
-func (o *Object) Problem(name, message string) {
+// AddProblem notes that a field is wrong.
+func (o *Object) AddProblem(name, message string) {
 	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message})
 }
 
@@ -133,17 +133,17 @@ func (o *Object) Enum(name, absent string, words ...string) string {
 	if slices.Contains(words, value) {
 		return value
 	}
-	o.problem(o.path(name), "%s", Unsupported(value, words))
+	o.problem(o.path(name), "%s", UnsupportedValue(value, words))
 	return absent
 }
 
-// Unsupported is the message for a word that is not one of words.
-func Unsupported(value string, words []string) string {
+// UnsupportedValue is the message for a word that is not one of words.
+func UnsupportedValue(value string, words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
 		quoted[i] = strconv.Quote(word)
 	}
-	return fmt.Sprintf("Unsupported value: %s: supported values: %s", Show(value), strings.Join(quoted, ", "))
+	return fmt.Sprintf("Unsupported value: %s: supported values: %s", FormatValue(value), strings.Join(quoted, ", "))
 }
 
 // Bool is the field, or absent when it is not there.
@@ -288,8 +288,8 @@ func (o *Object) StringMap(name string) map[string]string {
 // keys are the names of the fields in order, so that the same body has the same problems in the same order.
 func (o *Object) keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// Each calls read with every field of o that is an object or null, the latter as an empty object, in order of name.
-func (o *Object) Each(read func(key string, value *Object)) {
+// EachObject calls read with every field of o that is an object or null, the latter as an empty object, in order of name.
+func (o *Object) EachObject(read func(key string, value *Object)) {
 	if o == nil {
 		return
 	}
@@ -307,8 +307,8 @@ func (o *Object) Each(read func(key string, value *Object)) {
 // maxShown bounds how much of a wrong value a message repeats.
 const maxShown = 512
 
-// Show renders a wrong value for a message, cut where it is long.
-func Show(value any) string {
+// FormatValue renders a wrong value for a message, cut where it is long.
+func FormatValue(value any) string {
 	var text string
 	switch value := value.(type) {
 	case nil:

@@ -67,7 +67,7 @@ func TestProblems(t *testing.T) {
 			reason: "so is a field of an element",
 			body:   `{"a":{"map":{"/x.y/z":{"id":1}}}}`,
 			read: func(b *wire.Body) {
-				b.Child("a").Child("map").Each(func(_ string, value *wire.Object) { value.String("id", "") })
+				b.Child("a").Child("map").EachObject(func(_ string, value *wire.Object) { value.String("id", "") })
 			},
 			want: []wire.Problem{{Field: "a.map[/x.y/z].id", Message: "Invalid value: 1: must be a string"}},
 		},

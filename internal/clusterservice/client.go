@@ -34,8 +34,8 @@ const (
 	ReasonCallDone = "CALL_DONE"
 )
 
-// CallID is the metadata by which a call that has no uid in its request has its effect once.
-const CallID = "hcpmesh-call-id"
+// CallIDKey is the metadata by which a call that has no uid in its request has its effect once.
+const CallIDKey = "hcpmesh-call-id"
 
 // Dial prepares a connection to the Cluster Service at address (host:port) under the process's identity. It does not
 // wait for an answer: calls fail fast with kind Unavailable while nobody answers, and the connection comes back within
@@ -56,9 +56,9 @@ func Dial(_ context.Context, address string, identity *mesh.Identity, options ..
 	return connection, nil
 }
 
-// Ready returns a readiness check of a connection made by Dial. It connects an idle connection, and waits for the
+// ReadinessCheck returns a readiness check of a connection made by Dial. It connects an idle connection, and waits for the
 // outcome as long as the context lasts.
-func Ready(connection *grpc.ClientConn) func(ctx context.Context) error {
+func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			state := connection.GetState()

@@ -17,8 +17,8 @@ import (
 // ReasonClusterUnplaced is the answer of a cluster that has nothing yet that could be lost.
 const ReasonClusterUnplaced = "CLUSTER_UNPLACED"
 
-// RecoveryOf says of which state of a cluster what is kept for its recovery is; empty while it has nothing.
-func RecoveryOf(c *clusterservicev1.Cluster) string {
+// RecoveryFingerprint says of which state of a cluster what is kept for its recovery is; empty while it has nothing.
+func RecoveryFingerprint(c *clusterservicev1.Cluster) string {
 	s := c.GetStatus()
 	if s.GetProvisionShard() == "" || c.GetDeleteTime() != nil {
 		return ""

@@ -44,7 +44,7 @@ type Report struct {
 	// Revision orders reports; Generation is the newest that Cluster Service has stored, Observed the newest in effect.
 	Revision   int64
 	Generation int64
-	Observed   int64
+	ObservedGeneration   int64
 	// Phase is one of the constants; empty for a phase of another release.
 	Phase string
 	// Deleting is set once deletion was asked for, which was at DeleteTime.
@@ -57,8 +57,8 @@ type Report struct {
 	ExternalAuth *hub.ExternalAuthStatus
 	// Spec is the desired state of that generation; nil for credentials and revocations.
 	Spec proto.Message
-	// RecoveryOf says of which state of a cluster its recovery would be; empty for none.
-	RecoveryOf string
+	// RecoveryFingerprint says of which state of a cluster its recovery would be; empty for none.
+	RecoveryFingerprint string
 	// Expiration is when an issued credential's certificate ends.
 	Expiration *time.Time
 }
@@ -72,12 +72,12 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 		Revision:   c.GetRevision(),
 		Generation: c.GetGeneration(),
 		Spec:       specOf(c.GetSpec()),
-		Observed:   s.GetObservedGeneration(),
+		ObservedGeneration:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
 		Deleting:   c.GetDeleteTime() != nil,
 		DeleteTime: when(c.GetDeleteTime()),
 		Conditions: conditions(s.GetConditions()),
-		RecoveryOf: RecoveryOf(c),
+		RecoveryFingerprint: RecoveryFingerprint(c),
 		Cluster: &hub.ClusterStatus{
 			Conditions:     conditions(s.GetConditions()),
 			APIURL:         s.GetApiUrl(),
@@ -99,7 +99,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 		Revision:   n.GetRevision(),
 		Generation: n.GetGeneration(),
 		Spec:       specOf(n.GetSpec()),
-		Observed:   s.GetObservedGeneration(),
+		ObservedGeneration:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
 		Deleting:   n.GetDeleteTime() != nil,
 		DeleteTime: when(n.GetDeleteTime()),
@@ -122,7 +122,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 		Revision:   e.GetRevision(),
 		Generation: e.GetGeneration(),
 		Spec:       specOf(e.GetSpec()),
-		Observed:   s.GetObservedGeneration(),
+		ObservedGeneration:   s.GetObservedGeneration(),
 		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
 		Deleting:   e.GetDeleteTime() != nil,
 		DeleteTime: when(e.GetDeleteTime()),

@@ -148,7 +148,7 @@ func TestReports(t *testing.T) {
 	})
 	conditions := []hub.Condition{{Type: "Available", Status: "True", Reason: "AsExpected", LastTransitionTime: at}}
 	want := Report{
-		UID: "u", ResourceID: clusterID, Revision: 7, Generation: 2, Observed: 1, Phase: PhaseReady, Deleting: true, DeleteTime: at, Conditions: conditions,
+		UID: "u", ResourceID: clusterID, Revision: 7, Generation: 2, ObservedGeneration: 1, Phase: PhaseReady, Deleting: true, DeleteTime: at, Conditions: conditions,
 		Cluster: &hub.ClusterStatus{Conditions: conditions, APIURL: "https://api", Progress: []hub.Progress{{Layer: "placement", State: "Placed", Since: at}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -71,7 +71,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	}
 	tokens := &engineers{next: &http.Transport{TLSClientConfig: trusted, MaxIdleConnsPerHost: 4}, tokens: h.tokens()}
 	record := servertest.New(tokens)
-	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Patience: patience, Pause: pause,
+	target := httpcase.Target{BaseURL: h.region.Endpoints().Admin, Client: &http.Client{Transport: record}, Timeout: patience, RetryInterval: pause,
 		Headers: [][2]string{{"Content-Type", "application/json"}}}
 	for _, c := range cases {
 		target.Variables = maps.Clone(variables)

@@ -60,10 +60,10 @@ func TestCases(t *testing.T) {
 		Client:     &http.Client{Transport: bearer{transport, token}},
 		Location:   endpoints.Location,
 		APIVersion: v20260901preview.Version,
-		Patience:   patience,
-		Pause:      pause,
-		Conclude:   true,
-		MayFail: map[string]string{
+		Timeout:   patience,
+		RetryInterval:      pause,
+		CleanUp:   true,
+		AllowedFailures: map[string]string{
 			"cluster-choices": "the local region has no private API endpoints",
 		},
 	}
@@ -84,7 +84,7 @@ func selected(cases []httpcase.Case, n int) []httpcase.Case {
 	var chosen []httpcase.Case
 	accepting := 0
 	for _, c := range cases {
-		if c.Accepts() {
+		if c.ExpectsAcceptance() {
 			accepting++
 			if accepting%max(n, 1) != 0 {
 				continue

@@ -67,8 +67,8 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", id, err)
-		case got.Phase != clusterservice.PhaseReady || got.Generation != generation || got.Observed != generation || got.Deleting:
-			return fmt.Errorf("%s is %s at %d, %d observed, want %d", id, got.Phase, got.Generation, got.Observed, generation)
+		case got.Phase != clusterservice.PhaseReady || got.Generation != generation || got.ObservedGeneration != generation || got.Deleting:
+			return fmt.Errorf("%s is %s at %d, %d observed, want %d", id, got.Phase, got.Generation, got.ObservedGeneration, generation)
 		case !proto.Equal(got.Spec, wanted):
 			return fmt.Errorf("%s is wanted as %v, and promised as %v", id, got.Spec, wanted)
 		}

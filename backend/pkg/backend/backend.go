@@ -58,7 +58,7 @@ func Run(ctx context.Context, p *process.Process, options Options) error {
 		return err
 	}
 	defer func() { _ = connection.Close() }()
-	p.Ready("cluster-service", clusterservice.Ready(connection))
+	p.Ready("cluster-service", clusterservice.ReadinessCheck(connection))
 	db, err := database.Open(ctx, options.Database)
 	if err != nil {
 		return err

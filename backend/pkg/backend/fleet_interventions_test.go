@@ -22,7 +22,7 @@ func (f *fleet) intervene(ctx context.Context, uid string, do func() (what strin
 		return f.refuse
 	}
 	id := uid
-	if ids := metadata.ValueFromIncomingContext(ctx, clusterservice.CallID); id == "" && len(ids) == 1 {
+	if ids := metadata.ValueFromIncomingContext(ctx, clusterservice.CallIDKey); id == "" && len(ids) == 1 {
 		id = ids[0]
 	}
 	switch {

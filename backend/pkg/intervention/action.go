@@ -83,7 +83,7 @@ func byRPC[Q, A proto.Message](call func(ctx context.Context, request Q, options
 			message.Set(field, protoreflect.ValueOfString(o.OperationID))
 		} else {
 			// Nothing in the request says that it is this operation's: after a crash it would be refused, or done again.
-			ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallID, o.OperationID)
+			ctx = metadata.AppendToOutgoingContext(ctx, clusterservice.CallIDKey, o.OperationID)
 		}
 		answer, err := call(ctx, request)
 		switch {

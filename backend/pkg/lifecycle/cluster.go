@@ -53,10 +53,10 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
 		},
 		recovery: func(ctx context.Context, d *database.ClusterDocument, report *clusterservice.Report) (*database.FleetRecovery, error) {
-			if report.RecoveryOf == "" || d.Fleet.Recovery != nil && d.Fleet.Recovery.Of == report.RecoveryOf {
+			if report.RecoveryFingerprint == "" || d.Fleet.Recovery != nil && d.Fleet.Recovery.Of == report.RecoveryFingerprint {
 				return d.Fleet.Recovery, nil
 			}
-			fresh, err := c.clusterService.Recovery(ctx, d.UID, report.RecoveryOf)
+			fresh, err := c.clusterService.Recovery(ctx, d.UID, report.RecoveryFingerprint)
 			if fresh == nil {
 				fresh = d.Fleet.Recovery
 			}

@@ -237,7 +237,7 @@ func (k *kind[D]) step(ctx context.Context, r inbox.Resource) (again bool, err e
 	if report != nil {
 		stays := !report.Deleting && report.Phase != clusterservice.PhaseDeleted
 		switch {
-		case stays && operation == nil && (report.Generation > v.generation || report.Observed < v.fleet.ObservedGeneration):
+		case stays && operation == nil && (report.Generation > v.generation || report.ObservedGeneration < v.fleet.ObservedGeneration):
 			// Cosmos DB, or the fleet, was restored to an earlier state: package reconcile deals with both, and until the fleet has
 			// again what it had there is nothing to show.
 			k.handled(r, letter)
@@ -442,7 +442,7 @@ func (k *kind[D]) write(ctx context.Context, item *database.Item[D], operation *
 		*v.fleet = database.FleetState{
 			Revision:           report.Revision,
 			AcceptedGeneration: report.Generation,
-			ObservedGeneration: report.Observed,
+			ObservedGeneration: report.ObservedGeneration,
 			Phase:              report.Phase,
 			Recovery:           recovery,
 		}

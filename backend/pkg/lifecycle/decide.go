@@ -98,7 +98,7 @@ func decide(s situation) decision {
 	switch {
 	case s.operation == nil:
 		if s.state == hub.Failed && s.fleet.Phase == clusterservice.PhaseAwaitingSecret && s.report != nil &&
-			s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= s.generation {
+			s.report.Phase == clusterservice.PhaseReady && s.report.ObservedGeneration >= s.generation {
 			// The customer took longer than an operation may, but has given the secret after all.
 			return s.progress(hub.Succeeded, "")
 		}
@@ -148,7 +148,7 @@ func decideApply(s situation) decision {
 		return s.fail(database.OperationError{Code: apierror.Conflict.ARMCode(), Message: "The resource is being deleted."})
 	case accepted < target:
 		return s.send(apply)
-	case current && s.report.Phase == clusterservice.PhaseReady && s.report.Observed >= target:
+	case current && s.report.Phase == clusterservice.PhaseReady && s.report.ObservedGeneration >= target:
 		return decision{action: finish, state: hub.Succeeded, status: hub.Succeeded}
 	case current && s.report.Phase == clusterservice.PhaseFailed:
 		return s.fail(failureOf(s.report))
@@ -156,7 +156,7 @@ func decideApply(s situation) decision {
 		return s.fail(database.OperationError{Code: "AwaitingSecret", Message: "The secret of a confidential client was not given within " + s.deadline().String() + ". " + messageOf(s.report, "SecretsPresent")})
 	case s.left() <= 0:
 		return s.overdue()
-	case current && s.report.Phase == clusterservice.PhaseAwaitingSecret && s.report.Observed >= target:
+	case current && s.report.Phase == clusterservice.PhaseAwaitingSecret && s.report.ObservedGeneration >= target:
 		return s.progress(hub.AwaitingSecret, hub.AwaitingSecret)
 	case s.report == nil && s.state == hub.AwaitingSecret:
 		// So it was when something was last heard of it.

@@ -20,7 +20,7 @@ func operation(request database.OperationRequest, generation int64, age time.Dur
 }
 
 func report(phase string, generation, observed int64) *clusterservice.Report {
-	return &clusterservice.Report{Revision: 10, Phase: phase, Generation: generation, Observed: observed}
+	return &clusterservice.Report{Revision: 10, Phase: phase, Generation: generation, ObservedGeneration: observed}
 }
 
 func TestDecide(t *testing.T) {

@@ -137,7 +137,7 @@ func (k *kind[D]) recoveryOf(ctx context.Context, item *database.Item[D], report
 func (k *kind[D]) news(item *database.Item[D], operation *database.Item[database.OperationDocument], report *clusterservice.Report) bool {
 	v := k.view(&item.Value)
 	before := item.Value
-	kept := k.recovery != nil && report.RecoveryOf != "" && (v.fleet.Recovery == nil || v.fleet.Recovery.Of != report.RecoveryOf)
+	kept := k.recovery != nil && report.RecoveryFingerprint != "" && (v.fleet.Recovery == nil || v.fleet.Recovery.Of != report.RecoveryFingerprint)
 	if !k.observe(&item.Value, report) {
 		return kept
 	}

@@ -53,7 +53,7 @@ type report struct {
 
 func (r *report) invalid(value any, format string, args ...any) {
 	r.found = append(r.found, apierror.Violation{Field: r.field,
-		Message: fmt.Sprintf("Invalid value: %s: %s", wire.Show(value), fmt.Sprintf(format, args...))})
+		Message: fmt.Sprintf("Invalid value: %s: %s", wire.FormatValue(value), fmt.Sprintf(format, args...))})
 }
 
 // hidden is invalid for what may be a secret that was sent by mistake: errors are logged.

@@ -71,7 +71,7 @@ func checkNames(body *wire.Body, resource *hub.Resource) []apierror.Violation {
 	for field, want := range map[string]string{"name": resource.Name, "type": resource.Type} {
 		if got := body.String(field, want); !strings.EqualFold(got, want) {
 			wrong = append(wrong, apierror.Violation{Field: field,
-				Message: fmt.Sprintf("Invalid value: %s: must be %s, as in the URL", wire.Show(got), wire.Show(want))})
+				Message: fmt.Sprintf("Invalid value: %s: must be %s, as in the URL", wire.FormatValue(got), wire.FormatValue(want))})
 		}
 	}
 	return wrong

@@ -105,7 +105,7 @@ func (clusterType) neighbours(s *Server, ctx context.Context, rq *request, clust
 		return nil, err
 	}
 	return []apierror.Violation{{Field: "properties.platform.managedResourceGroup",
-		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.Show(group))}}, nil
+		Message: fmt.Sprintf("Invalid value: %s: is the resource group of another cluster", wire.FormatValue(group))}}, nil
 }
 
 func (clusterType) retain(now, stored *hub.Cluster) {
@@ -128,7 +128,7 @@ func (clusterType) taken(document *database.ClusterDocument, held []database.Res
 			field, value = "properties.platform.networkSecurityGroupId", platform.NetworkSecurityGroupID
 		}
 		taken = append(taken, apierror.Violation{Field: field,
-			Message: fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", wire.Show(value))})
+			Message: fmt.Sprintf("Invalid value: %s: is in use by another cluster of the subscription", wire.FormatValue(value))})
 	}
 	validation.Sort(taken)
 	return apierror.InvalidFields(taken)

@@ -155,7 +155,7 @@ func (s *Server) paging(rq *request, list string) (asked, error) {
 	for name := range rq.query {
 		if strings.HasPrefix(name, "$") && !strings.EqualFold(name, topOption) && !strings.EqualFold(name, skipTokenOption) {
 			return asked{}, apierror.New(apierror.InvalidParameter, "The query option %s is not supported; lists have %s and %s.",
-				wire.Show(name), topOption, skipTokenOption).WithTarget(name)
+				wire.FormatValue(name), topOption, skipTokenOption).WithTarget(name)
 		}
 	}
 	for _, name := range []string{topOption, skipTokenOption} {

@@ -146,7 +146,7 @@ func (rq *request) deployed() (map[int]map[string]any, error) {
 	}
 	list, ok := fields["resources"].([]any)
 	if !ok && fields["resources"] != nil {
-		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources", Message: "Invalid value: " + wire.Show(fields["resources"]) + ": must be an array"}})
+		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources", Message: "Invalid value: " + wire.FormatValue(fields["resources"]) + ": must be an array"}})
 	}
 	if len(list) > maxDeployed {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "resources",
@@ -157,7 +157,7 @@ func (rq *request) deployed() (map[int]map[string]any, error) {
 	for i, element := range list {
 		resource, ok := element.(map[string]any)
 		if !ok {
-			wrong = append(wrong, apierror.Violation{Field: fmt.Sprintf("resources[%d]", i), Message: "Invalid value: " + wire.Show(element) + ": must be an object"})
+			wrong = append(wrong, apierror.Violation{Field: fmt.Sprintf("resources[%d]", i), Message: "Invalid value: " + wire.FormatValue(element) + ": must be an object"})
 			continue
 		}
 		resources[i] = resource
@@ -194,7 +194,7 @@ func (s *Server) judgeResource(ctx context.Context, rq *request, d *deployment, 
 	put := rq.put(s, types, template.Literal(name), version, resourceGroupOf(rq, fields, p))
 	if !put.known || put.match.route == nil || put.match.route.judge == nil {
 		if s.serves(types) {
-			return "", true, apierror.New(apierror.InvalidResourceName, "The resource name %s does not fit the type %s.", wire.Show(name), wire.Show(resourceType))
+			return "", true, apierror.New(apierror.InvalidResourceName, "The resource name %s does not fit the type %s.", wire.FormatValue(name), wire.FormatValue(resourceType))
 		}
 		return "", false, nil
 	}

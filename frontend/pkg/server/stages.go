@@ -105,16 +105,16 @@ func checkContentType(_ *Server, _ context.Context, rq *request) error {
 	contentType := rq.http.Header.Get("Content-Type")
 	media, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil || media != "application/json" && !(rq.http.Method == http.MethodPatch && media == "application/merge-patch+json") {
-		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.Show(contentType)).WithTarget("content-type")
+		return apierror.New(apierror.UnsupportedMediaType, "The content type %s is not supported; send application/json.", wire.FormatValue(contentType)).WithTarget("content-type")
 	}
 	// JSON is UTF-8 (RFC 8259, section 8.1), of which US-ASCII is a part.
 	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
-		return apierror.New(apierror.UnsupportedMediaType, "The charset %s is not supported; send UTF-8.", wire.Show(charset)).WithTarget("content-type")
+		return apierror.New(apierror.UnsupportedMediaType, "The charset %s is not supported; send UTF-8.", wire.FormatValue(charset)).WithTarget("content-type")
 	}
 	if encoding := strings.Join(rq.http.Header.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		// RFC 9110, section 12.5.3: this header says what would have been accepted.
 		rq.w.Header().Set("Accept-Encoding", "identity")
-		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content as it is.", wire.Show(encoding)).WithTarget("content-encoding")
+		return apierror.New(apierror.UnsupportedMediaType, "The content encoding %s is not supported; send the content as it is.", wire.FormatValue(encoding)).WithTarget("content-encoding")
 	}
 	return nil
 }
@@ -158,20 +158,20 @@ func parseSystemData(text string) (*hub.SystemData, error) {
 
 func checkResourceID(_ *Server, _ context.Context, rq *request) error {
 	if id := rq.param(subscriptionParam); id != "" && !armid.IsUUID(id) {
-		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.Show(id)).WithTarget("subscriptionId")
+		return apierror.New(apierror.InvalidSubscriptionID, "The provided subscription identifier %s is malformed or invalid.", wire.FormatValue(id)).WithTarget("subscriptionId")
 	}
 	if group := rq.param(resourceGroupParam); group != "" && !armid.IsResourceGroupName(group) {
-		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.Show(group)).WithTarget("resourceGroupName")
+		return apierror.New(apierror.InvalidResourceGroupName, "The resource group name %s is invalid.", wire.FormatValue(group)).WithTarget("resourceGroupName")
 	}
 	if name := rq.param(clusterParam); name != "" {
 		if message := validation.ClusterName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.Show(name), message).WithTarget("hcpOpenShiftClusterName")
+			return apierror.New(apierror.InvalidResourceName, "The cluster name %s is invalid: it %s.", wire.FormatValue(name), message).WithTarget("hcpOpenShiftClusterName")
 		}
 		rq.resourceID = rq.clusterID()
 	}
 	if name := rq.param(childParam); name != "" {
 		if message := validation.NodePoolName(name); message != "" {
-			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.Show(name), message).WithTarget(rq.match.route.childName())
+			return apierror.New(apierror.InvalidResourceName, "The resource name %s is invalid: it %s.", wire.FormatValue(name), message).WithTarget(rq.match.route.childName())
 		}
 		rq.resourceID += "/" + rq.match.route.before(childParam) + "/" + name
 	}
@@ -205,7 +205,7 @@ func readVersion(s *Server, _ context.Context, rq *request) error {
 		rq.version, ok = s.versions[strings.ToLower(name)]
 	}
 	if !ok {
-		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.Show(name)).WithTarget("api-version")
+		return apierror.New(apierror.InvalidResourceType, "The api-version %s is not supported for this resource type.", wire.FormatValue(name)).WithTarget("api-version")
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 	tenant := func(o *wire.Object, field string) string {
 		id := o.String("tenantId", "")
 		if id != "" && !armid.IsUUID(id) {
-			report(field, "Invalid value: %s: must be a UUID", wire.Show(id))
+			report(field, "Invalid value: %s: must be a UUID", wire.FormatValue(id))
 		}
 		return id
 	}
@@ -240,7 +240,7 @@ func decodeSubscription(fields map[string]any) (*hub.Subscription, []apierror.Vi
 		}
 		// As the store will give it back: with numbers that JSON's readers have.
 		if err := json.Unmarshal(content, keep); err != nil {
-			report("properties."+name, "Invalid value: %s: must be an object", wire.Show(sent[name]))
+			report("properties."+name, "Invalid value: %s: must be an object", wire.FormatValue(sent[name]))
 		}
 	}
 	features := properties.Children("registeredFeatures")

@@ -24,7 +24,7 @@ type departure struct {
 	reason string
 }
 
-func (d departure) is(subject, version, how string, change schemamutation.Change) bool {
+func (d departure) is(subject, version, how string, change schemamutation.Mutation) bool {
 	return (d.subject == "" || d.subject == subject) && version >= d.since && (d.before == "" || version < d.before) &&
 		(d.how == "" || d.how == how) && (d.place == "" || d.place == change.Place) && (d.kind == "" || d.kind == change.Kind) &&
 		(d.detail == "" || d.detail == change.Detail)
@@ -40,15 +40,15 @@ var departures = []departure{
 	{subject: "nodePool", place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, how: patched, at: "identity.userAssignedIdentities", reason: "it is the last one"},
 	{place: "identity.userAssignedIdentities[*]", kind: schemamutation.Null, allowed: true, reason: "x-nullable: ARM's clients name an identity so"},
 	{place: "tags[*]", kind: schemamutation.Null, allowed: true, reason: "null is absent"},
-	{place: "tags[*]", kind: schemamutation.Control, allowed: true, reason: "which letters a tag has is for ARM to judge"},
-	{place: "tags[*]", kind: schemamutation.Key, detail: "NUL", allowed: true, reason: "which letters a tag has is for ARM to judge"},
-	{place: "tags[*]", kind: schemamutation.Key, detail: "line", allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "tags[*]", kind: schemamutation.ControlCharacters, allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "tags[*]", kind: schemamutation.MapKey, detail: "NUL", allowed: true, reason: "which letters a tag has is for ARM to judge"},
+	{place: "tags[*]", kind: schemamutation.MapKey, detail: "line", allowed: true, reason: "which letters a tag has is for ARM to judge"},
 
 	{kind: schemamutation.Absent, place: "properties", reason: "what is required within is missing"},
 	{kind: schemamutation.Null, place: "properties", reason: "what is required within is missing"},
-	{kind: schemamutation.Word, place: "identity.type", detail: "None", at: "identity.userAssignedIdentities", reason: "there are identities"},
-	{kind: schemamutation.Word, place: "identity.type", detail: "SystemAssigned", reason: "the service has no identity to assign"},
-	{kind: schemamutation.Word, place: "identity.type", detail: "SystemAssigned,UserAssigned", reason: "the service has no identity to assign"},
+	{kind: schemamutation.EnumValue, place: "identity.type", detail: "None", at: "identity.userAssignedIdentities", reason: "there are identities"},
+	{kind: schemamutation.EnumValue, place: "identity.type", detail: "SystemAssigned", reason: "the service has no identity to assign"},
+	{kind: schemamutation.EnumValue, place: "identity.type", detail: "SystemAssigned,UserAssigned", reason: "the service has no identity to assign"},
 
 	{subject: "cluster", kind: schemamutation.Absent, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
 	{subject: "cluster", kind: schemamutation.Null, place: "identity", at: operatorsPlace, reason: "the operators' identities must be assigned"},
@@ -57,11 +57,11 @@ var departures = []departure{
 	{subject: "cluster", kind: schemamutation.Pattern, place: "properties.dns.baseDomainPrefix", detail: `""`, how: created, allowed: true, reason: "one is made, as when it is absent"},
 	{subject: "cluster", before: "2025-12-23", kind: schemamutation.Null, place: "properties.version", how: patched, reason: "a cluster that has a version cannot be without"},
 	{subject: "cluster", before: "2025-12-23", kind: schemamutation.Null, place: "properties.version.id", how: patched, reason: "a cluster that has a version cannot be without"},
-	{subject: "cluster", kind: schemamutation.Word, place: "properties.ingress.type", detail: "Disabled", reason: "in the vocabulary, and not offered"},
+	{subject: "cluster", kind: schemamutation.EnumValue, place: "properties.ingress.type", detail: "Disabled", reason: "in the vocabulary, and not offered"},
 	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Absent, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", reason: "the platform keeps the key then"},
 	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: created, reason: "the platform keeps the key then"},
 	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Null, place: "properties.etcd.dataEncryption.keyManagementMode", at: "properties.etcd.dataEncryption.customerManaged", how: replaced, reason: "the platform keeps the key then"},
-	{subject: "cluster", before: "2026-06-30", kind: schemamutation.Word, place: "properties.etcd.dataEncryption.keyManagementMode", detail: "PlatformManaged", at: "properties.etcd.dataEncryption.customerManaged", reason: "there is a key"},
+	{subject: "cluster", before: "2026-06-30", kind: schemamutation.EnumValue, place: "properties.etcd.dataEncryption.keyManagementMode", detail: "PlatformManaged", at: "properties.etcd.dataEncryption.customerManaged", reason: "there is a key"},
 	{subject: "cluster", since: "2026-06-30", kind: schemamutation.Length, place: keyVersionPlace, detail: "255", how: replaced, reason: "the control plane is too old for another key"},
 	{subject: "cluster", since: "2026-06-30", kind: schemamutation.Length, place: keyVersionPlace, detail: "255", how: patched, reason: "the control plane is too old for another key"},
 	{subject: "cluster", kind: schemamutation.Null, place: "properties.autoscaling", how: patched, reason: "defaults are not applied again"},
@@ -76,9 +76,9 @@ var departures = []departure{
 
 	{subject: "externalAuth", kind: schemamutation.Length, place: "properties.clients[].component.name", detail: "256", at: "properties.clients[0].type", reason: "it is not the console then"},
 	{subject: "externalAuth", kind: schemamutation.Length, place: "properties.clients[].component.authClientNamespace", detail: "63", at: "properties.clients[0].type", reason: "it is not the console then"},
-	{subject: "externalAuth", kind: schemamutation.Word, place: "properties.clients[].type", detail: "Public", reason: "the console is Confidential"},
-	{subject: "externalAuth", kind: schemamutation.Word, place: usernamePlace + ".prefixPolicy", detail: "None", at: usernamePlace + ".prefix", reason: "there is a prefix"},
-	{subject: "externalAuth", kind: schemamutation.Word, place: usernamePlace + ".prefixPolicy", detail: "NoPrefix", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.EnumValue, place: "properties.clients[].type", detail: "Public", reason: "the console is Confidential"},
+	{subject: "externalAuth", kind: schemamutation.EnumValue, place: usernamePlace + ".prefixPolicy", detail: "None", at: usernamePlace + ".prefix", reason: "there is a prefix"},
+	{subject: "externalAuth", kind: schemamutation.EnumValue, place: usernamePlace + ".prefixPolicy", detail: "NoPrefix", at: usernamePlace + ".prefix", reason: "there is a prefix"},
 	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
 	{subject: "externalAuth", kind: schemamutation.Null, place: usernamePlace + ".prefixPolicy", at: usernamePlace + ".prefix", reason: "there is a prefix"},
 	{subject: "externalAuth", kind: schemamutation.Absent, place: usernamePlace + ".prefix", reason: "the policy asks for one"},

@@ -70,7 +70,7 @@ func TestWalk(t *testing.T) {
 						delete(loose, i)
 					}
 				}
-				for _, place := range schema.Missing(bodies...) {
+				for _, place := range schema.Uncovered(bodies...) {
 					t.Errorf("none of %v has %s, which a client can send: nothing is tried of it", subject.files, place)
 				}
 				for _, body := range bodies {
@@ -116,7 +116,7 @@ func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 	shown := w.judge.shown()
 	w.shown("the full body")
 	samples := schemamutation.Samples{Text: sampleText, Item: sampleItem}
-	for _, change := range schema.Derive(shown, samples) {
+	for _, change := range schema.Mutations(shown, samples) {
 		_, violations := w.judge.change(change.Apply(shown), false)
 		w.try(change, replaced, change.Current(shown), violations)
 		// To take a value away a patch makes it null.
@@ -126,7 +126,7 @@ func (w *walker) body(schema *schemamutation.Schema, body map[string]any) {
 		}
 	}
 	var refused []refusedChange
-	for _, change := range schema.Derive(body, samples) {
+	for _, change := range schema.Mutations(body, samples) {
 		violations := w.judge.create(change.Apply(body))
 		w.try(change, created, nil, violations)
 		if len(violations) == 0 {
@@ -177,7 +177,7 @@ func (w *walker) shown(what string) {
 
 // refusedChange is a change with what was said of it alone.
 type refusedChange struct {
-	schemamutation.Change
+	schemamutation.Mutation
 	alone []apierror.Violation
 }
 
@@ -218,7 +218,7 @@ func meet(a, b refusedChange) bool {
 
 // try compares what the service says of a change with what the document and the departures say; before is what the change
 // takes the place of.
-func (w *walker) try(change schemamutation.Change, how string, before any, violations []apierror.Violation) {
+func (w *walker) try(change schemamutation.Mutation, how string, before any, violations []apierror.Violation) {
 	w.tried++
 	allowed, at := change.Allowed, change.Path
 	for i, d := range departures {
@@ -239,7 +239,7 @@ func (w *walker) try(change schemamutation.Change, how string, before any, viola
 	fixed := func(v apierror.Violation) bool {
 		return v.Message == immutableMessage && (validation.Covers(v.Field, at) || validation.Covers(at, v.Field))
 	}
-	scalar := slices.Contains([]schemamutation.Kind{schemamutation.Word, schemamutation.Bound, schemamutation.Length, schemamutation.Pattern}, change.Kind)
+	scalar := slices.Contains([]schemamutation.Kind{schemamutation.EnumValue, schemamutation.Range, schemamutation.Length, schemamutation.Pattern}, change.Kind)
 	switch {
 	case allowed && how != created && change.Schema.CreateOnly && scalar && change.Value != before:
 		if !slices.Contains(violations, apierror.Violation{Field: change.Path, Message: immutableMessage}) {
@@ -298,7 +298,7 @@ func TestOlderVersionsKeepWhatNewerSay(t *testing.T) {
 				before := stored.shown()
 				judge := stored.at(all[api.Name])
 				shown, changes := judge.shown(), 0
-				for _, change := range older.Derive(shown, schemamutation.Samples{Text: sampleText, Item: sampleItem}) {
+				for _, change := range older.Mutations(shown, schemamutation.Samples{Text: sampleText, Item: sampleItem}) {
 					patch, _ := change.Patch(shown)
 					for how, body := range map[string]map[string]any{replaced: change.Apply(shown), patched: patch} {
 						after, violations := judge.change(body, how == patched)
@@ -342,17 +342,17 @@ func TestWalkCredentialRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := parsed(t, string(content))
-	if missing := schema.Missing(body); missing != nil {
+	if missing := schema.Uncovered(body); missing != nil {
 		t.Errorf("nothing is tried of %v", missing)
 	}
-	for _, change := range schema.Derive(body, schemamutation.Samples{}) {
+	for _, change := range schema.Mutations(body, schemamutation.Samples{}) {
 		text, err := json.Marshal(change.Apply(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = (&Server{}).signingRequest(&request{version: versions.All()[newest], body: text}, &database.CredentialDocument{})
 		// The document lets it be absent; the contract's page does not.
-		if change.Kind == schemamutation.Unknown {
+		if change.Kind == schemamutation.UnknownProperty {
 			if err != nil {
 				t.Errorf("%.100s: %v", change, err)
 			}
@@ -384,7 +384,7 @@ func TestWalkExpressions(t *testing.T) {
 							t.Fatal(violations)
 						}
 						asked := map[string]bool{}
-						for _, change := range schema.Derive(body, schemamutation.Samples{}) {
+						for _, change := range schema.Mutations(body, schemamutation.Samples{}) {
 							if change.Kind != schemamutation.WrongType || asked[change.Path] {
 								continue
 							}

@@ -47,7 +47,7 @@ func TestWalkRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			body := y.body(one.file, one.patch)
-			changes := schema.Derive(parse(t, body), schemamutation.Samples{})
+			changes := schema.Mutations(parse(t, body), schemamutation.Samples{})
 			for i := offset; i < len(changes); i += sentEvery {
 				// TestWalk says of which changes the service thinks otherwise than the document.
 				if change := changes[i]; !change.Allowed && !strings.HasPrefix(change.Path, "tags[") && !slices.Contains([]schemamutation.Kind{schemamutation.Null, schemamutation.Absent, schemamutation.Pattern}, change.Kind) {

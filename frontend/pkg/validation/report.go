@@ -63,7 +63,7 @@ func (r *report) add(field, value, message string) {
 }
 
 func (r *report) invalid(field string, value any, format string, args ...any) {
-	shown := wire.Show(value)
+	shown := wire.FormatValue(value)
 	r.add(field, shown, fmt.Sprintf("Invalid value: %s: %s", shown, fmt.Sprintf(format, args...)))
 }
 
@@ -72,11 +72,11 @@ func (r *report) required(field string) {
 }
 
 func (r *report) forbidden(field string, value any, format string, args ...any) {
-	r.add(field, wire.Show(value), "Forbidden: "+fmt.Sprintf(format, args...))
+	r.add(field, wire.FormatValue(value), "Forbidden: "+fmt.Sprintf(format, args...))
 }
 
 func (r *report) unsupported(field, value string, supported ...string) {
-	r.add(field, value, wire.Unsupported(value, supported))
+	r.add(field, value, wire.UnsupportedValue(value, supported))
 }
 
 // tooMany reports whether there are so many items that they are not judged one by one.
@@ -99,7 +99,7 @@ func (r *report) tooLongText(field, value string, most int) {
 }
 
 func (r *report) duplicate(field, value string) {
-	r.add(field, value, "Duplicate value: "+wire.Show(value))
+	r.add(field, value, "Duplicate value: "+wire.FormatValue(value))
 }
 
 // between requires least <= value <= most; most < 0 is no bound.

@@ -91,10 +91,10 @@ func compare(t *testing.T, c contract, file string, schemas map[string][]shape.E
 		c.walk(t, file, "#/definitions/"+name, "", want)
 		got := map[string]property{}
 		for _, entry := range entries {
-			if entry.Unsaid {
+			if entry.Implied {
 				continue
 			}
-			p := property{readOnly: entry.ReadOnly, fallback: entry.Default, words: slices.Sorted(slices.Values(entry.Words))}
+			p := property{readOnly: entry.ReadOnly, fallback: entry.Default, words: slices.Sorted(slices.Values(entry.Enum))}
 			got[entry.Path] = p
 		}
 		for path, p := range want {

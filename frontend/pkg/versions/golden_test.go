@@ -50,10 +50,10 @@ func TestTables(t *testing.T) {
 				if entry.Default != "" {
 					line += " =" + entry.Default
 				}
-				if entry.Words != nil {
-					line += " (" + strings.Join(entry.Words, ", ") + ")"
+				if entry.Enum != nil {
+					line += " (" + strings.Join(entry.Enum, ", ") + ")"
 				}
-				if entry.Unsaid {
+				if entry.Implied {
 					line += " not on the wire"
 				}
 				if entry.Notes != nil {

@@ -83,12 +83,12 @@ func bind(api version.Version) converters {
 }
 
 func (c converters) under(newest converters) converters {
-	return converters{c.cluster.Under(newest.cluster), c.nodePool.Under(newest.nodePool), c.externalAuth.Under(newest.externalAuth)}
+	return converters{c.cluster.WithDefaultsOf(newest.cluster), c.nodePool.WithDefaultsOf(newest.nodePool), c.externalAuth.WithDefaultsOf(newest.externalAuth)}
 }
 
 func speak(api version.Version, own converters) *Version {
 	v := &Version{
-		Name: api.Name, ChoosesVersion: api.ChoosesVersion,
+		Name: api.Name, ChoosesVersion: api.VersionOptional,
 		EncodeCluster: own.cluster.Encode, DecodeCluster: own.cluster.Decode,
 		EncodeNodePool: own.nodePool.Encode, DecodeNodePool: own.nodePool.Decode,
 		EncodeExternalAuth: own.externalAuth.Encode, DecodeExternalAuth: own.externalAuth.Decode,
@@ -101,7 +101,7 @@ func speak(api version.Version, own converters) *Version {
 		EncodeOperatorIdentityRoleSet: func(set *hub.OperatorIdentityRoleSet) any { return version.EncodeOperatorIdentityRoleSet(set) },
 		EncodeAdminCredential:         func(credential *hub.AdminCredential) any { return version.EncodeAdminCredential(credential) },
 	}
-	if api.SignsCredentials {
+	if api.AcceptsCSR {
 		v.DecodeAdminCredentialRequest = version.DecodeAdminCredentialRequest
 	}
 	return v

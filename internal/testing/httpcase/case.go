@@ -38,8 +38,8 @@ type Case struct {
 	Steps  []Step
 }
 
-// Accepts says that one of the steps expects a change to be accepted.
-func (c Case) Accepts() bool {
+// ExpectsAcceptance says that one of the steps expects a change to be accepted.
+func (c Case) ExpectsAcceptance() bool {
 	return slices.ContainsFunc(c.Steps, func(s Step) bool {
 		return s.Method != http.MethodGet && s.Method != http.MethodHead && strings.HasPrefix(s.Status, "2")
 	})

@@ -77,15 +77,15 @@ func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, 
 const clusterType = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 
 func (t Target) patience() time.Duration {
-	if t.Patience > 0 {
-		return t.Patience
+	if t.Timeout > 0 {
+		return t.Timeout
 	}
 	return patience
 }
 
 func (t Target) pause() time.Duration {
-	if t.Pause > 0 {
-		return t.Pause
+	if t.RetryInterval > 0 {
+		return t.RetryInterval
 	}
 	return pause
 }

@@ -25,22 +25,22 @@ type Target struct {
 	Location string
 	// APIVersion is what {{api-version}} stands for.
 	APIVersion string
-	// Settle is called before each repetition of an `eventually` step, for implementations that have no backend: it does
+	// ProcessOperations is called before each repetition of an `eventually` step, for implementations that have no backend: it does
 	// what a backend would for a subscription. May be nil.
-	Settle func(ctx context.Context, subscription string) error
-	// Patience is how long an `eventually` step is repeated; the usual when 0.
-	Patience time.Duration
-	// Pause is how long such a step waits between two repetitions; the usual when 0.
-	Pause time.Duration
-	// Conclude waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
+	ProcessOperations func(ctx context.Context, subscription string) error
+	// Timeout is how long an `eventually` step is repeated; the usual when 0.
+	Timeout time.Duration
+	// RetryInterval is how long such a step waits between two repetitions; the usual when 0.
+	RetryInterval time.Duration
+	// CleanUp waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
 	// and then sets the subscription to Deleted, so that what the case has made is deleted.
-	Conclude bool
+	CleanUp bool
 	// Variables, when not nil, are all that a case has, for an API that is not ARM's: no subscription is registered, and
 	// nothing is concluded. Headers are sent with every request then, in place of ARM's.
 	Variables map[string]string
 	Headers   [][2]string
-	// MayFail are the cases in which something may end as Failed, with the reason, when they are concluded.
-	MayFail map[string]string
+	// AllowedFailures are the cases in which something may end as Failed, with the reason, when they are concluded.
+	AllowedFailures map[string]string
 }
 
 // patience is how long an `eventually` step is usually repeated, and pause how long it usually waits in between.
@@ -77,11 +77,11 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		Body:   `{"state":"Registered","registrationDate":"Mon, 02 Mar 2026 10:00:00 GMT","properties":{"tenantId":"{{tenant}}"}}`,
 		Status: "200",
 	}
-	if err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables); err != nil || !target.Conclude {
+	if err := s.runSteps(ctx, target, append([]Step{register}, c.Steps...), variables); err != nil || !target.CleanUp {
 		return err
 	}
 	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
-	return errors.Join(target.settled(ctx, variables, target.MayFail[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
+	return errors.Join(target.settled(ctx, variables, target.AllowedFailures[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
 }
 
 func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
@@ -100,8 +100,8 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	}
 	deadline := time.Now().Add(target.patience())
 	for {
-		if step.Eventually && target.Settle != nil {
-			if err := target.Settle(ctx, variables["subscription"]); err != nil {
+		if step.Eventually && target.ProcessOperations != nil {
+			if err := target.ProcessOperations(ctx, variables["subscription"]); err != nil {
 				return fmt.Errorf("settling: %w", err)
 			}
 		}

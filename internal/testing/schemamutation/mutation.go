@@ -23,16 +23,16 @@ const (
 	Absent    Kind = "absent"
 	Null      Kind = "null"
 	WrongType Kind = "type"
-	Word      Kind = "word"
-	Bound     Kind = "bound"
+	EnumValue      Kind = "word"
+	Range     Kind = "bound"
 	Length    Kind = "length"
 	Pattern   Kind = "pattern"
-	Count     Kind = "count"
-	Form      Kind = "format"
-	Control   Kind = "control characters"
+	ItemCount     Kind = "count"
+	Format      Kind = "format"
+	ControlCharacters   Kind = "control characters"
 	ReadOnly  Kind = "read-only"
-	Unknown   Kind = "unknown"
-	Key       Kind = "key"
+	UnknownProperty   Kind = "unknown"
+	MapKey       Kind = "key"
 	Unbounded Kind = "unbounded"
 )
 
@@ -42,8 +42,8 @@ const (
 	sizeOfList = 5_000
 )
 
-// Change is one change of a valid body.
-type Change struct {
+// Mutation is one change of a valid body.
+type Mutation struct {
 	Kind Kind
 	// Path is where the change is, as errors name it, and Place the same with [] after arrays and [*] after maps.
 	Path, Place string
@@ -61,18 +61,18 @@ type Change struct {
 }
 
 // String names the change in a test.
-func (c Change) String() string {
+func (c Mutation) String() string {
 	return fmt.Sprintf("%s %s %s", c.Path, c.Kind, c.Detail)
 }
 
 // Apply gives the body with the change.
-func (c Change) Apply(body map[string]any) map[string]any {
+func (c Mutation) Apply(body map[string]any) map[string]any {
 	changed, _ := Clone(body).(map[string]any)
 	return put(changed, c.steps, c.Value, c.Drop).(map[string]any)
 }
 
 // Current is what a body has where the change is; nil when it has nothing there.
-func (c Change) Current(body map[string]any) any {
+func (c Mutation) Current(body map[string]any) any {
 	var at any = body
 	for _, step := range c.steps {
 		switch within := at.(type) {
@@ -89,7 +89,7 @@ func (c Change) Current(body map[string]any) any {
 }
 
 // Patch is a merge patch that makes the change; false when there is none. A patch replaces an array as a whole.
-func (c Change) Patch(body map[string]any) (map[string]any, bool) {
+func (c Mutation) Patch(body map[string]any) (map[string]any, bool) {
 	var at any = body
 	value, steps := c.Value, c.steps
 	if c.Drop {
@@ -159,19 +159,19 @@ type Samples struct {
 	Item func(place string, i int) any
 }
 
-// Derive gives all changes of a body. Those of what the body lacks are left out.
-func (s *Schema) Derive(body map[string]any, samples Samples) []Change {
+// Mutations gives all changes of a body. Those of what the body lacks are left out.
+func (s *Schema) Mutations(body map[string]any, samples Samples) []Mutation {
 	w := &walk{samples: samples}
 	w.object(s, body, at{})
-	slices.SortStableFunc(w.changes, func(a, b Change) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(w.changes, func(a, b Mutation) int { return strings.Compare(a.String(), b.String()) })
 	return w.changes
 }
 
-// Missing are the writable places of the schema that none of the bodies has, in order.
-func (s *Schema) Missing(bodies ...map[string]any) []string {
+// Uncovered are the writable places of the schema that none of the bodies has, in order.
+func (s *Schema) Uncovered(bodies ...map[string]any) []string {
 	there := map[string]bool{}
 	for _, body := range bodies {
-		for _, change := range s.Derive(body, Samples{}) {
+		for _, change := range s.Mutations(body, Samples{}) {
 			there[change.Place] = true
 		}
 	}
@@ -206,11 +206,11 @@ func (a at) item(i int) at {
 
 type walk struct {
 	samples Samples
-	changes []Change
+	changes []Mutation
 }
 
 func (w *walk) add(at at, schema *Schema, kind Kind, detail string, value any, allowed bool) {
-	w.changes = append(w.changes, Change{Kind: kind, Path: at.path, Place: at.place, Detail: detail, Value: value, Allowed: allowed, Schema: schema, steps: at.steps})
+	w.changes = append(w.changes, Mutation{Kind: kind, Path: at.path, Place: at.place, Detail: detail, Value: value, Allowed: allowed, Schema: schema, steps: at.steps})
 }
 
 func (w *walk) object(schema *Schema, body map[string]any, here at) {
@@ -236,7 +236,7 @@ func (w *walk) object(schema *Schema, body map[string]any, here at) {
 		w.entries(schema, body, here)
 		return
 	}
-	w.add(here.field("surprise"), &Schema{}, Unknown, "", map[string]any{"a": []any{json.Number("1")}}, true)
+	w.add(here.field("surprise"), &Schema{}, UnknownProperty, "", map[string]any{"a": []any{json.Number("1")}}, true)
 }
 
 // entries are those of a map.
@@ -251,7 +251,7 @@ func (w *walk) entries(schema *Schema, body map[string]any, here at) {
 	}
 	entry := body[keys[0]]
 	for detail, key := range map[string]string{"empty": "", "NUL": "a\x00b", "line": "a\nb", "long": strings.Repeat("a", sizeOfText)} {
-		w.add(here.key(key), schema.Values, Key, detail, entry, false)
+		w.add(here.key(key), schema.Values, MapKey, detail, entry, false)
 	}
 	many := make(map[string]any, sizeOfList)
 	for i := range sizeOfList {
@@ -334,7 +334,7 @@ func (w *walk) text(schema *Schema, here at) {
 		"arm-id": {"text", "/", "/subscriptions/s", "subscriptions/a", "/subscriptions//resourceGroups/g"},
 		"uuid":   {"text", "00000000-0000-0000-0000-00000000000", "{00000000-0000-0000-0000-000000000000}", "00000000x0000-0000-0000-000000000000"},
 	}[schema.Format] {
-		w.add(here, schema, Form, fmt.Sprint(schema.Format, detail), text, false)
+		w.add(here, schema, Format, fmt.Sprint(schema.Format, detail), text, false)
 	}
 	if schema.IDs != nil {
 		const group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/"
@@ -342,26 +342,26 @@ func (w *walk) text(schema *Schema, here at) {
 			"another type": group + "Microsoft.Compute/virtualMachines/v", "a parent": group + "Microsoft.Network/virtualNetworks/v",
 			"a child": group + schema.IDs[0] + "/a/b/c", "a slash": group + schema.IDs[0] + "/a/",
 		} {
-			w.add(here, schema, Form, detail, id, false)
+			w.add(here, schema, Format, detail, id, false)
 		}
 	}
 	for detail, text := range map[string]string{"NUL": "a\x00b", "line": "a\nb", "C1": "a\u0085b"} {
-		w.add(here, schema, Control, detail, text, false)
+		w.add(here, schema, ControlCharacters, detail, text, false)
 	}
 	w.add(here, schema, Unbounded, "text", strings.Repeat("a", sizeOfText), false)
 }
 
 func (w *walk) words(schema *Schema, here at) {
 	for _, word := range schema.Enum {
-		w.add(here, schema, Word, word, word, true)
+		w.add(here, schema, EnumValue, word, word, true)
 		for _, other := range []string{strings.ToLower(word), strings.ToUpper(word), word + " ", " " + word} {
 			if !slices.Contains(schema.Enum, other) {
-				w.add(here, schema, Word, fmt.Sprintf("%q", other), other, false)
+				w.add(here, schema, EnumValue, fmt.Sprintf("%q", other), other, false)
 			}
 		}
 	}
 	for _, word := range []string{"", "Surprise", strings.Repeat("a", sizeOfText)} {
-		w.add(here, schema, Word, fmt.Sprintf("%.9q", word), word, false)
+		w.add(here, schema, EnumValue, fmt.Sprintf("%.9q", word), word, false)
 	}
 }
 
@@ -380,16 +380,16 @@ func (w *walk) integer(schema *Schema, here at) {
 		most = *schema.Maximum
 	}
 	for value, allowed := range map[int64]bool{least - 1: false, least: true, most: true, most + 1: false} {
-		w.add(here, schema, Bound, fmt.Sprint(value), json.Number(fmt.Sprint(value)), allowed)
+		w.add(here, schema, Range, fmt.Sprint(value), json.Number(fmt.Sprint(value)), allowed)
 	}
 	for _, value := range []string{"9223372036854775808", "-9223372036854775809", "1e99999"} {
-		w.add(here, schema, Bound, value, json.Number(value), false)
+		w.add(here, schema, Range, value, json.Number(value), false)
 	}
 }
 
 func (w *walk) array(schema *Schema, here at) {
 	if schema.MinItems != nil && *schema.MinItems > 0 {
-		w.add(here, schema, Count, "none", []any{}, false)
+		w.add(here, schema, ItemCount, "none", []any{}, false)
 	}
 	if w.samples.Item == nil {
 		return
@@ -402,8 +402,8 @@ func (w *walk) array(schema *Schema, here at) {
 		return values
 	}
 	if schema.MaxItems != nil {
-		w.add(here, schema, Count, "most", items(*schema.MaxItems), true)
-		w.add(here, schema, Count, "too many", items(*schema.MaxItems+1), false)
+		w.add(here, schema, ItemCount, "most", items(*schema.MaxItems), true)
+		w.add(here, schema, ItemCount, "too many", items(*schema.MaxItems+1), false)
 		return
 	}
 	w.add(here, schema, Unbounded, "items", items(sizeOfList), false)

@@ -55,8 +55,8 @@ func schema() *schemamutation.Schema {
 // TestDerive: each constraint is broken just outside and kept just at the edge, at its place, in a PUT and in a PATCH.
 func TestDerive(t *testing.T) {
 	body := parse(t, `{"size":5,"words":["A"],"tags":{"x":"y"}}`)
-	changes := map[string]schemamutation.Change{}
-	for _, change := range schema().Derive(body, schemamutation.Samples{Item: func(string, int) any { return "A" }}) {
+	changes := map[string]schemamutation.Mutation{}
+	for _, change := range schema().Mutations(body, schemamutation.Samples{Item: func(string, int) any { return "A" }}) {
 		if _, twice := changes[change.String()]; twice {
 			t.Errorf("%s stands twice", change)
 		}
@@ -103,11 +103,11 @@ func TestDerive(t *testing.T) {
 // TestMissing: a property that no body has is found out.
 func TestMissing(t *testing.T) {
 	s := schema()
-	if missing := s.Missing(parse(t, `{"size":5,"words":["A"]}`), parse(t, `{"tags":{"x":"y"}}`)); missing != nil {
+	if missing := s.Uncovered(parse(t, `{"size":5,"words":["A"]}`), parse(t, `{"tags":{"x":"y"}}`)); missing != nil {
 		t.Errorf("%v are said to be missing", missing)
 	}
 	s.Properties["new"] = &schemamutation.Schema{Type: "boolean"}
-	if missing := s.Missing(parse(t, `{"size":5,"words":[],"tags":{}}`)); !slices.Equal(missing, []string{"new", "tags[*]", "words[]"}) {
+	if missing := s.Uncovered(parse(t, `{"size":5,"words":[],"tags":{}}`)); !slices.Equal(missing, []string{"new", "tags[*]", "words[]"}) {
 		t.Errorf("%v are missing", missing)
 	}
 }
