@@ -74,7 +74,9 @@ func State(name string) Field { return Field{name: name, kind: state} }
 
 // Implied is a field of the hub that the version cannot say: it becomes the value when its object is read and nothing is
 // stored.
-func Implied(name string, implied any) Field { return Field{name: name, kind: unsaid, implied: implied} }
+func Implied(name string, implied any) Field {
+	return Field{name: name, kind: unsaid, implied: implied}
+}
 
 // ImpliedFrom is Unsaid, with the value of another field of the same object, which stands before it.
 func ImpliedFrom(name, other string) Field { return Field{name: name, kind: unsaid, rival: other} }

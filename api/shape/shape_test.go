@@ -291,9 +291,11 @@ func TestTablesThatDoNotFit(t *testing.T) {
 		"something of another status": func() {
 			shape.Bind[thing, status](shape.Resource(shape.FromStatus("a", func(*hub.ClusterStatus) any { return nil })))
 		},
-		"an edit of what is not there":    func() { shape.Resource().With("properties", shape.Value("a")) },
-		"taking away what is not there":   func() { shape.Resource(shape.Value("location")).Without("", "tags") },
-		"a rival that does not stand by":  func() { shape.Bind[thing, status](inner(shape.Value("count").WriteZeroUnless("x"), shape.Value("word"))) },
+		"an edit of what is not there":  func() { shape.Resource().With("properties", shape.Value("a")) },
+		"taking away what is not there": func() { shape.Resource(shape.Value("location")).Without("", "tags") },
+		"a rival that does not stand by": func() {
+			shape.Bind[thing, status](inner(shape.Value("count").WriteZeroUnless("x"), shape.Value("word")))
+		},
 		"a path through what is no table": func() { shape.Bind[thing, status](shape.Resource(shape.Value("a").From("properties.word.b"))) },
 	} {
 		t.Run(reason, func(t *testing.T) {

@@ -12,10 +12,10 @@ const Version = "2024-06-10-preview"
 // API is the api-version.
 func API() version.Version {
 	return version.Version{
-		Name:           Version,
-		Cluster:        cluster(),
-		NodePool:       nodePool(),
-		ExternalAuth:   externalAuth(),
+		Name:            Version,
+		Cluster:         cluster(),
+		NodePool:        nodePool(),
+		ExternalAuth:    externalAuth(),
 		VersionOptional: true,
 	}
 }

@@ -42,9 +42,9 @@ type Report struct {
 	// ResourceID is empty for credentials and revocations, which Cluster Service knows by their uids only.
 	ResourceID string
 	// Revision orders reports; Generation is the newest that Cluster Service has stored, Observed the newest in effect.
-	Revision   int64
-	Generation int64
-	ObservedGeneration   int64
+	Revision           int64
+	Generation         int64
+	ObservedGeneration int64
 	// Phase is one of the constants; empty for a phase of another release.
 	Phase string
 	// Deleting is set once deletion was asked for, which was at DeleteTime.
@@ -67,16 +67,16 @@ type Report struct {
 func ClusterReport(c *clusterservicev1.Cluster) Report {
 	s := c.GetStatus()
 	return Report{
-		UID:        c.GetUid(),
-		ResourceID: c.GetResourceId(),
-		Revision:   c.GetRevision(),
-		Generation: c.GetGeneration(),
-		Spec:       specOf(c.GetSpec()),
-		ObservedGeneration:   s.GetObservedGeneration(),
-		Phase:      phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
-		Deleting:   c.GetDeleteTime() != nil,
-		DeleteTime: when(c.GetDeleteTime()),
-		Conditions: conditions(s.GetConditions()),
+		UID:                 c.GetUid(),
+		ResourceID:          c.GetResourceId(),
+		Revision:            c.GetRevision(),
+		Generation:          c.GetGeneration(),
+		Spec:                specOf(c.GetSpec()),
+		ObservedGeneration:  s.GetObservedGeneration(),
+		Phase:               phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
+		Deleting:            c.GetDeleteTime() != nil,
+		DeleteTime:          when(c.GetDeleteTime()),
+		Conditions:          conditions(s.GetConditions()),
 		RecoveryFingerprint: RecoveryFingerprint(c),
 		Cluster: &hub.ClusterStatus{
 			Conditions:     conditions(s.GetConditions()),
@@ -94,16 +94,16 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 func NodePoolReport(n *clusterservicev1.NodePool) Report {
 	s := n.GetStatus()
 	return Report{
-		UID:        n.GetUid(),
-		ResourceID: n.GetResourceId(),
-		Revision:   n.GetRevision(),
-		Generation: n.GetGeneration(),
-		Spec:       specOf(n.GetSpec()),
-		ObservedGeneration:   s.GetObservedGeneration(),
-		Phase:      phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
-		Deleting:   n.GetDeleteTime() != nil,
-		DeleteTime: when(n.GetDeleteTime()),
-		Conditions: conditions(s.GetConditions()),
+		UID:                n.GetUid(),
+		ResourceID:         n.GetResourceId(),
+		Revision:           n.GetRevision(),
+		Generation:         n.GetGeneration(),
+		Spec:               specOf(n.GetSpec()),
+		ObservedGeneration: s.GetObservedGeneration(),
+		Phase:              phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
+		Deleting:           n.GetDeleteTime() != nil,
+		DeleteTime:         when(n.GetDeleteTime()),
+		Conditions:         conditions(s.GetConditions()),
 		NodePool: &hub.NodePoolStatus{
 			Conditions: conditions(s.GetConditions()),
 			Replicas:   s.GetReplicas(),
@@ -117,16 +117,16 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 	s := e.GetStatus()
 	return Report{
-		UID:        e.GetUid(),
-		ResourceID: e.GetResourceId(),
-		Revision:   e.GetRevision(),
-		Generation: e.GetGeneration(),
-		Spec:       specOf(e.GetSpec()),
-		ObservedGeneration:   s.GetObservedGeneration(),
-		Phase:      phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
-		Deleting:   e.GetDeleteTime() != nil,
-		DeleteTime: when(e.GetDeleteTime()),
-		Conditions: conditions(s.GetConditions()),
+		UID:                e.GetUid(),
+		ResourceID:         e.GetResourceId(),
+		Revision:           e.GetRevision(),
+		Generation:         e.GetGeneration(),
+		Spec:               specOf(e.GetSpec()),
+		ObservedGeneration: s.GetObservedGeneration(),
+		Phase:              phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
+		Deleting:           e.GetDeleteTime() != nil,
+		DeleteTime:         when(e.GetDeleteTime()),
+		Conditions:         conditions(s.GetConditions()),
 		ExternalAuth: &hub.ExternalAuthStatus{
 			Conditions: conditions(s.GetConditions()),
 			Progress:   progress(s.GetProgress()),

@@ -56,13 +56,13 @@ func TestCases(t *testing.T) {
 	}
 	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: 16}
 	target := httpcase.Target{
-		BaseURL:    "https://" + endpoints.Frontend,
-		Client:     &http.Client{Transport: bearer{transport, token}},
-		Location:   endpoints.Location,
-		APIVersion: v20260901preview.Version,
-		Timeout:   patience,
-		RetryInterval:      pause,
-		CleanUp:   true,
+		BaseURL:       "https://" + endpoints.Frontend,
+		Client:        &http.Client{Transport: bearer{transport, token}},
+		Location:      endpoints.Location,
+		APIVersion:    v20260901preview.Version,
+		Timeout:       patience,
+		RetryInterval: pause,
+		CleanUp:       true,
 		AllowedFailures: map[string]string{
 			"cluster-choices": "the local region has no private API endpoints",
 		},

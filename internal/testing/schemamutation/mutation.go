@@ -20,20 +20,20 @@ type Kind string
 
 // The kinds.
 const (
-	Absent    Kind = "absent"
-	Null      Kind = "null"
-	WrongType Kind = "type"
-	EnumValue      Kind = "word"
-	Range     Kind = "bound"
-	Length    Kind = "length"
-	Pattern   Kind = "pattern"
-	ItemCount     Kind = "count"
-	Format      Kind = "format"
-	ControlCharacters   Kind = "control characters"
-	ReadOnly  Kind = "read-only"
+	Absent            Kind = "absent"
+	Null              Kind = "null"
+	WrongType         Kind = "type"
+	EnumValue         Kind = "word"
+	Range             Kind = "bound"
+	Length            Kind = "length"
+	Pattern           Kind = "pattern"
+	ItemCount         Kind = "count"
+	Format            Kind = "format"
+	ControlCharacters Kind = "control characters"
+	ReadOnly          Kind = "read-only"
 	UnknownProperty   Kind = "unknown"
-	MapKey       Kind = "key"
-	Unbounded Kind = "unbounded"
+	MapKey            Kind = "key"
+	Unbounded         Kind = "unbounded"
 )
 
 // What is this large must be refused, though the document sets no bound: something behind the service has one.

@@ -1,4 +1,4 @@
-package service_test
+package app_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
@@ -50,7 +50,7 @@ func TestOptions(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var options service.Options
+			var options app.Options
 			flags := flag.NewFlagSet("frontend", flag.ContinueOnError)
 			flags.SetOutput(io.Discard)
 			options.AddFlags(flags)
@@ -74,7 +74,7 @@ type region struct {
 	client   func(peer mesh.Peer) *http.Client
 }
 
-func serve(t testing.TB, changes ...func(*service.Options)) *region {
+func serve(t testing.TB, changes ...func(*app.Options)) *region {
 	t.Helper()
 	cosmos, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey})
 	if err != nil {
@@ -97,7 +97,7 @@ func serve(t testing.TB, changes ...func(*service.Options)) *region {
 	if err := os.WriteFile(keyFile, []byte(emulator.WellKnownKey), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := service.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
+	options := app.Options{IdentityDir: issue(mesh.Frontend), ClusterServiceAddress: "127.0.0.1:1", Location: "westus3",
 		Authentication: authn.Options{Mode: "off"}}
 	options.Database.Endpoint, options.Database.KeyFile = account.URL, keyFile
 	for _, change := range changes {
@@ -111,7 +111,7 @@ func serve(t testing.TB, changes ...func(*service.Options)) *region {
 	t.Cleanup(stop)
 	r := &region{url: "https://" + listener.Addr().String(), frontend: make(chan error, 1), stop: stop}
 	go func() {
-		r.frontend <- service.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
+		r.frontend <- app.Serve(ctx, process.New("frontend", slog.New(slog.DiscardHandler)), options, listener)
 	}()
 	r.client = func(peer mesh.Peer) *http.Client {
 		identity, err := mesh.LoadIdentity(issue(peer))

@@ -1,4 +1,4 @@
-package service_test
+package app_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/service"
+	"github.com/hcpmesh/hcpmesh/frontend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
@@ -50,7 +50,7 @@ func TestServeToken(t *testing.T) {
 	if err := os.WriteFile(authorities, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := serve(t, func(options *service.Options) {
+	r := serve(t, func(options *app.Options) {
 		options.Authentication = authn.Options{Mode: "token", Issuer: issuer.URL, Audience: "provider", ClientIDs: "arm,other", CAFile: authorities}
 	})
 	arm := r.client(mesh.ARMFrontDoor)

@@ -1,4 +1,4 @@
-package service_test
+package app_test
 
 import (
 	"os"

@@ -1,5 +1,5 @@
-// Package service is the frontend as a process: its flags, and how its parts are put together and run.
-package service
+// Package app is the frontend as a process: its flags, and how its parts are put together and run.
+package app
 
 import (
 	"errors"
