@@ -67,7 +67,7 @@ type InterventionList struct {
 }
 
 // Intervention is one of Cluster Service's.
-type Intervention = Message[*clusterservicev1.Intervention]
+type Intervention = Message[*clusterservicev1.ClusterAction]
 
 // NodePool is a node pool in ARM and in the fleet.
 type NodePool struct {

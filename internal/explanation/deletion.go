@@ -130,7 +130,7 @@ func (s *subject) howFar(at *csv1.DeletionStep) string {
 	}
 	text := fmt.Sprintf("The deletion was asked for at %s, and %d of its %d steps are done. Step %s: %s", s.clock(s.deleted), done, len(s.graph.GetSteps()),
 		at.GetName(), lower(at.GetWaitsFor()))
-	for _, i := range at.GetInterventions() {
+	for _, i := range at.GetActions() {
 		what := "had it tried again"
 		if released := i.GetReleasedFinalizers(); len(released) > 0 {
 			what = "had " + and(released) + " taken off"

@@ -285,7 +285,7 @@ func TestSituations(t *testing.T) {
 		"deleting": deleting(3*time.Minute, 140*time.Second, unchanged[*csv1.DeletionStep]),
 		"deletion-stuck": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
 			step.Attempts = 290
-			step.Interventions = []*csv1.DeletionIntervention{{Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "paged, 12th of the night"}, Time: stamp(9 * time.Minute)}}
+			step.Actions = []*csv1.DeletionStepAction{{Actor: &csv1.Actor{Name: "ada@hcpmesh.example", Reason: "paged, 12th of the night"}, Time: stamp(9 * time.Minute)}}
 		}),
 		"deletion-behind-a-finalizer": deleting(5*time.Hour, 4*time.Hour+52*time.Minute, func(step *csv1.DeletionStep) {
 			step.Finalizers = []string{"backup.example.com/hook"}

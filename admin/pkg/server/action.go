@@ -60,8 +60,8 @@ func (s *Server) resizeCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.accept(ctx, rq, target, adminv1.Message[*clusterservicev1.ResizeClusterRequest]{
-		Of: &clusterservicev1.ResizeClusterRequest{ClusterUid: target.ClusterUID, Size: asked.Size},
+	return s.accept(ctx, rq, target, adminv1.Message[*clusterservicev1.SetClusterSizeRequest]{
+		Of: &clusterservicev1.SetClusterSizeRequest{ClusterUid: target.ClusterUID, Size: asked.Size},
 	})
 }
 

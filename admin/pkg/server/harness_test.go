@@ -136,8 +136,8 @@ func (f *fleet) ListInventory(context.Context, *clusterservicev1.ListInventoryRe
 	}}}, nil
 }
 
-func (f *fleet) ListInterventions(_ context.Context, r *clusterservicev1.ListInterventionsRequest) (*clusterservicev1.ListInterventionsResponse, error) {
-	return &clusterservicev1.ListInterventionsResponse{Interventions: []*clusterservicev1.Intervention{
+func (f *fleet) ListClusterActions(_ context.Context, r *clusterservicev1.ListClusterActionsRequest) (*clusterservicev1.ListClusterActionsResponse, error) {
+	return &clusterservicev1.ListClusterActionsResponse{Actions: []*clusterservicev1.ClusterAction{
 		{Uid: "one", ClusterUid: r.GetClusterUid(), Kind: "Retry", Actor: &clusterservicev1.Actor{Name: "alice@example.com", Reason: "it was stuck"}},
 	}}, nil
 }

@@ -18,11 +18,11 @@ func (s *Server) listInterventions(ctx context.Context, rq *request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.Fleet.ListInterventions(ctx, &clusterservicev1.ListInterventionsRequest{ClusterUid: target.ClusterUID})
+	response, err := s.Fleet.ListClusterActions(ctx, &clusterservicev1.ListClusterActionsRequest{ClusterUid: target.ClusterUID})
 	if err != nil {
 		return nil, apierror.FromGRPC(err)
 	}
-	return adminv1.InterventionList{Items: adminv1.Messages(response.GetInterventions())}, nil
+	return adminv1.InterventionList{Items: adminv1.Messages(response.GetActions())}, nil
 }
 
 func (s *Server) listBundles(ctx context.Context, rq *request) (any, error) {

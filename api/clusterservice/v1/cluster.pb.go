@@ -1464,7 +1464,7 @@ var File_hcpmesh_clusterservice_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\"\xbb\x03\n" +
+	"'hcpmesh/clusterservice/v1/cluster.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\"\xbb\x03\n" +
 	"\aCluster\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -1703,7 +1703,7 @@ func file_hcpmesh_clusterservice_v1_cluster_proto_init() {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
-	file_hcpmesh_clusterservice_v1_intervention_proto_init()
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -156,8 +156,8 @@ type DeletionStep struct {
 	Finalizers []string `protobuf:"bytes,12,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// Who no longer waits for it and why; absent unless state is FORCED.
 	Force *DeletionForce `protobuf:"bytes,13,opt,name=force,proto3" json:"force,omitempty"`
-	// What was done to a step that was stuck, oldest first.
-	Interventions []*DeletionIntervention `protobuf:"bytes,14,rep,name=interventions,proto3" json:"interventions,omitempty"`
+	// Actions of SREs on the step that did not end it, oldest first; the newest 20.
+	Actions []*DeletionStepAction `protobuf:"bytes,14,rep,name=actions,proto3" json:"actions,omitempty"`
 	// The Maestro resource that the step removes.
 	Work          string `protobuf:"bytes,15,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -285,9 +285,9 @@ func (x *DeletionStep) GetForce() *DeletionForce {
 	return nil
 }
 
-func (x *DeletionStep) GetInterventions() []*DeletionIntervention {
+func (x *DeletionStep) GetActions() []*DeletionStepAction {
 	if x != nil {
-		return x.Interventions
+		return x.Actions
 	}
 	return nil
 }
@@ -361,31 +361,31 @@ func (x *DeletionForce) GetLeftBehind() string {
 	return ""
 }
 
-// DeletionIntervention is what somebody had done to a step without ending it.
-type DeletionIntervention struct {
+// DeletionStepAction is an action of an SRE on a step that did not end it: a retry or a release of finalizers.
+type DeletionStepAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Actor *Actor                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Finalizers that the agent was told to take off what is to go; empty for a mere retry.
+	// Finalizers that the agent removes from the objects of the step; empty for a retry.
 	ReleasedFinalizers []string `protobuf:"bytes,3,rep,name=released_finalizers,json=releasedFinalizers,proto3" json:"released_finalizers,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
-func (x *DeletionIntervention) Reset() {
-	*x = DeletionIntervention{}
+func (x *DeletionStepAction) Reset() {
+	*x = DeletionStepAction{}
 	mi := &file_hcpmesh_clusterservice_v1_deletion_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DeletionIntervention) String() string {
+func (x *DeletionStepAction) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DeletionIntervention) ProtoMessage() {}
+func (*DeletionStepAction) ProtoMessage() {}
 
-func (x *DeletionIntervention) ProtoReflect() protoreflect.Message {
+func (x *DeletionStepAction) ProtoReflect() protoreflect.Message {
 	mi := &file_hcpmesh_clusterservice_v1_deletion_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -397,26 +397,26 @@ func (x *DeletionIntervention) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DeletionIntervention.ProtoReflect.Descriptor instead.
-func (*DeletionIntervention) Descriptor() ([]byte, []int) {
+// Deprecated: Use DeletionStepAction.ProtoReflect.Descriptor instead.
+func (*DeletionStepAction) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_deletion_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *DeletionIntervention) GetActor() *Actor {
+func (x *DeletionStepAction) GetActor() *Actor {
 	if x != nil {
 		return x.Actor
 	}
 	return nil
 }
 
-func (x *DeletionIntervention) GetTime() *timestamppb.Timestamp {
+func (x *DeletionStepAction) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *DeletionIntervention) GetReleasedFinalizers() []string {
+func (x *DeletionStepAction) GetReleasedFinalizers() []string {
 	if x != nil {
 		return x.ReleasedFinalizers
 	}
@@ -534,7 +534,7 @@ const file_hcpmesh_clusterservice_v1_deletion_proto_rawDesc = "" +
 	"\n" +
 	"(hcpmesh/clusterservice/v1/deletion.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"I\n" +
 	"\bDeletion\x12=\n" +
-	"\x05steps\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.DeletionStepR\x05steps\"\xcc\x04\n" +
+	"\x05steps\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.DeletionStepR\x05steps\"\xbe\x04\n" +
 	"\fDeletionStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -553,15 +553,15 @@ const file_hcpmesh_clusterservice_v1_deletion_proto_rawDesc = "" +
 	"\n" +
 	"finalizers\x18\f \x03(\tR\n" +
 	"finalizers\x12>\n" +
-	"\x05force\x18\r \x01(\v2(.hcpmesh.clusterservice.v1.DeletionForceR\x05force\x12U\n" +
-	"\rinterventions\x18\x0e \x03(\v2/.hcpmesh.clusterservice.v1.DeletionInterventionR\rinterventions\x12\x12\n" +
+	"\x05force\x18\r \x01(\v2(.hcpmesh.clusterservice.v1.DeletionForceR\x05force\x12G\n" +
+	"\aactions\x18\x0e \x03(\v2-.hcpmesh.clusterservice.v1.DeletionStepActionR\aactions\x12\x12\n" +
 	"\x04work\x18\x0f \x01(\tR\x04work\"\x98\x01\n" +
 	"\rDeletionForce\x126\n" +
 	"\x05actor\x18\x01 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1f\n" +
 	"\vleft_behind\x18\x03 \x01(\tR\n" +
-	"leftBehind\"\xaf\x01\n" +
-	"\x14DeletionIntervention\x126\n" +
+	"leftBehind\"\xad\x01\n" +
+	"\x12DeletionStepAction\x126\n" +
 	"\x05actor\x18\x01 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12/\n" +
 	"\x13released_finalizers\x18\x03 \x03(\tR\x12releasedFinalizers\"\xb2\x02\n" +
@@ -601,7 +601,7 @@ var file_hcpmesh_clusterservice_v1_deletion_proto_goTypes = []any{
 	(*Deletion)(nil),              // 1: hcpmesh.clusterservice.v1.Deletion
 	(*DeletionStep)(nil),          // 2: hcpmesh.clusterservice.v1.DeletionStep
 	(*DeletionForce)(nil),         // 3: hcpmesh.clusterservice.v1.DeletionForce
-	(*DeletionIntervention)(nil),  // 4: hcpmesh.clusterservice.v1.DeletionIntervention
+	(*DeletionStepAction)(nil),    // 4: hcpmesh.clusterservice.v1.DeletionStepAction
 	(*DeletionLeftover)(nil),      // 5: hcpmesh.clusterservice.v1.DeletionLeftover
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 	(*Actor)(nil),                 // 7: hcpmesh.clusterservice.v1.Actor
@@ -612,11 +612,11 @@ var file_hcpmesh_clusterservice_v1_deletion_proto_depIdxs = []int32{
 	6,  // 2: hcpmesh.clusterservice.v1.DeletionStep.since:type_name -> google.protobuf.Timestamp
 	6,  // 3: hcpmesh.clusterservice.v1.DeletionStep.stuck_time:type_name -> google.protobuf.Timestamp
 	3,  // 4: hcpmesh.clusterservice.v1.DeletionStep.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
-	4,  // 5: hcpmesh.clusterservice.v1.DeletionStep.interventions:type_name -> hcpmesh.clusterservice.v1.DeletionIntervention
+	4,  // 5: hcpmesh.clusterservice.v1.DeletionStep.actions:type_name -> hcpmesh.clusterservice.v1.DeletionStepAction
 	7,  // 6: hcpmesh.clusterservice.v1.DeletionForce.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	6,  // 7: hcpmesh.clusterservice.v1.DeletionForce.time:type_name -> google.protobuf.Timestamp
-	7,  // 8: hcpmesh.clusterservice.v1.DeletionIntervention.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	6,  // 9: hcpmesh.clusterservice.v1.DeletionIntervention.time:type_name -> google.protobuf.Timestamp
+	7,  // 8: hcpmesh.clusterservice.v1.DeletionStepAction.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	6,  // 9: hcpmesh.clusterservice.v1.DeletionStepAction.time:type_name -> google.protobuf.Timestamp
 	3,  // 10: hcpmesh.clusterservice.v1.DeletionLeftover.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
 	6,  // 11: hcpmesh.clusterservice.v1.DeletionLeftover.gone_time:type_name -> google.protobuf.Timestamp
 	12, // [12:12] is the sub-list for method output_type

@@ -2255,31 +2255,31 @@ func (x *ResumeClusterRequest) GetActor() *Actor {
 	return nil
 }
 
-type ResizeClusterRequest struct {
+type SetClusterSizeRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// See ClusterSizeOverride; empty takes the override back.
+	// See ClusterSizeOverride. Empty removes the override.
 	Size          string `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
 	Actor         *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeClusterRequest) Reset() {
-	*x = ResizeClusterRequest{}
+func (x *SetClusterSizeRequest) Reset() {
+	*x = SetClusterSizeRequest{}
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeClusterRequest) String() string {
+func (x *SetClusterSizeRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeClusterRequest) ProtoMessage() {}
+func (*SetClusterSizeRequest) ProtoMessage() {}
 
-func (x *ResizeClusterRequest) ProtoReflect() protoreflect.Message {
+func (x *SetClusterSizeRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2291,33 +2291,33 @@ func (x *ResizeClusterRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeClusterRequest.ProtoReflect.Descriptor instead.
-func (*ResizeClusterRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SetClusterSizeRequest.ProtoReflect.Descriptor instead.
+func (*SetClusterSizeRequest) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *ResizeClusterRequest) GetUid() string {
+func (x *SetClusterSizeRequest) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ResizeClusterRequest) GetClusterUid() string {
+func (x *SetClusterSizeRequest) GetClusterUid() string {
 	if x != nil {
 		return x.ClusterUid
 	}
 	return ""
 }
 
-func (x *ResizeClusterRequest) GetSize() string {
+func (x *SetClusterSizeRequest) GetSize() string {
 	if x != nil {
 		return x.Size
 	}
 	return ""
 }
 
-func (x *ResizeClusterRequest) GetActor() *Actor {
+func (x *SetClusterSizeRequest) GetActor() *Actor {
 	if x != nil {
 		return x.Actor
 	}
@@ -2384,27 +2384,27 @@ func (x *RetryClusterRequest) GetActor() *Actor {
 	return nil
 }
 
-type ListInterventionsRequest struct {
+type ListClusterActionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterUid    string                 `protobuf:"bytes,1,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListInterventionsRequest) Reset() {
-	*x = ListInterventionsRequest{}
+func (x *ListClusterActionsRequest) Reset() {
+	*x = ListClusterActionsRequest{}
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListInterventionsRequest) String() string {
+func (x *ListClusterActionsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListInterventionsRequest) ProtoMessage() {}
+func (*ListClusterActionsRequest) ProtoMessage() {}
 
-func (x *ListInterventionsRequest) ProtoReflect() protoreflect.Message {
+func (x *ListClusterActionsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2416,40 +2416,40 @@ func (x *ListInterventionsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListInterventionsRequest.ProtoReflect.Descriptor instead.
-func (*ListInterventionsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListClusterActionsRequest.ProtoReflect.Descriptor instead.
+func (*ListClusterActionsRequest) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
-func (x *ListInterventionsRequest) GetClusterUid() string {
+func (x *ListClusterActionsRequest) GetClusterUid() string {
 	if x != nil {
 		return x.ClusterUid
 	}
 	return ""
 }
 
-type ListInterventionsResponse struct {
+type ListClusterActionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 200.
-	Interventions []*Intervention `protobuf:"bytes,1,rep,name=interventions,proto3" json:"interventions,omitempty"`
+	Actions       []*ClusterAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ListInterventionsResponse) Reset() {
-	*x = ListInterventionsResponse{}
+func (x *ListClusterActionsResponse) Reset() {
+	*x = ListClusterActionsResponse{}
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListInterventionsResponse) String() string {
+func (x *ListClusterActionsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListInterventionsResponse) ProtoMessage() {}
+func (*ListClusterActionsResponse) ProtoMessage() {}
 
-func (x *ListInterventionsResponse) ProtoReflect() protoreflect.Message {
+func (x *ListClusterActionsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_hcpmesh_clusterservice_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2461,14 +2461,14 @@ func (x *ListInterventionsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListInterventionsResponse.ProtoReflect.Descriptor instead.
-func (*ListInterventionsResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ListClusterActionsResponse.ProtoReflect.Descriptor instead.
+func (*ListClusterActionsResponse) Descriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
-func (x *ListInterventionsResponse) GetInterventions() []*Intervention {
+func (x *ListClusterActionsResponse) GetActions() []*ClusterAction {
 	if x != nil {
-		return x.Interventions
+		return x.Actions
 	}
 	return nil
 }
@@ -2883,7 +2883,7 @@ var File_hcpmesh_clusterservice_v1_service_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a,hcpmesh/clusterservice/v1/intervention.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
+	"'hcpmesh/clusterservice/v1/service.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\x1a+hcpmesh/clusterservice/v1/break_glass.proto\x1a'hcpmesh/clusterservice/v1/cluster.proto\x1a(hcpmesh/clusterservice/v1/deletion.proto\x1a-hcpmesh/clusterservice/v1/external_auth.proto\x1a.hcpmesh/clusterservice/v1/cluster_action.proto\x1a)hcpmesh/clusterservice/v1/node_pool.proto\x1a)hcpmesh/clusterservice/v1/placement.proto\x1a/hcpmesh/clusterservice/v1/provision_shard.proto\x1a.hcpmesh/clusterservice/v1/reconciliation.proto\x1a$hcpmesh/clusterservice/v1/work.proto\x1a'hcpmesh/clusterservice/v1/upgrade.proto\"\xec\x01\n" +
 	"\x13ApplyClusterRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vresource_id\x18\x02 \x01(\tR\n" +
@@ -3072,8 +3072,8 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x126\n" +
-	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x95\x01\n" +
-	"\x14ResizeClusterRequest\x12\x10\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"\x96\x01\n" +
+	"\x15SetClusterSizeRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x12\x12\n" +
@@ -3083,12 +3083,12 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x126\n" +
-	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\";\n" +
-	"\x18ListInterventionsRequest\x12\x1f\n" +
+	"\x05actor\x18\x03 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\"<\n" +
+	"\x19ListClusterActionsRequest\x12\x1f\n" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
-	"clusterUid\"j\n" +
-	"\x19ListInterventionsResponse\x12M\n" +
-	"\rinterventions\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.InterventionR\rinterventions\"E\n" +
+	"clusterUid\"`\n" +
+	"\x1aListClusterActionsResponse\x12B\n" +
+	"\aactions\x18\x01 \x03(\v2(.hcpmesh.clusterservice.v1.ClusterActionR\aactions\"E\n" +
 	"\x10ListWorksRequest\x12\x1f\n" +
 	"\vcluster_uid\x18\x01 \x01(\tR\n" +
 	"clusterUid\x12\x10\n" +
@@ -3117,7 +3117,7 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x0eaccept_no_room\x18\n" +
 	" \x01(\bR\facceptNoRoomB\v\n" +
 	"\t_cordonedB\v\n" +
-	"\t_capacity2\xbc1\n" +
+	"\t_capacity2\xc71\n" +
 	"\x0eClusterService\x12b\n" +
 	"\fApplyCluster\x12..hcpmesh.clusterservice.v1.ApplyClusterRequest\x1a\".hcpmesh.clusterservice.v1.Cluster\x12^\n" +
 	"\n" +
@@ -3157,13 +3157,13 @@ const file_hcpmesh_clusterservice_v1_service_proto_rawDesc = "" +
 	"\x10GetUpgradePolicy\x122.hcpmesh.clusterservice.v1.GetUpgradePolicyRequest\x1a(.hcpmesh.clusterservice.v1.UpgradePolicy\x12\x84\x01\n" +
 	"\x13ListUpgradePolicies\x125.hcpmesh.clusterservice.v1.ListUpgradePoliciesRequest\x1a6.hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse\x12\x84\x01\n" +
 	"\x13DeleteUpgradePolicy\x125.hcpmesh.clusterservice.v1.DeleteUpgradePolicyRequest\x1a6.hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse\x12\\\n" +
-	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12g\n" +
-	"\fPauseCluster\x12..hcpmesh.clusterservice.v1.PauseClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12i\n" +
-	"\rResumeCluster\x12/.hcpmesh.clusterservice.v1.ResumeClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12i\n" +
-	"\rResizeCluster\x12/.hcpmesh.clusterservice.v1.ResizeClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12g\n" +
-	"\fRetryCluster\x12..hcpmesh.clusterservice.v1.RetryClusterRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12o\n" +
-	"\x10ForceClusterStep\x122.hcpmesh.clusterservice.v1.ForceClusterStepRequest\x1a'.hcpmesh.clusterservice.v1.Intervention\x12~\n" +
-	"\x11ListInterventions\x123.hcpmesh.clusterservice.v1.ListInterventionsRequest\x1a4.hcpmesh.clusterservice.v1.ListInterventionsResponse\x12f\n" +
+	"\x05Watch\x12'.hcpmesh.clusterservice.v1.WatchRequest\x1a(.hcpmesh.clusterservice.v1.WatchResponse0\x01\x12h\n" +
+	"\fPauseCluster\x12..hcpmesh.clusterservice.v1.PauseClusterRequest\x1a(.hcpmesh.clusterservice.v1.ClusterAction\x12j\n" +
+	"\rResumeCluster\x12/.hcpmesh.clusterservice.v1.ResumeClusterRequest\x1a(.hcpmesh.clusterservice.v1.ClusterAction\x12l\n" +
+	"\x0eSetClusterSize\x120.hcpmesh.clusterservice.v1.SetClusterSizeRequest\x1a(.hcpmesh.clusterservice.v1.ClusterAction\x12h\n" +
+	"\fRetryCluster\x12..hcpmesh.clusterservice.v1.RetryClusterRequest\x1a(.hcpmesh.clusterservice.v1.ClusterAction\x12p\n" +
+	"\x10ForceClusterStep\x122.hcpmesh.clusterservice.v1.ForceClusterStepRequest\x1a(.hcpmesh.clusterservice.v1.ClusterAction\x12\x81\x01\n" +
+	"\x12ListClusterActions\x124.hcpmesh.clusterservice.v1.ListClusterActionsRequest\x1a5.hcpmesh.clusterservice.v1.ListClusterActionsResponse\x12f\n" +
 	"\tListWorks\x12+.hcpmesh.clusterservice.v1.ListWorksRequest\x1a,.hcpmesh.clusterservice.v1.ListWorksResponse\x12o\n" +
 	"\fDeleteOrphan\x12..hcpmesh.clusterservice.v1.DeleteOrphanRequest\x1a/.hcpmesh.clusterservice.v1.DeleteOrphanResponse\x12\x84\x01\n" +
 	"\x13ListProvisionShards\x125.hcpmesh.clusterservice.v1.ListProvisionShardsRequest\x1a6.hcpmesh.clusterservice.v1.ListProvisionShardsResponse\x12y\n" +
@@ -3224,10 +3224,10 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*Bookmark)(nil),                           // 31: hcpmesh.clusterservice.v1.Bookmark
 	(*PauseClusterRequest)(nil),                // 32: hcpmesh.clusterservice.v1.PauseClusterRequest
 	(*ResumeClusterRequest)(nil),               // 33: hcpmesh.clusterservice.v1.ResumeClusterRequest
-	(*ResizeClusterRequest)(nil),               // 34: hcpmesh.clusterservice.v1.ResizeClusterRequest
+	(*SetClusterSizeRequest)(nil),              // 34: hcpmesh.clusterservice.v1.SetClusterSizeRequest
 	(*RetryClusterRequest)(nil),                // 35: hcpmesh.clusterservice.v1.RetryClusterRequest
-	(*ListInterventionsRequest)(nil),           // 36: hcpmesh.clusterservice.v1.ListInterventionsRequest
-	(*ListInterventionsResponse)(nil),          // 37: hcpmesh.clusterservice.v1.ListInterventionsResponse
+	(*ListClusterActionsRequest)(nil),          // 36: hcpmesh.clusterservice.v1.ListClusterActionsRequest
+	(*ListClusterActionsResponse)(nil),         // 37: hcpmesh.clusterservice.v1.ListClusterActionsResponse
 	(*ListWorksRequest)(nil),                   // 38: hcpmesh.clusterservice.v1.ListWorksRequest
 	(*ListWorksResponse)(nil),                  // 39: hcpmesh.clusterservice.v1.ListWorksResponse
 	(*DeleteOrphanRequest)(nil),                // 40: hcpmesh.clusterservice.v1.DeleteOrphanRequest
@@ -3255,7 +3255,7 @@ var file_hcpmesh_clusterservice_v1_service_proto_goTypes = []any{
 	(*DeletionLeftover)(nil),                   // 62: hcpmesh.clusterservice.v1.DeletionLeftover
 	(*Upgrade)(nil),                            // 63: hcpmesh.clusterservice.v1.Upgrade
 	(*timestamppb.Timestamp)(nil),              // 64: google.protobuf.Timestamp
-	(*Intervention)(nil),                       // 65: hcpmesh.clusterservice.v1.Intervention
+	(*ClusterAction)(nil),                      // 65: hcpmesh.clusterservice.v1.ClusterAction
 	(*Work)(nil),                               // 66: hcpmesh.clusterservice.v1.Work
 	(*ProvisionShard)(nil),                     // 67: hcpmesh.clusterservice.v1.ProvisionShard
 	(*Names)(nil),                              // 68: hcpmesh.clusterservice.v1.Names
@@ -3324,9 +3324,9 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	64,  // 27: hcpmesh.clusterservice.v1.PauseClusterRequest.until:type_name -> google.protobuf.Timestamp
 	61,  // 28: hcpmesh.clusterservice.v1.PauseClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	61,  // 29: hcpmesh.clusterservice.v1.ResumeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	61,  // 30: hcpmesh.clusterservice.v1.ResizeClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	61,  // 30: hcpmesh.clusterservice.v1.SetClusterSizeRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	61,  // 31: hcpmesh.clusterservice.v1.RetryClusterRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	65,  // 32: hcpmesh.clusterservice.v1.ListInterventionsResponse.interventions:type_name -> hcpmesh.clusterservice.v1.Intervention
+	65,  // 32: hcpmesh.clusterservice.v1.ListClusterActionsResponse.actions:type_name -> hcpmesh.clusterservice.v1.ClusterAction
 	66,  // 33: hcpmesh.clusterservice.v1.ListWorksResponse.works:type_name -> hcpmesh.clusterservice.v1.Work
 	61,  // 34: hcpmesh.clusterservice.v1.DeleteOrphanRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	67,  // 35: hcpmesh.clusterservice.v1.ListProvisionShardsResponse.provision_shards:type_name -> hcpmesh.clusterservice.v1.ProvisionShard
@@ -3373,10 +3373,10 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	29,  // 76: hcpmesh.clusterservice.v1.ClusterService.Watch:input_type -> hcpmesh.clusterservice.v1.WatchRequest
 	32,  // 77: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:input_type -> hcpmesh.clusterservice.v1.PauseClusterRequest
 	33,  // 78: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:input_type -> hcpmesh.clusterservice.v1.ResumeClusterRequest
-	34,  // 79: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:input_type -> hcpmesh.clusterservice.v1.ResizeClusterRequest
+	34,  // 79: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:input_type -> hcpmesh.clusterservice.v1.SetClusterSizeRequest
 	35,  // 80: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:input_type -> hcpmesh.clusterservice.v1.RetryClusterRequest
 	84,  // 81: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:input_type -> hcpmesh.clusterservice.v1.ForceClusterStepRequest
-	36,  // 82: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:input_type -> hcpmesh.clusterservice.v1.ListInterventionsRequest
+	36,  // 82: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:input_type -> hcpmesh.clusterservice.v1.ListClusterActionsRequest
 	38,  // 83: hcpmesh.clusterservice.v1.ClusterService.ListWorks:input_type -> hcpmesh.clusterservice.v1.ListWorksRequest
 	40,  // 84: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:input_type -> hcpmesh.clusterservice.v1.DeleteOrphanRequest
 	42,  // 85: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:input_type -> hcpmesh.clusterservice.v1.ListProvisionShardsRequest
@@ -3425,12 +3425,12 @@ var file_hcpmesh_clusterservice_v1_service_proto_depIdxs = []int32{
 	97,  // 128: hcpmesh.clusterservice.v1.ClusterService.ListUpgradePolicies:output_type -> hcpmesh.clusterservice.v1.ListUpgradePoliciesResponse
 	98,  // 129: hcpmesh.clusterservice.v1.ClusterService.DeleteUpgradePolicy:output_type -> hcpmesh.clusterservice.v1.DeleteUpgradePolicyResponse
 	30,  // 130: hcpmesh.clusterservice.v1.ClusterService.Watch:output_type -> hcpmesh.clusterservice.v1.WatchResponse
-	65,  // 131: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	65,  // 132: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.ResizeCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.Intervention
-	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.Intervention
-	37,  // 136: hcpmesh.clusterservice.v1.ClusterService.ListInterventions:output_type -> hcpmesh.clusterservice.v1.ListInterventionsResponse
+	65,  // 131: hcpmesh.clusterservice.v1.ClusterService.PauseCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 132: hcpmesh.clusterservice.v1.ClusterService.ResumeCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 133: hcpmesh.clusterservice.v1.ClusterService.SetClusterSize:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 134: hcpmesh.clusterservice.v1.ClusterService.RetryCluster:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	65,  // 135: hcpmesh.clusterservice.v1.ClusterService.ForceClusterStep:output_type -> hcpmesh.clusterservice.v1.ClusterAction
+	37,  // 136: hcpmesh.clusterservice.v1.ClusterService.ListClusterActions:output_type -> hcpmesh.clusterservice.v1.ListClusterActionsResponse
 	39,  // 137: hcpmesh.clusterservice.v1.ClusterService.ListWorks:output_type -> hcpmesh.clusterservice.v1.ListWorksResponse
 	41,  // 138: hcpmesh.clusterservice.v1.ClusterService.DeleteOrphan:output_type -> hcpmesh.clusterservice.v1.DeleteOrphanResponse
 	43,  // 139: hcpmesh.clusterservice.v1.ClusterService.ListProvisionShards:output_type -> hcpmesh.clusterservice.v1.ListProvisionShardsResponse
@@ -3459,7 +3459,7 @@ func file_hcpmesh_clusterservice_v1_service_proto_init() {
 	file_hcpmesh_clusterservice_v1_cluster_proto_init()
 	file_hcpmesh_clusterservice_v1_deletion_proto_init()
 	file_hcpmesh_clusterservice_v1_external_auth_proto_init()
-	file_hcpmesh_clusterservice_v1_intervention_proto_init()
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_init()
 	file_hcpmesh_clusterservice_v1_node_pool_proto_init()
 	file_hcpmesh_clusterservice_v1_placement_proto_init()
 	file_hcpmesh_clusterservice_v1_provision_shard_proto_init()

@@ -58,10 +58,10 @@ const (
 	ClusterService_Watch_FullMethodName                       = "/hcpmesh.clusterservice.v1.ClusterService/Watch"
 	ClusterService_PauseCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/PauseCluster"
 	ClusterService_ResumeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResumeCluster"
-	ClusterService_ResizeCluster_FullMethodName               = "/hcpmesh.clusterservice.v1.ClusterService/ResizeCluster"
+	ClusterService_SetClusterSize_FullMethodName              = "/hcpmesh.clusterservice.v1.ClusterService/SetClusterSize"
 	ClusterService_RetryCluster_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/RetryCluster"
 	ClusterService_ForceClusterStep_FullMethodName            = "/hcpmesh.clusterservice.v1.ClusterService/ForceClusterStep"
-	ClusterService_ListInterventions_FullMethodName           = "/hcpmesh.clusterservice.v1.ClusterService/ListInterventions"
+	ClusterService_ListClusterActions_FullMethodName          = "/hcpmesh.clusterservice.v1.ClusterService/ListClusterActions"
 	ClusterService_ListWorks_FullMethodName                   = "/hcpmesh.clusterservice.v1.ClusterService/ListWorks"
 	ClusterService_DeleteOrphan_FullMethodName                = "/hcpmesh.clusterservice.v1.ClusterService/DeleteOrphan"
 	ClusterService_ListProvisionShards_FullMethodName         = "/hcpmesh.clusterservice.v1.ClusterService/ListProvisionShards"
@@ -204,23 +204,21 @@ type ClusterServiceClient interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// What SREs do to a cluster. Each has its effect once for a uid, however often it arrives, and returns what that was: the
-	// same uid again is answered with the intervention as it was made.
-	//
-	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING (but for RetryCluster). INVALID_ARGUMENT: a field,
-	// or a uid that was used for something else.
-	PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
-	// Also for a cluster that is not paused.
-	ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
-	ResizeCluster(ctx context.Context, in *ResizeClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
-	// Has everything that a cluster waits for begun anew at once: placement, every work, whose content is published again
-	// with its back-off and a refusal forgotten, and what is tried in Azure.
-	RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*Intervention, error)
-	// Has a cluster that is being created not wait for a step any more, once that step is stuck. It goes on to be tried, and
-	// is removed with the cluster. FAILED_PRECONDITION: STEP_NOT_FORCIBLE, with what would be allowed.
-	ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*Intervention, error)
-	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
-	ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error)
+	// Pauses HyperShift's reconciliation of the cluster until a time.
+	PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Ends a pause. Resuming a cluster that is not paused succeeds and changes nothing.
+	ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Overrides the size class of the control plane, or removes the override. It does not scale node pools.
+	SetClusterSize(ctx context.Context, in *SetClusterSizeRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Retries all pending steps of a cluster at once: placement, the steps in Azure, and every work. The content of each work
+	// is published again, and its back-off and its rejection by Maestro are cleared.
+	RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Lets the creation of a cluster proceed without a step that is stuck. Cluster Service keeps retrying the step, and the
+	// deletion of the cluster removes what the step creates. FAILED_PRECONDITION: STEP_NOT_FORCIBLE; the message states what
+	// is allowed.
+	ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*ClusterAction, error)
+	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
+	ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
 	ListWorks(ctx context.Context, in *ListWorksRequest, opts ...grpc.CallOption) (*ListWorksResponse, error)
 	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
@@ -639,9 +637,9 @@ func (c *clusterServiceClient) Watch(ctx context.Context, in *WatchRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
-func (c *clusterServiceClient) PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+func (c *clusterServiceClient) PauseCluster(ctx context.Context, in *PauseClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Intervention)
+	out := new(ClusterAction)
 	err := c.cc.Invoke(ctx, ClusterService_PauseCluster_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -649,9 +647,9 @@ func (c *clusterServiceClient) PauseCluster(ctx context.Context, in *PauseCluste
 	return out, nil
 }
 
-func (c *clusterServiceClient) ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+func (c *clusterServiceClient) ResumeCluster(ctx context.Context, in *ResumeClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Intervention)
+	out := new(ClusterAction)
 	err := c.cc.Invoke(ctx, ClusterService_ResumeCluster_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -659,19 +657,19 @@ func (c *clusterServiceClient) ResumeCluster(ctx context.Context, in *ResumeClus
 	return out, nil
 }
 
-func (c *clusterServiceClient) ResizeCluster(ctx context.Context, in *ResizeClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+func (c *clusterServiceClient) SetClusterSize(ctx context.Context, in *SetClusterSizeRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Intervention)
-	err := c.cc.Invoke(ctx, ClusterService_ResizeCluster_FullMethodName, in, out, cOpts...)
+	out := new(ClusterAction)
+	err := c.cc.Invoke(ctx, ClusterService_SetClusterSize_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *clusterServiceClient) RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*Intervention, error) {
+func (c *clusterServiceClient) RetryCluster(ctx context.Context, in *RetryClusterRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Intervention)
+	out := new(ClusterAction)
 	err := c.cc.Invoke(ctx, ClusterService_RetryCluster_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -679,9 +677,9 @@ func (c *clusterServiceClient) RetryCluster(ctx context.Context, in *RetryCluste
 	return out, nil
 }
 
-func (c *clusterServiceClient) ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*Intervention, error) {
+func (c *clusterServiceClient) ForceClusterStep(ctx context.Context, in *ForceClusterStepRequest, opts ...grpc.CallOption) (*ClusterAction, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Intervention)
+	out := new(ClusterAction)
 	err := c.cc.Invoke(ctx, ClusterService_ForceClusterStep_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -689,10 +687,10 @@ func (c *clusterServiceClient) ForceClusterStep(ctx context.Context, in *ForceCl
 	return out, nil
 }
 
-func (c *clusterServiceClient) ListInterventions(ctx context.Context, in *ListInterventionsRequest, opts ...grpc.CallOption) (*ListInterventionsResponse, error) {
+func (c *clusterServiceClient) ListClusterActions(ctx context.Context, in *ListClusterActionsRequest, opts ...grpc.CallOption) (*ListClusterActionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListInterventionsResponse)
-	err := c.cc.Invoke(ctx, ClusterService_ListInterventions_FullMethodName, in, out, cOpts...)
+	out := new(ListClusterActionsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListClusterActions_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -938,23 +936,21 @@ type ClusterServiceServer interface {
 	// OUT_OF_RANGE: REVISION_COMPACTED (the revision is older than what is kept, or from another database: list, then
 	// watch from the list's revision).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// What SREs do to a cluster. Each has its effect once for a uid, however often it arrives, and returns what that was: the
-	// same uid again is answered with the intervention as it was made.
-	//
-	// NOT_FOUND: CLUSTER_UNKNOWN. FAILED_PRECONDITION: CLUSTER_DELETING (but for RetryCluster). INVALID_ARGUMENT: a field,
-	// or a uid that was used for something else.
-	PauseCluster(context.Context, *PauseClusterRequest) (*Intervention, error)
-	// Also for a cluster that is not paused.
-	ResumeCluster(context.Context, *ResumeClusterRequest) (*Intervention, error)
-	ResizeCluster(context.Context, *ResizeClusterRequest) (*Intervention, error)
-	// Has everything that a cluster waits for begun anew at once: placement, every work, whose content is published again
-	// with its back-off and a refusal forgotten, and what is tried in Azure.
-	RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error)
-	// Has a cluster that is being created not wait for a step any more, once that step is stuck. It goes on to be tried, and
-	// is removed with the cluster. FAILED_PRECONDITION: STEP_NOT_FORCIBLE, with what would be allowed.
-	ForceClusterStep(context.Context, *ForceClusterStepRequest) (*Intervention, error)
-	// Lists what was done to a cluster, newest first; kept as long as the cluster's row.
-	ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error)
+	// Pauses HyperShift's reconciliation of the cluster until a time.
+	PauseCluster(context.Context, *PauseClusterRequest) (*ClusterAction, error)
+	// Ends a pause. Resuming a cluster that is not paused succeeds and changes nothing.
+	ResumeCluster(context.Context, *ResumeClusterRequest) (*ClusterAction, error)
+	// Overrides the size class of the control plane, or removes the override. It does not scale node pools.
+	SetClusterSize(context.Context, *SetClusterSizeRequest) (*ClusterAction, error)
+	// Retries all pending steps of a cluster at once: placement, the steps in Azure, and every work. The content of each work
+	// is published again, and its back-off and its rejection by Maestro are cleared.
+	RetryCluster(context.Context, *RetryClusterRequest) (*ClusterAction, error)
+	// Lets the creation of a cluster proceed without a step that is stuck. Cluster Service keeps retrying the step, and the
+	// deletion of the cluster removes what the step creates. FAILED_PRECONDITION: STEP_NOT_FORCIBLE; the message states what
+	// is allowed.
+	ForceClusterStep(context.Context, *ForceClusterStepRequest) (*ClusterAction, error)
+	// Lists the actions on a cluster, newest first. They are stored as long as the cluster's row.
+	ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error)
 	// Lists the works of a cluster by kind and name; empty for a uid that nobody has, and once all of it is gone.
 	ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error)
 	// Asks Maestro to delete a bundle that is no work of anything: what a lost database, or somebody's hand, left behind. It
@@ -1105,23 +1101,23 @@ func (UnimplementedClusterServiceServer) DeleteUpgradePolicy(context.Context, *D
 func (UnimplementedClusterServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
-func (UnimplementedClusterServiceServer) PauseCluster(context.Context, *PauseClusterRequest) (*Intervention, error) {
+func (UnimplementedClusterServiceServer) PauseCluster(context.Context, *PauseClusterRequest) (*ClusterAction, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseCluster not implemented")
 }
-func (UnimplementedClusterServiceServer) ResumeCluster(context.Context, *ResumeClusterRequest) (*Intervention, error) {
+func (UnimplementedClusterServiceServer) ResumeCluster(context.Context, *ResumeClusterRequest) (*ClusterAction, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeCluster not implemented")
 }
-func (UnimplementedClusterServiceServer) ResizeCluster(context.Context, *ResizeClusterRequest) (*Intervention, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResizeCluster not implemented")
+func (UnimplementedClusterServiceServer) SetClusterSize(context.Context, *SetClusterSizeRequest) (*ClusterAction, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetClusterSize not implemented")
 }
-func (UnimplementedClusterServiceServer) RetryCluster(context.Context, *RetryClusterRequest) (*Intervention, error) {
+func (UnimplementedClusterServiceServer) RetryCluster(context.Context, *RetryClusterRequest) (*ClusterAction, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryCluster not implemented")
 }
-func (UnimplementedClusterServiceServer) ForceClusterStep(context.Context, *ForceClusterStepRequest) (*Intervention, error) {
+func (UnimplementedClusterServiceServer) ForceClusterStep(context.Context, *ForceClusterStepRequest) (*ClusterAction, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceClusterStep not implemented")
 }
-func (UnimplementedClusterServiceServer) ListInterventions(context.Context, *ListInterventionsRequest) (*ListInterventionsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListInterventions not implemented")
+func (UnimplementedClusterServiceServer) ListClusterActions(context.Context, *ListClusterActionsRequest) (*ListClusterActionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListClusterActions not implemented")
 }
 func (UnimplementedClusterServiceServer) ListWorks(context.Context, *ListWorksRequest) (*ListWorksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorks not implemented")
@@ -1872,20 +1868,20 @@ func _ClusterService_ResumeCluster_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ClusterService_ResizeCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResizeClusterRequest)
+func _ClusterService_SetClusterSize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetClusterSizeRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ClusterServiceServer).ResizeCluster(ctx, in)
+		return srv.(ClusterServiceServer).SetClusterSize(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ClusterService_ResizeCluster_FullMethodName,
+		FullMethod: ClusterService_SetClusterSize_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ClusterServiceServer).ResizeCluster(ctx, req.(*ResizeClusterRequest))
+		return srv.(ClusterServiceServer).SetClusterSize(ctx, req.(*SetClusterSizeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1926,20 +1922,20 @@ func _ClusterService_ForceClusterStep_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ClusterService_ListInterventions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListInterventionsRequest)
+func _ClusterService_ListClusterActions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListClusterActionsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ClusterServiceServer).ListInterventions(ctx, in)
+		return srv.(ClusterServiceServer).ListClusterActions(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: ClusterService_ListInterventions_FullMethodName,
+		FullMethod: ClusterService_ListClusterActions_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ClusterServiceServer).ListInterventions(ctx, req.(*ListInterventionsRequest))
+		return srv.(ClusterServiceServer).ListClusterActions(ctx, req.(*ListClusterActionsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2302,8 +2298,8 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_ResumeCluster_Handler,
 		},
 		{
-			MethodName: "ResizeCluster",
-			Handler:    _ClusterService_ResizeCluster_Handler,
+			MethodName: "SetClusterSize",
+			Handler:    _ClusterService_SetClusterSize_Handler,
 		},
 		{
 			MethodName: "RetryCluster",
@@ -2314,8 +2310,8 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_ForceClusterStep_Handler,
 		},
 		{
-			MethodName: "ListInterventions",
-			Handler:    _ClusterService_ListInterventions_Handler,
+			MethodName: "ListClusterActions",
+			Handler:    _ClusterService_ListClusterActions_Handler,
 		},
 		{
 			MethodName: "ListWorks",

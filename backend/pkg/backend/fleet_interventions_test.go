@@ -40,8 +40,8 @@ func (f *fleet) intervene(ctx context.Context, uid string, do func() (what strin
 	return nil
 }
 
-func (f *fleet) PauseCluster(ctx context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.Intervention, error) {
-	return &clusterservicev1.Intervention{Uid: r.Uid}, f.intervene(ctx, r.Uid, func() (string, error) {
+func (f *fleet) PauseCluster(ctx context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.ClusterAction, error) {
+	return &clusterservicev1.ClusterAction{Uid: r.Uid}, f.intervene(ctx, r.Uid, func() (string, error) {
 		return "pause until " + r.Until.AsTime().String(), f.usable(r.ClusterUid)
 	})
 }

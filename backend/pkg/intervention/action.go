@@ -30,7 +30,7 @@ func (e *Executor) table() map[string]action {
 	return map[string]action{
 		adminv1.ActionClusterPause:  byRPC(e.rpc.PauseCluster),
 		adminv1.ActionClusterResume: byRPC(e.rpc.ResumeCluster),
-		adminv1.ActionClusterResize: byRPC(e.rpc.ResizeCluster),
+		adminv1.ActionClusterResize: byRPC(e.rpc.SetClusterSize),
 		adminv1.ActionClusterRetry:  byRPC(e.rpc.RetryCluster),
 		adminv1.ActionClusterForce:  byRPC(e.rpc.ForceClusterStep),
 

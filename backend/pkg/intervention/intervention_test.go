@@ -41,7 +41,7 @@ type fleet struct {
 	refuse error
 }
 
-func (f *fleet) do(uid string, actor *clusterservicev1.Actor) (*clusterservicev1.Intervention, error) {
+func (f *fleet) do(uid string, actor *clusterservicev1.Actor) (*clusterservicev1.ClusterAction, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
@@ -57,14 +57,14 @@ func (f *fleet) do(uid string, actor *clusterservicev1.Actor) (*clusterservicev1
 			return nil, apierror.ToGRPC(err, "test")
 		}
 	}
-	return &clusterservicev1.Intervention{Uid: uid, Effect: "It was done."}, nil
+	return &clusterservicev1.ClusterAction{Uid: uid, Effect: "It was done."}, nil
 }
 
-func (f *fleet) PauseCluster(_ context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.Intervention, error) {
+func (f *fleet) PauseCluster(_ context.Context, r *clusterservicev1.PauseClusterRequest) (*clusterservicev1.ClusterAction, error) {
 	return f.do(r.GetUid(), r.GetActor())
 }
 
-func (f *fleet) RetryCluster(_ context.Context, r *clusterservicev1.RetryClusterRequest) (*clusterservicev1.Intervention, error) {
+func (f *fleet) RetryCluster(_ context.Context, r *clusterservicev1.RetryClusterRequest) (*clusterservicev1.ClusterAction, error) {
 	return f.do(r.GetUid(), r.GetActor())
 }
 

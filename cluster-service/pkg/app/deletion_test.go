@@ -329,11 +329,11 @@ func TestReleasedFinalizersGoWithTheDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := step.GetInterventions(); len(got) != 1 || got[0].GetActor().GetReason() != "in the way" || !slices.Equal(got[0].GetReleasedFinalizers(), request.Finalizers) {
+	if got := step.GetActions(); len(got) != 1 || got[0].GetActor().GetReason() != "in the way" || !slices.Equal(got[0].GetReleasedFinalizers(), request.Finalizers) {
 		t.Errorf("interventions %v", got)
 	}
 	c := service.awaitCluster(t, cluster.Uid, clusterDeleted)
-	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != done || len(got.GetInterventions()) != 1 {
+	if got := stepOf(c.GetStatus().GetDeletion(), "hosted-cluster"); got.GetState() != done || len(got.GetActions()) != 1 {
 		t.Errorf("the tombstone says %v", got)
 	}
 }

@@ -240,7 +240,7 @@ func (r Region) graph(now time.Time, old *csv1.Deletion, current []*csv1.Deletio
 		}
 		s.Since = timestamp(now)
 		if before := known[s.Name]; before != nil {
-			s.Interventions = before.Interventions
+			s.Actions = before.Actions
 			if before.State == s.State {
 				s.Since = before.Since
 			}
@@ -289,7 +289,7 @@ func ended(now time.Time, s *csv1.DeletionStep) *csv1.DeletionStep {
 	if Ended(s) {
 		return s
 	}
-	return &csv1.DeletionStep{Name: s.Name, Kind: s.Kind, Layer: s.Layer, After: s.After, Work: s.Work, Interventions: s.Interventions,
+	return &csv1.DeletionStep{Name: s.Name, Kind: s.Kind, Layer: s.Layer, After: s.After, Work: s.Work, Actions: s.Actions,
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: timestamp(now)}
 }
 

@@ -126,7 +126,7 @@ func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *cs
 	}
 	force := &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now), LeftBehind: r.leftBehind(t, step, work)}
 	forced := &csv1.DeletionStep{Name: name, Kind: step.Kind, Layer: step.Layer, After: step.After, Work: step.Work, Finalizers: step.Finalizers,
-		Attempts: step.Attempts, LastError: step.LastError, Interventions: step.Interventions,
+		Attempts: step.Attempts, LastError: step.LastError, Actions: step.Actions,
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, Since: timestamp(now), Force: force}
 	for _, g := range graphs {
 		for i, s := range g.GetSteps() {
@@ -192,7 +192,7 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 	}
 	slices.Sort(work.Release)
 	askNow(work)
-	intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
+	recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
 	return step, nil
 }
 
@@ -207,7 +207,7 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 		_, name := t.stepOf(w)
 		for _, candidate := range []string{name, name + publishStep} {
 			if step, graphs := t.step(candidate); step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
-				intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+				recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 				names = append(names, candidate)
 			}
 		}
@@ -221,7 +221,7 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 		askNow(work)
 		name := StepExternalAuth + "/" + strings.ToLower(a.Spec.GetName()) + publishStep
 		step, graphs := t.step(name)
-		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 		names = append(names, name)
 	}
 	return names
@@ -231,15 +231,15 @@ func askNow(w *Work) {
 	w.Attempts, w.Error, w.RetryTime, w.Refused = 0, "", time.Time{}, false
 }
 
-// maxInterventions bounds what is kept of them; the audit log has all.
-const maxInterventions = 20
+// maxStepActions bounds what is kept of them; the audit log has all.
+const maxStepActions = 20
 
-func intervened(graphs []*csv1.Deletion, step *csv1.DeletionStep, i *csv1.DeletionIntervention) {
+func recordStepAction(graphs []*csv1.Deletion, step *csv1.DeletionStep, i *csv1.DeletionStepAction) {
 	for _, g := range graphs {
 		for _, s := range g.GetSteps() {
 			if s.GetName() == step.GetName() && s.GetWork() == step.GetWork() {
-				s.Interventions = append(s.Interventions, i)
-				s.Interventions = s.Interventions[max(0, len(s.Interventions)-maxInterventions):]
+				s.Actions = append(s.Actions, i)
+				s.Actions = s.Actions[max(0, len(s.Actions)-maxStepActions):]
 			}
 		}
 	}

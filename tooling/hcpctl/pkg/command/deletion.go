@@ -155,7 +155,7 @@ func about(s *csv1.DeletionStep) string {
 	if s.GetLastError() != "" {
 		parts = append(parts, "Last error: "+s.GetLastError())
 	}
-	for _, i := range s.GetInterventions() {
+	for _, i := range s.GetActions() {
 		what := "Retried"
 		if len(i.GetReleasedFinalizers()) > 0 {
 			what = "Released " + strings.Join(i.GetReleasedFinalizers(), ", ")
@@ -199,7 +199,7 @@ of controllers that every management cluster has are refused.`,
 		return client.ReleaseFinalizers(ctx, args[0], args[1], args[2:])
 	}, func(step *csv1.DeletionStep) error {
 		var finalizers []string
-		if done := step.GetInterventions(); len(done) > 0 {
+		if done := step.GetActions(); len(done) > 0 {
 			finalizers = done[len(done)-1].GetReleasedFinalizers()
 		}
 		_, err := fmt.Fprintf(e.out, "the agent is told to release %s; step %s goes on when it has\n", strings.Join(finalizers, ", "), step.GetName())

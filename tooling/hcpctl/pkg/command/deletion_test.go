@@ -45,7 +45,7 @@ func withDeletion(t *testing.T) *sres {
 	a.results = map[string]any{
 		"POST /clusters/mine/deletion/retry": adminv1.DeletionRetryResult{Steps: []string{"hosted-cluster"}, ResourceIDs: []string{deletingID}},
 		"POST /clusters/mine/deletion/release": wire(&csv1.DeletionStep{Name: "hosted-cluster",
-			Interventions: []*csv1.DeletionIntervention{{Actor: kim, ReleasedFinalizers: []string{"gone.example.com/hook"}}}}),
+			Actions: []*csv1.DeletionStepAction{{Actor: kim, ReleasedFinalizers: []string{"gone.example.com/hook"}}}}),
 		"POST /clusters/mine/deletion/force": wire(&csv1.DeletionStep{Name: "hosted-cluster", Force: &csv1.DeletionForce{LeftBehind: "May be left: a HostedCluster."}}),
 	}
 	a.refused["POST /clusters/over/deletion/force"] = "Step namespaces waits for others to end: hosted-cluster. Those may be forced."

@@ -39,9 +39,9 @@ func (r *region) rendered(t *testing.T, clusterID, kind string) (object map[stri
 	return nil, 0
 }
 
-// TestInterventions has everything done to a cluster that SREs can have done, each twice: what it changes reaches the
-// management cluster, and it has its effect once.
-func TestInterventions(t *testing.T) {
+// TestClusterActionsTakeEffectOnce executes each action on a cluster twice with the same uid. Its change must reach the
+// management cluster, and only once.
+func TestClusterActionsTakeEffectOnce(t *testing.T) {
 	r := newRegion(t)
 	r.play()
 	service := r.start(nil)
@@ -110,7 +110,7 @@ func TestInterventions(t *testing.T) {
 		t.Errorf("the cluster is paused again: %v, %v", shown.GetOverrides(), err)
 	}
 
-	if _, err := service.ResizeCluster(ctx, &csv1.ResizeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}); err != nil {
+	if _, err := service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "e16", Actor: alice("it is slow")}); err != nil {
 		t.Fatal(err)
 	}
 	eventually("the size", func() bool {
@@ -136,27 +136,27 @@ func TestInterventions(t *testing.T) {
 	before, _ := works()
 	retry := &csv1.RetryClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Actor: alice("it does not move")}
 	done, err := service.RetryCluster(ctx, retry)
-	if err != nil || done.GetEffect() != "3 works are published once more." {
+	if err != nil || done.GetEffect() != "3 works are published again." {
 		t.Fatalf("%v, %v", done, err)
 	}
 	if _, err := service.RetryCluster(ctx, retry); err != nil {
 		t.Fatal(err)
 	}
-	eventually("everything to be published once more", func() bool { d, p := works(); return d == before+3 && d == p })
+	eventually("all works to be published again", func() bool { d, p := works(); return d == before+3 && d == p })
 
-	listed, err := service.ListInterventions(ctx, &csv1.ListInterventionsRequest{ClusterUid: request.Uid})
+	listed, err := service.ListClusterActions(ctx, &csv1.ListClusterActionsRequest{ClusterUid: request.Uid})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var kinds []string
-	for _, i := range listed.GetInterventions() {
+	for _, i := range listed.GetActions() {
 		kinds = append(kinds, i.GetKind())
 		if i.GetActor().GetReason() == "" || i.GetActor().GetTicket() != "INC-1" {
 			t.Errorf("%v does not say why", i)
 		}
 	}
-	if strings.Join(kinds, " ") != "Retry Resize Resume Pause" {
-		t.Errorf("the interventions are %v", kinds)
+	if strings.Join(kinds, " ") != "RetryCluster SetClusterSize ResumeCluster PauseCluster" {
+		t.Errorf("the actions are %v", kinds)
 	}
 	all, err := service.ListWorks(ctx, &csv1.ListWorksRequest{ClusterUid: request.Uid})
 	if err != nil {
@@ -200,7 +200,7 @@ func TestInterventions(t *testing.T) {
 			return err
 		}, codes.FailedPrecondition},
 		"size": {"a size is a label", func() error {
-			_, err := service.ResizeCluster(ctx, &csv1.ResizeClusterRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")})
+			_, err := service.SetClusterSize(ctx, &csv1.SetClusterSizeRequest{Uid: uuid.NewString(), ClusterUid: request.Uid, Size: "Very Large", Actor: alice("x")})
 			return err
 		}, codes.InvalidArgument},
 	}

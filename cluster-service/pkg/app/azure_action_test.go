@@ -104,7 +104,7 @@ func TestRetryInAzure(t *testing.T) {
 	}
 	deleted := service.awaitCluster(t, request.Uid, clusterDeleted)
 	saysWho(t, lines("retry-deletion"), request.Uid, again.Actor)
-	if by := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-zone").GetInterventions(); len(by) != 1 || by[0].GetActor().GetName() != again.Actor.GetName() {
+	if by := stepOf(deleted.GetStatus().GetDeletion(), "azure/dns-zone").GetActions(); len(by) != 1 || by[0].GetActor().GetName() != again.Actor.GetName() {
 		t.Errorf("the step keeps of the retry: %v", by)
 	}
 	if left := r.inAzure(deleted); len(left) > 0 {

@@ -88,7 +88,7 @@ func (t *ClusterAggregate) retryAzure(now time.Time, actor *csv1.Actor) []string
 			continue
 		}
 		s.Attempts, s.Error, s.RetryTime = 0, "", time.Time{}
-		intervened(graphs, step, &csv1.DeletionIntervention{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 		retried = append(retried, azureName(s.Kind))
 	}
 	return retried

@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.11
 // 	protoc        (unknown)
-// source: hcpmesh/clusterservice/v1/intervention.proto
+// source: hcpmesh/clusterservice/v1/cluster_action.proto
 
 package clusterservicev1
 
@@ -22,13 +22,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ClusterOverrides is what SREs have decided of a cluster over what the customer asked for. It holds until an SRE takes it
-// back, whatever generations come.
+// ClusterOverrides holds the settings of a cluster that SREs set with actions. They take precedence over the spec of every
+// generation until an SRE removes them.
 type ClusterOverrides struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absent while nobody has paused the cluster.
+	// Absent if the cluster is not paused.
 	Pause *ClusterPause `protobuf:"bytes,1,opt,name=pause,proto3" json:"pause,omitempty"`
-	// Absent while the control plane has the size that HyperShift computes, or the customer's experiment asks for.
+	// Absent if no SRE set a size. The control plane then has the size that the customer's experimental tag requests, or the
+	// size that HyperShift computes.
 	Size          *ClusterSizeOverride `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -36,7 +37,7 @@ type ClusterOverrides struct {
 
 func (x *ClusterOverrides) Reset() {
 	*x = ClusterOverrides{}
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[0]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +49,7 @@ func (x *ClusterOverrides) String() string {
 func (*ClusterOverrides) ProtoMessage() {}
 
 func (x *ClusterOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[0]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +62,7 @@ func (x *ClusterOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterOverrides.ProtoReflect.Descriptor instead.
 func (*ClusterOverrides) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{0}
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ClusterOverrides) GetPause() *ClusterPause {
@@ -78,10 +79,11 @@ func (x *ClusterOverrides) GetSize() *ClusterSizeOverride {
 	return nil
 }
 
-// ClusterPause stops HyperShift's reconciliation of the control plane and of the node pools, and so everything that a
-// newer generation asks for; what runs keeps running. It ends by itself.
+// ClusterPause stops HyperShift's reconciliation of the control plane and of the node pools. Newer generations take effect
+// when the pause ends; running workloads are not affected.
 type ClusterPause struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the pause ends by itself.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=until,proto3" json:"until,omitempty"`
 	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
@@ -91,7 +93,7 @@ type ClusterPause struct {
 
 func (x *ClusterPause) Reset() {
 	*x = ClusterPause{}
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +105,7 @@ func (x *ClusterPause) String() string {
 func (*ClusterPause) ProtoMessage() {}
 
 func (x *ClusterPause) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[1]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +118,7 @@ func (x *ClusterPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterPause.ProtoReflect.Descriptor instead.
 func (*ClusterPause) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{1}
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ClusterPause) GetUntil() *timestamppb.Timestamp {
@@ -140,10 +142,10 @@ func (x *ClusterPause) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ClusterSizeOverride is a size of the control plane.
+// ClusterSizeOverride is the size class of a control plane.
 type ClusterSizeOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of a size of the management cluster's ClusterSizingConfiguration: a DNS label.
+	// The name of a size in the ClusterSizingConfiguration of the management cluster: a DNS label.
 	Size          string                 `protobuf:"bytes,1,opt,name=size,proto3" json:"size,omitempty"`
 	Actor         *Actor                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
@@ -153,7 +155,7 @@ type ClusterSizeOverride struct {
 
 func (x *ClusterSizeOverride) Reset() {
 	*x = ClusterSizeOverride{}
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -165,7 +167,7 @@ func (x *ClusterSizeOverride) String() string {
 func (*ClusterSizeOverride) ProtoMessage() {}
 
 func (x *ClusterSizeOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[2]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -178,7 +180,7 @@ func (x *ClusterSizeOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSizeOverride.ProtoReflect.Descriptor instead.
 func (*ClusterSizeOverride) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{2}
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ClusterSizeOverride) GetSize() string {
@@ -202,37 +204,37 @@ func (x *ClusterSizeOverride) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Intervention is what an SRE had done to a cluster, once.
-type Intervention struct {
+// ClusterAction is the record of one action of an SRE on a cluster.
+type ClusterAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Made by the caller, one for each intervention.
+	// Chosen by the caller, unique for each action.
 	Uid        string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// One of Pause, Resume, Resize, Retry, Force.
+	// The method that was called: PauseCluster, ResumeCluster, SetClusterSize, RetryCluster or ForceClusterStep.
 	Kind  string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Actor *Actor                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// What it changed, in a sentence.
+	// What the action changed, as a sentence.
 	Effect        string `protobuf:"bytes,6,opt,name=effect,proto3" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Intervention) Reset() {
-	*x = Intervention{}
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[3]
+func (x *ClusterAction) Reset() {
+	*x = ClusterAction{}
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Intervention) String() string {
+func (x *ClusterAction) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Intervention) ProtoMessage() {}
+func (*ClusterAction) ProtoMessage() {}
 
-func (x *Intervention) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[3]
+func (x *ClusterAction) ProtoReflect() protoreflect.Message {
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -243,47 +245,47 @@ func (x *Intervention) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Intervention.ProtoReflect.Descriptor instead.
-func (*Intervention) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{3}
+// Deprecated: Use ClusterAction.ProtoReflect.Descriptor instead.
+func (*ClusterAction) Descriptor() ([]byte, []int) {
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *Intervention) GetUid() string {
+func (x *ClusterAction) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *Intervention) GetClusterUid() string {
+func (x *ClusterAction) GetClusterUid() string {
 	if x != nil {
 		return x.ClusterUid
 	}
 	return ""
 }
 
-func (x *Intervention) GetKind() string {
+func (x *ClusterAction) GetKind() string {
 	if x != nil {
 		return x.Kind
 	}
 	return ""
 }
 
-func (x *Intervention) GetActor() *Actor {
+func (x *ClusterAction) GetActor() *Actor {
 	if x != nil {
 		return x.Actor
 	}
 	return nil
 }
 
-func (x *Intervention) GetTime() *timestamppb.Timestamp {
+func (x *ClusterAction) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *Intervention) GetEffect() string {
+func (x *ClusterAction) GetEffect() string {
 	if x != nil {
 		return x.Effect
 	}
@@ -294,7 +296,7 @@ type ForceClusterStepRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Uid        string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	ClusterUid string                 `protobuf:"bytes,2,opt,name=cluster_uid,json=clusterUid,proto3" json:"cluster_uid,omitempty"`
-	// The step, as the progress and the deletion name it: azure/operator-roles.
+	// The name of the step in the cluster's progress, for example `azure/operator-roles`.
 	Step          string `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
 	Actor         *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -303,7 +305,7 @@ type ForceClusterStepRequest struct {
 
 func (x *ForceClusterStepRequest) Reset() {
 	*x = ForceClusterStepRequest{}
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +317,7 @@ func (x *ForceClusterStepRequest) String() string {
 func (*ForceClusterStepRequest) ProtoMessage() {}
 
 func (x *ForceClusterStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes[4]
+	mi := &file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +330,7 @@ func (x *ForceClusterStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceClusterStepRequest.ProtoReflect.Descriptor instead.
 func (*ForceClusterStepRequest) Descriptor() ([]byte, []int) {
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP(), []int{4}
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ForceClusterStepRequest) GetUid() string {
@@ -359,11 +361,11 @@ func (x *ForceClusterStepRequest) GetActor() *Actor {
 	return nil
 }
 
-var File_hcpmesh_clusterservice_v1_intervention_proto protoreflect.FileDescriptor
+var File_hcpmesh_clusterservice_v1_cluster_action_proto protoreflect.FileDescriptor
 
-const file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc = "" +
+const file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDesc = "" +
 	"\n" +
-	",hcpmesh/clusterservice/v1/intervention.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\x95\x01\n" +
+	".hcpmesh/clusterservice/v1/cluster_action.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"\x95\x01\n" +
 	"\x10ClusterOverrides\x12=\n" +
 	"\x05pause\x18\x01 \x01(\v2'.hcpmesh.clusterservice.v1.ClusterPauseR\x05pause\x12B\n" +
 	"\x04size\x18\x02 \x01(\v2..hcpmesh.clusterservice.v1.ClusterSizeOverrideR\x04size\"\xa8\x01\n" +
@@ -374,8 +376,8 @@ const file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc = "" +
 	"\x13ClusterSizeOverride\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\tR\x04size\x126\n" +
 	"\x05actor\x18\x02 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actor\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xd5\x01\n" +
-	"\fIntervention\x12\x10\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xd6\x01\n" +
+	"\rClusterAction\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vcluster_uid\x18\x02 \x01(\tR\n" +
 	"clusterUid\x12\x12\n" +
@@ -391,28 +393,28 @@ const file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc = "" +
 	"\x05actor\x18\x04 \x01(\v2 .hcpmesh.clusterservice.v1.ActorR\x05actorBCZAgithub.com/hcpmesh/hcpmesh/api/clusterservice/v1;clusterservicev1b\x06proto3"
 
 var (
-	file_hcpmesh_clusterservice_v1_intervention_proto_rawDescOnce sync.Once
-	file_hcpmesh_clusterservice_v1_intervention_proto_rawDescData []byte
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescOnce sync.Once
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescData []byte
 )
 
-func file_hcpmesh_clusterservice_v1_intervention_proto_rawDescGZIP() []byte {
-	file_hcpmesh_clusterservice_v1_intervention_proto_rawDescOnce.Do(func() {
-		file_hcpmesh_clusterservice_v1_intervention_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc)))
+func file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescGZIP() []byte {
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescOnce.Do(func() {
+		file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDesc)))
 	})
-	return file_hcpmesh_clusterservice_v1_intervention_proto_rawDescData
+	return file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDescData
 }
 
-var file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
-var file_hcpmesh_clusterservice_v1_intervention_proto_goTypes = []any{
+var file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_hcpmesh_clusterservice_v1_cluster_action_proto_goTypes = []any{
 	(*ClusterOverrides)(nil),        // 0: hcpmesh.clusterservice.v1.ClusterOverrides
 	(*ClusterPause)(nil),            // 1: hcpmesh.clusterservice.v1.ClusterPause
 	(*ClusterSizeOverride)(nil),     // 2: hcpmesh.clusterservice.v1.ClusterSizeOverride
-	(*Intervention)(nil),            // 3: hcpmesh.clusterservice.v1.Intervention
+	(*ClusterAction)(nil),           // 3: hcpmesh.clusterservice.v1.ClusterAction
 	(*ForceClusterStepRequest)(nil), // 4: hcpmesh.clusterservice.v1.ForceClusterStepRequest
 	(*timestamppb.Timestamp)(nil),   // 5: google.protobuf.Timestamp
 	(*Actor)(nil),                   // 6: hcpmesh.clusterservice.v1.Actor
 }
-var file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs = []int32{
+var file_hcpmesh_clusterservice_v1_cluster_action_proto_depIdxs = []int32{
 	1,  // 0: hcpmesh.clusterservice.v1.ClusterOverrides.pause:type_name -> hcpmesh.clusterservice.v1.ClusterPause
 	2,  // 1: hcpmesh.clusterservice.v1.ClusterOverrides.size:type_name -> hcpmesh.clusterservice.v1.ClusterSizeOverride
 	5,  // 2: hcpmesh.clusterservice.v1.ClusterPause.until:type_name -> google.protobuf.Timestamp
@@ -420,8 +422,8 @@ var file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs = []int32{
 	5,  // 4: hcpmesh.clusterservice.v1.ClusterPause.time:type_name -> google.protobuf.Timestamp
 	6,  // 5: hcpmesh.clusterservice.v1.ClusterSizeOverride.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	5,  // 6: hcpmesh.clusterservice.v1.ClusterSizeOverride.time:type_name -> google.protobuf.Timestamp
-	6,  // 7: hcpmesh.clusterservice.v1.Intervention.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	5,  // 8: hcpmesh.clusterservice.v1.Intervention.time:type_name -> google.protobuf.Timestamp
+	6,  // 7: hcpmesh.clusterservice.v1.ClusterAction.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	5,  // 8: hcpmesh.clusterservice.v1.ClusterAction.time:type_name -> google.protobuf.Timestamp
 	6,  // 9: hcpmesh.clusterservice.v1.ForceClusterStepRequest.actor:type_name -> hcpmesh.clusterservice.v1.Actor
 	10, // [10:10] is the sub-list for method output_type
 	10, // [10:10] is the sub-list for method input_type
@@ -430,9 +432,9 @@ var file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs = []int32{
 	0,  // [0:10] is the sub-list for field type_name
 }
 
-func init() { file_hcpmesh_clusterservice_v1_intervention_proto_init() }
-func file_hcpmesh_clusterservice_v1_intervention_proto_init() {
-	if File_hcpmesh_clusterservice_v1_intervention_proto != nil {
+func init() { file_hcpmesh_clusterservice_v1_cluster_action_proto_init() }
+func file_hcpmesh_clusterservice_v1_cluster_action_proto_init() {
+	if File_hcpmesh_clusterservice_v1_cluster_action_proto != nil {
 		return
 	}
 	file_hcpmesh_clusterservice_v1_actor_proto_init()
@@ -440,17 +442,17 @@ func file_hcpmesh_clusterservice_v1_intervention_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_intervention_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDesc), len(file_hcpmesh_clusterservice_v1_cluster_action_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_hcpmesh_clusterservice_v1_intervention_proto_goTypes,
-		DependencyIndexes: file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs,
-		MessageInfos:      file_hcpmesh_clusterservice_v1_intervention_proto_msgTypes,
+		GoTypes:           file_hcpmesh_clusterservice_v1_cluster_action_proto_goTypes,
+		DependencyIndexes: file_hcpmesh_clusterservice_v1_cluster_action_proto_depIdxs,
+		MessageInfos:      file_hcpmesh_clusterservice_v1_cluster_action_proto_msgTypes,
 	}.Build()
-	File_hcpmesh_clusterservice_v1_intervention_proto = out.File
-	file_hcpmesh_clusterservice_v1_intervention_proto_goTypes = nil
-	file_hcpmesh_clusterservice_v1_intervention_proto_depIdxs = nil
+	File_hcpmesh_clusterservice_v1_cluster_action_proto = out.File
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_goTypes = nil
+	file_hcpmesh_clusterservice_v1_cluster_action_proto_depIdxs = nil
 }

@@ -16,24 +16,22 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// The kinds of interventions.
+// The kinds of cluster actions, named after their methods.
 const (
-	interventionPause  = "Pause"
-	interventionResume = "Resume"
-	interventionResize = "Resize"
-	interventionRetry  = "Retry"
-	interventionForce  = "Force"
+	actionPause     = "PauseCluster"
+	actionResume    = "ResumeCluster"
+	actionSetSize   = "SetClusterSize"
+	actionRetry     = "RetryCluster"
+	actionForceStep = "ForceClusterStep"
 )
 
-const (
-	// longestPause bounds a pause: a cluster that is forgotten in one misses its upgrades and its certificates' rotation.
-	longestPause = 7 * 24 * time.Hour
-)
+// longestPause bounds a pause. A paused cluster gets no upgrades and its certificates are not rotated.
+const longestPause = 7 * 24 * time.Hour
 
 var sizeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// PauseCluster has HyperShift leave a cluster alone until a time.
-func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest) (*csv1.Intervention, error) {
+// PauseCluster pauses the reconciliation of a cluster by HyperShift until a time.
+func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest) (*csv1.ClusterAction, error) {
 	now, until := s.o.Store.Now(), r.GetUntil().AsTime()
 	var c check
 	switch {
@@ -44,7 +42,7 @@ func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest)
 	case until.Sub(now) > longestPause:
 		c.fail("until", "Invalid value: %s: must be at most %s ahead", until.Format(time.RFC3339), longestPause)
 	}
-	return s.once(ctx, interventionPause, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
+	return s.execute(ctx, actionPause, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -54,8 +52,8 @@ func (s *Service) PauseCluster(ctx context.Context, r *csv1.PauseClusterRequest)
 }
 
 // ResumeCluster ends a pause.
-func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterRequest) (*csv1.Intervention, error) {
-	return s.once(ctx, interventionResume, r, check{}, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
+func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterRequest) (*csv1.ClusterAction, error) {
+	return s.execute(ctx, actionResume, r, check{}, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -63,17 +61,17 @@ func (s *Service) ResumeCluster(ctx context.Context, r *csv1.ResumeClusterReques
 			return "Nothing: the cluster was not paused.", nil
 		}
 		t.Cluster.Resume()
-		return "Reconciliation goes on.", nil
+		return "Reconciliation resumes.", nil
 	})
 }
 
-// ResizeCluster overrides the size of a cluster's control plane.
-func (s *Service) ResizeCluster(ctx context.Context, r *csv1.ResizeClusterRequest) (*csv1.Intervention, error) {
+// SetClusterSize overrides the size class of a cluster's control plane. An empty size removes the override.
+func (s *Service) SetClusterSize(ctx context.Context, r *csv1.SetClusterSizeRequest) (*csv1.ClusterAction, error) {
 	var c check
 	if r.GetSize() != "" {
 		c.matches("size", r.GetSize(), sizeName)
 	}
-	return s.once(ctx, interventionResize, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
+	return s.execute(ctx, actionSetSize, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := wantedCluster(t); err != nil {
 			return "", err
 		}
@@ -85,9 +83,9 @@ func (s *Service) ResizeCluster(ctx context.Context, r *csv1.ResizeClusterReques
 	})
 }
 
-// RetryCluster has everything begun anew that a cluster waits for.
-func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest) (*csv1.Intervention, error) {
-	return s.once(ctx, interventionRetry, r, check{}, func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error) {
+// RetryCluster retries all pending steps of a cluster: placement, works and steps in Azure.
+func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest) (*csv1.ClusterAction, error) {
+	return s.execute(ctx, actionRetry, r, check{}, func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error) {
 		c := t.Cluster
 		if c.Gone() {
 			return "Nothing: the cluster is gone.", nil
@@ -97,11 +95,11 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 				return "", err
 			}
 			if c.Shard == "" {
-				return "Nothing: there is still no provision shard with room.", nil
+				return "Nothing: no provision shard has a free place.", nil
 			}
 			return "The cluster is placed on provision shard " + c.Shard + ".", nil
 		}
-		effect = fmt.Sprintf("%d works are published once more.", t.Again())
+		effect = fmt.Sprintf("%d works are published again.", t.Again())
 		if steps := t.AgainAzure(s.o.Store.Now(), r.GetActor()); steps > 0 {
 			effect += fmt.Sprintf(" %d steps in Azure are tried at once.", steps)
 		}
@@ -109,11 +107,11 @@ func (s *Service) RetryCluster(ctx context.Context, r *csv1.RetryClusterRequest)
 	})
 }
 
-// ForceClusterStep has a cluster that is being created not wait for a step any more.
-func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStepRequest) (*csv1.Intervention, error) {
+// ForceClusterStep lets the creation of a cluster proceed without a stuck step.
+func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStepRequest) (*csv1.ClusterAction, error) {
 	var c check
 	c.required("step", r.GetStep())
-	return s.once(ctx, interventionForce, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
+	return s.execute(ctx, actionForceStep, r, c, func(_ *store.Tx, t *fleet.ClusterAggregate) (string, error) {
 		if err := s.o.Renderer.Region.ForceStep(s.o.Store.Now(), t, r.GetStep(), r.GetActor()); err != nil {
 			return "", err
 		}
@@ -121,27 +119,28 @@ func (s *Service) ForceClusterStep(ctx context.Context, r *csv1.ForceClusterStep
 	})
 }
 
-// asked is what all requests of interventions have.
-type asked interface {
+// actionRequest is a request for a cluster action.
+type actionRequest interface {
 	proto.Message
 	GetUid() string
 	GetClusterUid() string
 	GetActor() *csv1.Actor
 }
 
-// once does something to a cluster, once for each uid: what it changes and that it was done are one transaction.
-func (s *Service) once(ctx context.Context, kind string, r asked, c check, change func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error)) (*csv1.Intervention, error) {
+// execute applies a change to a cluster once per uid. The change and the record of the action are stored in one
+// transaction. A known uid returns the stored action if its cluster and kind are the same.
+func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c check, change func(tx *store.Tx, t *fleet.ClusterAggregate) (effect string, err error)) (*csv1.ClusterAction, error) {
 	c.actor("actor", r.GetActor())
 	if err := apierror.InvalidFields(append(validateOnce(r.GetUid(), r.GetClusterUid()), c.violations...)); err != nil {
 		return nil, answer(ctx, err)
 	}
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
-	var done *csv1.Intervention
+	var done *csv1.ClusterAction
 	fresh := false
 	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(ctx context.Context, tx *store.Tx) (err error) {
 		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
 		fresh = false
-		if done, err = tx.Intervention(ctx, uid); done != nil || err != nil {
+		if done, err = tx.ClusterAction(ctx, uid); done != nil || err != nil {
 			if done != nil && (done.GetClusterUid() != clusterUID || done.GetKind() != kind) {
 				return usedUID()
 			}
@@ -150,41 +149,41 @@ func (s *Service) once(ctx context.Context, kind string, r asked, c check, chang
 		if t.Cluster == nil {
 			return unknown(ReasonClusterUnknown, "cluster", clusterUID)
 		}
-		done = &csv1.Intervention{Uid: uid, ClusterUid: clusterUID, Kind: kind, Actor: r.GetActor(), Time: timestamppb.New(now)}
+		done = &csv1.ClusterAction{Uid: uid, ClusterUid: clusterUID, Kind: kind, Actor: r.GetActor(), Time: timestamppb.New(now)}
 		if done.Effect, err = change(tx, t); err != nil {
 			return err
 		}
 		fresh = true
-		if err := tx.Intervene(ctx, done); err != nil {
+		if err := tx.InsertClusterAction(ctx, done); err != nil {
 			return err
 		}
 		return s.settle(now, t)
 	})
-	if store.IsInterventionTaken(err) {
+	if store.IsClusterActionUIDUsed(err) {
 		err = usedUID()
 	}
 	if err = refusedStep(err); err != nil {
 		return nil, answer(ctx, err)
 	}
 	if fresh {
-		audit(ctx, kind+"Cluster", clusterUID, done.GetActor(), "intervention_uid", uid, "effect", done.GetEffect())
+		audit(ctx, kind, clusterUID, done.GetActor(), "action_uid", uid, "effect", done.GetEffect())
 	}
 	s.o.Publish(result.Due)
 	return done, nil
 }
 
 func usedUID() error {
-	return apierror.InvalidFields([]apierror.Violation{{Field: "uid", Message: "Duplicate value: it was used for another intervention"}})
+	return apierror.InvalidFields([]apierror.Violation{{Field: "uid", Message: "Duplicate value: it was used for another action"}})
 }
 
-// ListInterventions lists what was done to a cluster.
-func (s *Service) ListInterventions(ctx context.Context, r *csv1.ListInterventionsRequest) (*csv1.ListInterventionsResponse, error) {
+// ListClusterActions returns the newest actions on a cluster, newest first.
+func (s *Service) ListClusterActions(ctx context.Context, r *csv1.ListClusterActionsRequest) (*csv1.ListClusterActionsResponse, error) {
 	if err := validUID("cluster_uid", r.GetClusterUid()); err != nil {
 		return nil, answer(ctx, err)
 	}
-	found, err := s.o.Store.Interventions(ctx, strings.ToLower(r.GetClusterUid()))
+	found, err := s.o.Store.ClusterActions(ctx, strings.ToLower(r.GetClusterUid()))
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	return &csv1.ListInterventionsResponse{Interventions: found}, nil
+	return &csv1.ListClusterActionsResponse{Actions: found}, nil
 }
