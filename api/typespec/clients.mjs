@@ -1,6 +1,6 @@
-// Looks at the TypeSpec program as the emitters of typed clients do, which share one model of it: for each of their languages
-// and api-versions it fails on what they would warn of, and on an operation whose end they would look for elsewhere, or read
-// as something else, than the OpenAPI document says. `npm run clients` runs it; it writes nothing.
+// Compiles the TypeSpec program with the client model that all emitters of typed clients share. For each language and
+// api-version it fails on every warning of the emitter, and on every operation whose kind, final state or result differs
+// between that model and the OpenAPI document. `npm run clients` runs it. It writes no files.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createSdkContext } from "@azure-tools/typespec-client-generator-core";
@@ -19,7 +19,7 @@ const program = await compile(NodeHost, join(typespec, "main.tsp"), {
 });
 const complaints = new Set([...faults, ...program.diagnostics].map(formatDiagnostic));
 
-// methodsOf are the methods of a package by the documents' operation ids, those of its sub-clients too.
+// methodsOf yields the methods of a client and its sub-clients with the operation IDs of the documents.
 function* methodsOf(client) {
   for (const method of client.methods) yield [`${client.name}_${method.name}`.toLowerCase(), method];
   for (const child of client.children ?? []) yield* methodsOf(child);
@@ -28,7 +28,7 @@ function* methodsOf(client) {
 const nameOf = (type) => type?.name ?? "nothing";
 const schemaOf = (response) => response?.schema?.$ref?.split("/").at(-1) ?? "nothing";
 
-// disagreements are what a method and its operation in the document tell differently.
+// disagreements returns the differences between a method and its operation in the document.
 function disagreements(operation, method) {
   const found = [];
   const differ = (what, documented, modelled) => {
@@ -36,13 +36,13 @@ function disagreements(operation, method) {
   };
   const waits = operation["x-ms-long-running-operation"] === true;
   const pages = operation["x-ms-pageable"] !== undefined;
-  differ("its kind", waits ? "lro" : pages ? "paging" : "basic", method.kind);
+  differ("the kind", waits ? "lro" : pages ? "paging" : "basic", method.kind);
   if (waits && method.kind === "lro") {
-    differ("where its end is", operation["x-ms-long-running-operation-options"]["final-state-via"], method.lroMetadata.finalStateVia);
-    differ("its result", schemaOf(operation.responses["200"]), nameOf(method.lroMetadata.finalResponse?.result));
+    differ("the final state", operation["x-ms-long-running-operation-options"]["final-state-via"], method.lroMetadata.finalStateVia);
+    differ("the result", schemaOf(operation.responses["200"]), nameOf(method.lroMetadata.finalResponse?.result));
   }
   if (pages && method.kind === "paging") {
-    differ("its next link", operation["x-ms-pageable"].nextLinkName, method.pagingMetadata.nextLinkSegments?.map(({ name }) => name).join("."));
+    differ("the next link", operation["x-ms-pageable"].nextLinkName, method.pagingMetadata.nextLinkSegments?.map(({ name }) => name).join("."));
   }
   return found;
 }
@@ -57,8 +57,8 @@ for (const emitter of emitters) {
     const methods = new Map(context.sdkPackage.clients.flatMap((client) => [...methodsOf(client)]));
     for (const operation of Object.values(document.paths).flatMap(Object.values)) {
       const method = methods.get(operation.operationId.toLowerCase());
-      if (method === undefined) complaints.add(`${at}: ${operation.operationId} is no method`);
-      else for (const disagreement of disagreements(operation, method)) complaints.add(`${at}: of ${operation.operationId}, ${disagreement}`);
+      if (method === undefined) complaints.add(`${at}: ${operation.operationId} has no method`);
+      else for (const disagreement of disagreements(operation, method)) complaints.add(`${at}: ${operation.operationId}: ${disagreement}`);
     }
   }
 }

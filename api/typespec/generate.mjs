@@ -1,5 +1,5 @@
-// Writes ../openapi/<api-version>/openapi.json from the TypeSpec sources of this folder, with the ARM rules as errors, and
-// then ../openapi/SHA256SUMS, by which a Go test knows, without Node, that sources and documents belong together.
+// Writes ../openapi/<api-version>/openapi.json from the TypeSpec sources of this folder, with the ARM rules as errors. Then
+// it writes ../openapi/SHA256SUMS, with which a Go test checks, without Node, that the documents match the sources.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -19,7 +19,7 @@ function files(dir, accept) {
 }
 
 for (const name of readdirSync(openapi).filter(isVersion)) {
-  rmSync(join(openapi, name), { recursive: true }); // a version that is no longer in the sources must not stay
+  rmSync(join(openapi, name), { recursive: true }); // remove the documents of versions that the sources no longer contain
 }
 const compiler = join(typespec, "node_modules", "@typespec", "compiler", "cmd", "tsp.js");
 const { status } = spawnSync(process.execPath, [compiler, "compile", typespec], { stdio: "inherit" });
