@@ -21,7 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/control"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
-	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,7 +82,7 @@ func Start(ctx context.Context, config Config) (*Region, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if _, err := postgres.BinDir(); err != nil && !config.without("postgres") {
+	if _, err := postgresserver.BinDir(); err != nil && !config.without("postgres") {
 		return nil, err
 	}
 	held, err := openState(config.StateDir)

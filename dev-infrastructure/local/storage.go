@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/supervisor"
-	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 )
 
 // The databases, one for each service that has one.
@@ -25,14 +25,14 @@ func (r *Region) databaseURLFile(database string) string {
 }
 
 // postgresServer adapts a PostgreSQL server to the supervisor.
-type postgresServer struct{ *postgres.Server }
+type postgresServer struct{ *postgresserver.Server }
 
 func (postgresServer) Err() error { return errors.New("PostgreSQL ended") }
 
 // postgres is the one PostgreSQL server. Its databases and the files with their URLs are made whenever it became ready.
 func (r *Region) postgres() supervisor.Spec {
 	// Launch and Settle of one life follow each other, so that the server needs no lock: the supervisor orders them.
-	servers := make(chan *postgres.Server, 1)
+	servers := make(chan *postgresserver.Server, 1)
 	return supervisor.Spec{
 		Name:  "postgres",
 		Ports: map[string]int{"sql": r.port(postgresPort)},
@@ -41,7 +41,7 @@ func (r *Region) postgres() supervisor.Spec {
 			if err := os.MkdirAll(filepath.Dir(r.state.record.PostgresDir), 0o755); err != nil {
 				return nil, err
 			}
-			server, err := postgres.Start(ctx, postgres.Options{
+			server, err := postgresserver.Start(ctx, postgresserver.Options{
 				DataDir:   r.state.record.PostgresDir,
 				Port:      r.port(postgresPort),
 				Throwaway: r.config.Throwaway,

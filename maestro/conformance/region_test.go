@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )

@@ -35,9 +35,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
 var databases *postgrestest.Server

@@ -42,7 +42,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 		return err
 	}
 	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Wake: func(revision int64) { hub.Wake(revision) }})
+	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Log: p.Log, Wake: func(revision int64) { hub.Wake(revision) }})
 	if err != nil {
 		return err
 	}

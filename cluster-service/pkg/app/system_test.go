@@ -30,8 +30,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
 

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
 // TestSessionsAskForTheirClient looks at what sessions ask of their server.
 func TestSessionsAskForTheirClient(t *testing.T) {
 	s := open(t, store.Options{})
-	for name, want := range session.Parameters() {
+	for name, want := range postgres.Parameters() {
 		if name != "idle_in_transaction_session_timeout" {
 			continue // the others may be shown as 0 over a socket that is no network's
 		}

@@ -9,23 +9,19 @@ package store
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
 //go:embed migrations/*.sql
@@ -36,6 +32,9 @@ const (
 	lockClassMigrations = 0x6863706d
 	lockClassTasks      = 0x68637074
 )
+
+// listenRetry is the mean pause before a broken connection for notifications is replaced.
+const listenRetry = time.Second
 
 // Channel is what a commit with new revisions notifies.
 const Channel = "hcpmesh_revisions"
@@ -54,6 +53,7 @@ type Store struct {
 	access func(ctx context.Context, records []fleet.AccessRecord)
 	// fault is called with the name of each point at which a process may die; tests make it fail.
 	fault func(point string) error
+	log   *slog.Logger
 }
 
 // Options of a store.
@@ -70,28 +70,23 @@ type Options struct {
 	AzureLease time.Duration
 	// Fault is for crash tests: an error of it stands for the process's death at that point.
 	Fault func(point string) error
+	// Log receives records about migrations and interrupted connections; nil discards them.
+	Log *slog.Logger
 }
 
 // DefaultLease is many times what a publish takes.
 const DefaultLease = 5 * time.Second
 
-// Open prepares the connections; it does not connect.
+// Open returns a store with a pool of connections. It does not connect.
 func Open(options Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(options.URL)
-	if err != nil {
-		// The parser's error could quote the password.
-		return nil, errors.New("the database URL is malformed")
-	}
-	if options.MaxConnections > 0 {
-		config.MaxConns = options.MaxConnections
-	}
-	config.ConnConfig.RuntimeParams["application_name"] = "cluster-service"
-	connectTo(config.ConnConfig)
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	pool, err := postgres.Open(context.Background(), postgres.Options{URL: options.URL, Application: "cluster-service", MaxConnections: options.MaxConnections})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault}
+	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault, log: options.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
 	s.azureDue = func([]string) {}
 	s.access = func(context.Context, []fleet.AccessRecord) {}
 	s.azureLease = options.AzureLease
@@ -114,21 +109,6 @@ func Open(options Options) (*Store, error) {
 	return s, nil
 }
 
-// connectTo has connections notice when an end of theirs has vanished, and be to a primary: a standby knows only what was, and
-// would show revisions that go back. What the URL says goes before.
-func connectTo(config *pgx.ConnConfig) {
-	config.ConnectTimeout = 5 * time.Second
-	config.DialFunc = session.Dial
-	for name, value := range session.Parameters() {
-		if _, given := config.RuntimeParams[name]; !given {
-			config.RuntimeParams[name] = value
-		}
-	}
-	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
-	}
-}
-
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
 
@@ -144,39 +124,19 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// Migrate brings the schema up to date. Of several replicas one does it and the others wait. What was applied is known by the whole
-// name of its file: one that was released is never renamed nor changed, for it would be applied again, or not at all. Two therefore
-// stay the third; their names order them. A new one takes the next number that is free.
+// Migrate brings the schema up to date, and then completes the rows that another release wrote. One replica does so at a
+// time. A new migration takes the next number that is free.
 func (s *Store) Migrate(ctx context.Context) error {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
+	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
-	slices.Sort(files)
+	if err := postgres.Migrate(ctx, s.pool, files, s.log); err != nil {
+		return err
+	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, 0)", lockClassMigrations); err != nil {
-			return fmt.Errorf("locking the schema: %w", err)
-		}
-		if _, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_migrations (name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"); err != nil {
-			return fmt.Errorf("reading the schema's version: %w", err)
-		}
-		for _, file := range files {
-			name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
-			tag, err := tx.Exec(ctx, "INSERT INTO schema_migrations (name) VALUES ($1) ON CONFLICT DO NOTHING", name)
-			if err != nil {
-				return fmt.Errorf("recording migration %s: %w", name, err)
-			}
-			if tag.RowsAffected() == 0 {
-				continue
-			}
-			text, err := migrations.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, string(text)); err != nil {
-				return fmt.Errorf("migration %s: %w", name, err)
-			}
-			slog.Info("migrated the database", "migration", name)
+			return fmt.Errorf("locking the identifiers of clusters: %w", err)
 		}
 		return identify(ctx, tx)
 	})
@@ -189,16 +149,13 @@ func (s *Store) Listen(ctx context.Context, wake func(revision int64)) {
 		if ctx.Err() != nil {
 			return
 		}
-		slog.Warn("listening for changes was interrupted", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		s.log.WarnContext(ctx, "listening for changes was interrupted", logkey.Error, err)
+		_ = backoff.Sleep(ctx, backoff.Jitter(listenRetry))
 	}
 }
 
 func (s *Store) listen(ctx context.Context, wake func(revision int64)) error {
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig.Copy())
+	conn, err := postgres.Connect(ctx, s.pool)
 	if err != nil {
 		return err
 	}
@@ -217,30 +174,21 @@ func (s *Store) listen(ctx context.Context, wake func(revision int64)) error {
 	}
 }
 
-// violates says whether err is the violation of a unique index.
-func violates(err error, index string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "23505" && pgErr.ConstraintName == index
-}
+// violates reports whether err is the violation of a unique index.
+func violates(err error, index string) bool { return postgres.Constraint(err) == index }
 
-// IsResourceIDTaken says that another uid holds the resource id of a row that was to be written.
+// IsResourceIDTaken reports whether a write failed because another UID holds the resource ID.
 func IsResourceIDTaken(err error) bool {
 	return violates(err, "clusters_resource_key") || violates(err, "node_pools_resource_key") || violates(err, "external_auths_resource_key")
 }
 
-// IsExternalAuthTaken says that the cluster has another external auth that is wanted.
+// IsExternalAuthTaken reports whether a write failed because the cluster has another external authentication that is not
+// being deleted.
 func IsExternalAuthTaken(err error) bool { return violates(err, "external_auths_wanted") }
 
-// IsPrefixTaken says that another cluster has the base domain prefix.
+// IsPrefixTaken reports whether a write failed because another cluster has the base domain prefix.
 func IsPrefixTaken(err error) bool { return violates(err, "clusters_prefix") }
 
-// IsUnavailable says that the database could not be reached, ended the connection, or takes no writes: the same request may
-// succeed later.
-func IsUnavailable(err error) bool {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
-		return session.Unavailable(pgErr.Code)
-	}
-	var connectErr *pgconn.ConnectError
-	return errors.As(err, &connectErr) || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, new(net.Error))
-}
+// IsUnavailable reports whether the database was not reached, ended the connection, or accepts no writes. The same request
+// may succeed later.
+func IsUnavailable(err error) bool { return postgres.IsUnavailable(err) }

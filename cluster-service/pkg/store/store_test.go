@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
-	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
 
 var databases *postgrestest.Server

@@ -90,7 +90,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{c: c, id: uuid.NewString()}
 	var err error
-	if s.store, err = store.Open(ctx, c.DatabaseURL, c.MaxConnections); err != nil {
+	if s.store, err = store.Open(ctx, c.DatabaseURL, c.MaxConnections, c.Log); err != nil {
 		return nil, err
 	}
 	s.hub = fanout.New(s.store, s.id, c.Sweep, c.Registry, c.Log)

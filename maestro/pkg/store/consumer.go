@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[stri
 		return nil, fmt.Errorf("create consumer %s: %w", name, err)
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
-	if pgCode(err) == uniqueViolation {
+	if postgres.Code(err) == postgres.UniqueViolation {
 		return nil, resource.Errorf(resource.AlreadyExists, "consumer %s exists", name)
 	}
 	return c, wrap(err, "create consumer %s", name)
@@ -78,7 +79,7 @@ func (s *Store) RelabelConsumer(ctx context.Context, id string, labels map[strin
 func (s *Store) DeleteConsumer(ctx context.Context, id string) error {
 	tag, err := s.pool.Exec(ctx, `delete from consumers where id = $1`, id)
 	switch {
-	case pgCode(err) == foreignKeyViolation || pgCode(err) == restrictViolation:
+	case postgres.Code(err) == postgres.ForeignKeyViolation || postgres.Code(err) == postgres.RestrictViolation:
 		return resource.Errorf(resource.ConsumerInUse, "consumer %s still has resources", id)
 	case err != nil:
 		return fmt.Errorf("delete consumer %s: %w", id, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/search"
 )
@@ -83,7 +84,7 @@ func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, ti
 
 // searchError tells a search whose values PostgreSQL cannot take (class 22: data exceptions) from a failure.
 func searchError(err error) error {
-	if code := pgCode(err); len(code) == 5 && code[:2] == "22" {
+	if code := postgres.Code(err); len(code) == 5 && code[:2] == "22" {
 		return resource.Errorf(resource.Malformed, "search: a value in it cannot be compared")
 	}
 	return wrap(err, "list")

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/postgres/postgrestest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &database)) }
 
 func open(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), database.Database(t), 20)
+	s, err := Open(t.Context(), database.Database(t), 20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

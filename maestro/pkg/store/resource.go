@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -32,9 +33,9 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 	switch {
 	case err == nil:
 		return version, nil
-	case pgCode(err) == foreignKeyViolation:
+	case postgres.Code(err) == postgres.ForeignKeyViolation:
 		return 0, resource.Errorf(resource.UnknownConsumer, "there is no consumer %q", r.Consumer)
-	case pgCode(err) == untranslatableChar:
+	case postgres.Code(err) == postgres.UntranslatableCharacter:
 		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
 	case !errors.Is(err, pgx.ErrNoRows):
 		return 0, fmt.Errorf("create resource %s: %w", r.ID, err)
@@ -95,7 +96,7 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 		batch.Queue(orderDelivery, r.ID, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})
-	if pgCode(err) == untranslatableChar {
+	if postgres.Code(err) == postgres.UntranslatableCharacter {
 		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
 	}
 	return version, wrap(err, "update resource %s", r.ID)

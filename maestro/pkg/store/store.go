@@ -12,65 +12,35 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
-	"sort"
+	"log/slog"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock is the advisory lock that lets one replica at a time migrate ("maestro" in ASCII, truncated).
-const migrationLock = 0x6d61657374726f
-
 // Store is a pool of connections to Maestro's database.
 type Store struct {
 	pool *pgxpool.Pool
+	log  *slog.Logger
 }
 
-// Open prepares a pool for the database that the connection string names. It does not connect: a database that is down
-// at start is waited for by whoever uses the store.
-func Open(ctx context.Context, dsn string, maxConns int32) (*Store, error) {
-	config, err := pgxpool.ParseConfig(dsn)
+// Open returns a store with a pool of connections to the database of a URL. It does not connect, so it succeeds while the
+// database is unreachable.
+func Open(ctx context.Context, url string, maxConnections int32, log *slog.Logger) (*Store, error) {
+	pool, err := postgres.Open(ctx, postgres.Options{URL: url, Application: "maestro-server", MaxConnections: maxConnections})
 	if err != nil {
-		// The error's text can repeat the connection string, and with it the password.
-		return nil, errors.New("the database URL cannot be parsed")
+		return nil, err
 	}
-	config.MaxConns = maxConns
-	config.MinConns = 0
-	config.ConnConfig.RuntimeParams["application_name"] = "maestro-server"
-	connectTo(config.ConnConfig)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("prepare the connection pool: %w", err)
-	}
-	return &Store{pool: pool}, nil
-}
-
-// connectTo has connections notice when an end of theirs has vanished, and be to a primary: a replica that vanished with its
-// machine must not keep its consumers for as long as the server takes it to be alive. What the URL says goes before.
-func connectTo(config *pgx.ConnConfig) {
-	config.ConnectTimeout = 5 * time.Second
-	config.DialFunc = session.Dial
-	for name, value := range session.Parameters() {
-		if _, given := config.RuntimeParams[name]; !given {
-			config.RuntimeParams[name] = value
-		}
-	}
-	if config.ValidateConnect == nil {
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
-	}
+	return &Store{pool: pool, log: log}, nil
 }
 
 // Close ends every connection.
@@ -82,52 +52,13 @@ func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 // Pool gives the pool to tests and measurements.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Migrate brings the schema up to date. Replicas that start together wait for one another.
+// Migrate brings the schema up to date. Replicas that start together do so one after the other.
 func (s *Store) Migrate(ctx context.Context) error {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
+	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
-	sort.Strings(files)
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
-			return fmt.Errorf("wait for other migrations: %w", err)
-		}
-		if _, err := tx.Exec(ctx, `create table if not exists migrations (
-			name text primary key, applied_at timestamptz not null default now())`); err != nil {
-			return fmt.Errorf("create the list of migrations: %w", err)
-		}
-		rows, err := tx.Query(ctx, `select name from migrations`)
-		if err != nil {
-			return fmt.Errorf("read the list of migrations: %w", err)
-		}
-		applied, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return fmt.Errorf("read the list of migrations: %w", err)
-		}
-		known := map[string]bool{}
-		for _, name := range applied {
-			known[name] = true
-		}
-		for _, file := range files {
-			name := strings.TrimSuffix(strings.TrimPrefix(file, "migrations/"), ".sql")
-			if known[name] {
-				delete(known, name)
-				continue
-			}
-			sql, err := migrations.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, string(sql)); err != nil {
-				return fmt.Errorf("migration %s: %w", name, err)
-			}
-			if _, err := tx.Exec(ctx, `insert into migrations (name) values ($1)`, name); err != nil {
-				return fmt.Errorf("record migration %s: %w", name, err)
-			}
-		}
-		return nil
-	})
+	return postgres.Migrate(ctx, s.pool, files, s.log)
 }
 
 // ContentHash identifies what a source wants: the bundle, and of the metadata what the source decides on. Two requests
@@ -154,19 +85,3 @@ func ContentHash(r *resource.Resource) ([]byte, error) {
 	}
 	return h.Sum(nil), nil
 }
-
-// pgCode is the SQLSTATE of an error from the database, empty for any other.
-func pgCode(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
-		return pgErr.Code
-	}
-	return ""
-}
-
-const (
-	foreignKeyViolation = "23503"
-	uniqueViolation     = "23505"
-	restrictViolation   = "23001"
-	untranslatableChar  = "22P05"
-)

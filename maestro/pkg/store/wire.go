@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/hcpmesh/hcpmesh/internal/postgres/session"
+	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
 // News is what one replica tells the others after a commit. It only makes them look sooner: whoever misses it finds the
@@ -180,6 +180,5 @@ func IsUnavailable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
-	code := pgCode(err)
-	return code == "" || session.Unavailable(code)
+	return postgres.Code(err) == "" || postgres.IsUnavailable(err)
 }

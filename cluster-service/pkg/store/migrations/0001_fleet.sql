@@ -1,3 +1,4 @@
+-- +goose Up
 -- One row: the last revision that was given. Its lock is taken last in a transaction and held to the commit, so that
 -- revisions become visible in their order; a watcher that has read up to one has missed nothing before it.
 CREATE TABLE revision_clock (

@@ -1,3 +1,4 @@
+-- +goose Up
 CREATE TABLE external_auths (
     uid          uuid        PRIMARY KEY,
     cluster_uid  uuid        NOT NULL, -- no reference: a tombstone may precede its cluster

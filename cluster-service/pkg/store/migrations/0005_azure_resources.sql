@@ -1,3 +1,4 @@
+-- +goose Up
 -- What a cluster has in Azure, and the job to make or remove it: one row per cluster, until nothing is left.
 CREATE TABLE azure_resources (
     cluster_uid uuid        PRIMARY KEY,

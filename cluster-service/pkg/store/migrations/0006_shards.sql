@@ -1,3 +1,4 @@
+-- +goose Up
 -- What the shards file says of a shard; the override columns are an operator's, and win.
 ALTER TABLE provision_shards
     ADD COLUMN zones                 text[] NOT NULL DEFAULT '{}',

@@ -1,3 +1,4 @@
+-- +goose Up
 -- How often Maestro acknowledged a deletion, and the finalizers that the agent is told to take off what it waits for.
 ALTER TABLE works ADD COLUMN delete_asks integer NOT NULL DEFAULT 0;
 ALTER TABLE works ADD COLUMN release_finalizers text[] NOT NULL DEFAULT '{}';

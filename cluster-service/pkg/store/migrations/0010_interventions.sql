@@ -1,3 +1,4 @@
+-- +goose Up
 -- What SREs have decided over what the customer asked for: hcpmesh.clusterservice.v1.ClusterOverrides.
 ALTER TABLE clusters ADD COLUMN overrides bytea NOT NULL DEFAULT '';
 

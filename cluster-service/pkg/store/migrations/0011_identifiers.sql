@@ -1,3 +1,4 @@
+-- +goose Up
 -- What people know clusters by, apart from the clusters' own rows: those are written with every status, and each of these
 -- indexes would be written with them. All of it is in lower case and compared byte by byte, so that a prefix is a range.
 CREATE TABLE cluster_identifiers (

@@ -1,3 +1,4 @@
+-- +goose Up
 -- Of which run of the database server the newest revisions are, and the first of them. A server that was restored, or that
 -- lost its last commits in a crash, has begun another run: what watchers were told since may never have been.
 ALTER TABLE revision_clock

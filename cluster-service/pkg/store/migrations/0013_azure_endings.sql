@@ -1,3 +1,4 @@
+-- +goose Up
 -- What was made in Azure and ends: when the first of it does, and from when on its renewal is overdue. Null where nothing ends.
 ALTER TABLE azure_resources ADD COLUMN ends_time timestamptz, ADD COLUMN overdue_time timestamptz;
 CREATE INDEX azure_resources_ends ON azure_resources (ends_time) WHERE ends_time IS NOT NULL;

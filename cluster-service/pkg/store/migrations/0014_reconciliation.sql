@@ -1,3 +1,4 @@
+-- +goose Up
 -- Works whose deletion was confirmed, by the id that Maestro knows them by: should one come up again, it may be removed. What is
 -- neither a work nor in here may be of a cluster that this database lost, and is all that there is of it.
 CREATE TABLE removed_works (

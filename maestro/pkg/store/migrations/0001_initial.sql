@@ -1,3 +1,4 @@
+-- +goose Up
 -- Consumers: the management clusters. agent_epoch counts the runs of a consumer's agent; a new run's sequence ids start
 -- anew, whatever its clock says.
 create table consumers (

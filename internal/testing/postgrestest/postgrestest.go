@@ -1,5 +1,5 @@
-// Package postgrestest gives tests a real PostgreSQL: one throwaway server for a test binary, started on first use, and
-// a database of its own for every test.
+// Package postgrestest provides tests with a real PostgreSQL: one throwaway server per test binary and one database per
+// test.
 package postgrestest
 
 import (
@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/postgres"
+	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 )
 
-// Server is shared by the tests of one test binary. Make it in TestMain with Main.
+// Server is shared by the tests of one test binary. Create it in TestMain with Main.
 type Server struct {
-	running *postgres.Server
-	made    atomic.Int64
+	running *postgresserver.Server
+	created atomic.Int64
 }
 
-// Main starts a server, runs the tests with it and stops it again. Call it from TestMain, as in
+// Main starts a server, runs the tests and stops the server. Call it from TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &database)) }
 func Main(m *testing.M, server **Server) int {
@@ -30,12 +30,12 @@ func Main(m *testing.M, server **Server) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	// The unprivileged user must be able to pass through.
+	// The unprivileged user needs search permission.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	running, err := postgres.Start(context.Background(), postgres.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true})
+	running, err := postgresserver.Start(context.Background(), postgresserver.Options{DataDir: filepath.Join(dir, "server"), Throwaway: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -45,16 +45,16 @@ func Main(m *testing.M, server **Server) int {
 	return m.Run()
 }
 
-// Database makes an empty database for t and returns its URL.
+// Database creates an empty database for t and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	return s.DatabaseFrom(t, "")
 }
 
-// DatabaseFrom makes a database for t as a copy of another one, which nobody may be connected to.
+// DatabaseFrom creates a database for t as a copy of template and returns its URL. No session may be connected to template.
 func (s *Server) DatabaseFrom(t testing.TB, template string) string {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", s.made.Add(1))
+	name := fmt.Sprintf("test_%d", s.created.Add(1))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.running.CreateDatabase(ctx, name, template); err != nil {

@@ -1,3 +1,4 @@
+-- +goose Up
 CREATE TABLE upgrades (
     uid         uuid        PRIMARY KEY,
     cluster_uid uuid        NOT NULL,

@@ -1,7 +1,7 @@
-// Package postgres runs PostgreSQL servers from the distribution's binaries, for the local region and for tests: it finds
-// the binaries, makes a data directory, starts the server on loopback as an unprivileged user, makes databases and stops
-// it again. It speaks no SQL; the services connect with the URLs that it gives.
-package postgres
+// Package postgresserver runs PostgreSQL servers from the distribution's binaries, for the local region and for tests. It
+// finds the binaries, creates a data directory, starts the server on the loopback interface as an unprivileged user, creates
+// databases and stops the server. It sends no SQL; services connect with the URLs that it returns.
+package postgresserver
 
 import (
 	"bytes"
@@ -28,17 +28,20 @@ import (
 // superuser is the database role that owns everything.
 const superuser = "hcpmesh"
 
-// startTimeout bounds how long a server may take to accept connections, crash recovery included.
+// startTimeout bounds the time until a server accepts connections, including crash recovery.
 const startTimeout = 60 * time.Second
 
-// Options say how a server runs.
+// shutdownTimeout bounds an immediate shutdown; the postmaster is killed after it.
+const shutdownTimeout = 10 * time.Second
+
+// Options configure a server.
 type Options struct {
-	// DataDir holds the cluster; it is made when absent. When the caller is root it comes to belong to the unprivileged
-	// user, who must be able to reach it.
+	// DataDir holds the databases; Start creates it if it is absent. If the caller is root, Start changes its owner to the
+	// unprivileged user, who needs search permission on the folders above it.
 	DataDir string
-	// Port on 127.0.0.1; 0 picks a free one.
+	// Port on 127.0.0.1; 0 means a free one.
 	Port int
-	// Throwaway gives up durability over a crash of the machine, not over one of the server, for speed. For tests only.
+	// Throwaway trades durability over a crash of the machine for speed. Data survives a crash of the server. For tests only.
 	Throwaway bool
 	// MaxConnections defaults to 200.
 	MaxConnections int
@@ -46,7 +49,7 @@ type Options struct {
 	Log io.Writer
 }
 
-// Server is a running PostgreSQL.
+// Server is a running PostgreSQL server.
 type Server struct {
 	bin      string
 	port     int
@@ -55,10 +58,10 @@ type Server struct {
 	process  *spawn.Process
 }
 
-// ErrNotInstalled is returned when no PostgreSQL server was found.
+// ErrNotInstalled is the error if no PostgreSQL server is found.
 var ErrNotInstalled = errors.New("PostgreSQL 15 or later was not found; install it (Debian: apt-get install postgresql) or put its bin folder on PATH")
 
-// BinDir finds the folder of initdb and postgres: the newest version of the distribution's, or PATH's.
+// BinDir returns the folder of initdb and postgres: the newest version that the distribution installed, else the one on PATH.
 func BinDir() (string, error) {
 	candidates, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	homebrew, _ := filepath.Glob("/opt/homebrew/opt/postgresql@*/bin")
@@ -78,7 +81,7 @@ func BinDir() (string, error) {
 	return "", ErrNotInstalled
 }
 
-// majorVersion is the first number in a path, 0 without one.
+// majorVersion returns the first number in a path, or 0.
 func majorVersion(path string) int {
 	digits := strings.FieldsFunc(path, func(r rune) bool { return r < '0' || r > '9' })
 	if len(digits) == 0 {
@@ -93,7 +96,7 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Start runs a server and returns once it accepts connections. The server dies with this process.
+// Start runs a server and returns when it accepts connections. The server terminates with this process.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	bin, err := BinDir()
 	if err != nil {
@@ -122,8 +125,8 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	return server, nil
 }
 
-// initialize makes the data directory unless a whole one is there. It is built beside and renamed, so that a crash in
-// between leaves nothing that looks finished.
+// initialize creates the data directory unless a complete one exists. It creates a folder beside it and renames that at the
+// end, so that a crash leaves no incomplete data directory.
 func (s *Server) initialize(ctx context.Context, options Options) error {
 	passwordFile := filepath.Join(options.DataDir, "superuser.password")
 	if password, err := os.ReadFile(passwordFile); err == nil {
@@ -152,7 +155,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	}
 	initdb := s.account.command(ctx, filepath.Join(s.bin, "initdb"), arguments...)
 	if output, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("making a PostgreSQL data directory in %s as user %s (who must be able to reach it): %w: %s",
+		return fmt.Errorf("creating a PostgreSQL data directory in %s as user %s (who needs search permission on the folders above): %w: %s",
 			options.DataDir, s.account.name, err, lastLine(output))
 	}
 	if err := os.MkdirAll(filepath.Dir(options.DataDir), 0o755); err != nil {
@@ -179,14 +182,14 @@ func (s *Server) launch(options Options) error {
 		"-c", "log_min_messages=warning",
 	}
 	if options.Throwaway {
-		// Commits stay synchronous: without fsync they cost a write to the page cache, and a server that is killed takes back
-		// none that was acknowledged. Whoever follows revisions would never see those again that are given twice.
+		// Commits stay synchronous: without fsync they cost a write to the page cache, and a killed server loses no acknowledged
+		// commit. A lost commit would assign revisions twice, and a watcher would miss the second assignment.
 		arguments = append(arguments, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
 	command := s.account.command(context.Background(), filepath.Join(s.bin, "postgres"), arguments...)
 	command.Stdout, command.Stderr = options.Log, options.Log
 	var err error
-	// SIGQUIT is PostgreSQL's immediate shutdown: the postmaster takes its children with it.
+	// SIGQUIT is PostgreSQL's immediate shutdown: the postmaster terminates its children too.
 	if s.process, err = spawn.Start(command, syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("starting PostgreSQL: %w", err)
 	}
@@ -205,7 +208,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.process.Exited():
-			return fmt.Errorf("PostgreSQL stopped while starting on port %d (is the port taken?): %v", s.port, s.process.Err())
+			return fmt.Errorf("PostgreSQL terminated while starting on port %d (is the port in use?): %v", s.port, s.process.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL did not accept connections on port %d: %w", s.port, ctx.Err())
 		case <-ticker.C:
@@ -213,23 +216,23 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Port is where the server listens on 127.0.0.1.
+// Port returns the TCP port of the server on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
 
-// Pid is the postmaster's process id.
+// Pid returns the process ID of the postmaster.
 func (s *Server) Pid() int { return s.process.PID() }
 
-// Exited is closed when the server has ended.
+// Exited returns a channel that is closed when the server has terminated.
 func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
-// URL connects to a database as its owner. It holds the password: keep it out of logs.
+// URL returns the connection string of a database, with the role that owns it. It contains the password: do not log it.
 func (s *Server) URL(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, s.password), Path: "/" + database,
 		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
-// CreateDatabase makes a database, as a copy of template unless that is empty. One that exists already is left alone.
+// CreateDatabase creates a database, as a copy of template unless that is empty. It does nothing if the database exists.
 func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
 	arguments := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser, "-w", "--maintenance-db=postgres"}
 	if template != "" {
@@ -244,7 +247,7 @@ func (s *Server) CreateDatabase(ctx context.Context, name, template string) erro
 	return fmt.Errorf("creating the database %s: %w: %s", name, err, lastLine(output))
 }
 
-// Stop asks for a fast shutdown, which rolls open transactions back, and waits for the end; when ctx is over it kills.
+// Stop requests a fast shutdown, which rolls back open transactions, and waits for it. It kills the server when ctx ends first.
 func (s *Server) Stop(ctx context.Context) {
 	_ = s.process.Signal(syscall.SIGINT)
 	select {
@@ -254,20 +257,18 @@ func (s *Server) Stop(ctx context.Context) {
 	}
 }
 
-// Kill ends the server at once, as a crash would, and waits until it is gone.
+// Kill terminates the server at once, like a crash, and waits until it has exited.
 func (s *Server) Kill() {
 	_ = s.process.Signal(syscall.SIGQUIT)
-	select {
-	case <-s.process.Exited():
-	case <-time.After(10 * time.Second):
-		s.process.Kill()
-	}
+	timer := time.AfterFunc(shutdownTimeout, s.process.Kill)
+	defer timer.Stop()
+	<-s.process.Exited()
 }
 
-// account is whom the server runs as: PostgreSQL refuses to run as root.
+// account is the system user that runs the server: PostgreSQL refuses to run as root.
 type account struct {
 	name string
-	// credential is nil when the caller is not root and simply runs as itself.
+	// credential is nil if the caller is not root; then the server runs as the caller.
 	credential *syscall.Credential
 }
 
@@ -287,10 +288,10 @@ func unprivilegedAccount() (*account, error) {
 		}
 		return &account{name: name, credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return nil, errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+	return nil, errors.New("PostgreSQL refuses to run as root, and the system has no user postgres or nobody")
 }
 
-// command makes a command that runs as the account, in a folder that any account can enter.
+// command returns a command that runs as the account, in a folder that every account can enter.
 func (a *account) command(ctx context.Context, path string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, path, arguments...)
 	command.Dir = "/"
@@ -299,7 +300,7 @@ func (a *account) command(ctx context.Context, path string, arguments ...string)
 	return command
 }
 
-// own hands dir and all below it to the account.
+// own changes the owner of dir and everything below it to the account.
 func (a *account) own(dir string) error {
 	if a.credential == nil {
 		return nil

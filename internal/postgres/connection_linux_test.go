@@ -1,4 +1,4 @@
-package session
+package postgres
 
 import (
 	"net"
@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestDial looks at the socket: what it does when a machine vanishes cannot be seen on one machine.
-func TestDial(t *testing.T) {
+// TestDialSetsTimeouts reads the options of the socket: their effect needs a second machine that vanishes.
+func TestDialSetsTimeouts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	conn, err := Dial(t.Context(), "tcp", listener.Addr().String())
+	conn, err := dial(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,12 +40,12 @@ func TestDial(t *testing.T) {
 	}
 }
 
-func TestUnavailable(t *testing.T) {
+func TestUnavailableCodes(t *testing.T) {
 	for sqlstate, want := range map[string]bool{
 		"08006": true, "53300": true, "57P01": true, "57014": true, "25006": true, "25P03": true,
 		"": false, "23505": false, "25P02": false, "40001": false, "XX000": false, "5": false,
 	} {
-		if got := Unavailable(sqlstate); got != want {
+		if got := unavailableCode(sqlstate); got != want {
 			t.Errorf("%q: %t", sqlstate, got)
 		}
 	}

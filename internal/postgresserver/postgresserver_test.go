@@ -1,4 +1,4 @@
-package postgres
+package postgresserver
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// dataDir is a folder that the unprivileged user can reach; t.TempDir is closed to it when the tests run as root.
+// dataDir returns a folder that the unprivileged user can enter. It cannot enter t.TempDir if the tests run as root.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hcpmesh-postgres-")
@@ -49,14 +49,14 @@ func TestServerKeepsItsDataAndPasswordAcrossCrashes(t *testing.T) {
 	}
 	defer second.Kill()
 	if after := second.URL("fleet"); after != before.String() {
-		t.Error("the URL changed over a restart")
+		t.Error("the URL changed with a restart")
 	}
 	if err := second.CreateDatabase(ctx, "fleet", ""); err != nil {
 		t.Errorf("creating a database that exists: %v", err)
 	}
 }
 
-func TestATakenPortIsSaid(t *testing.T) {
+func TestPortInUseIsNamedInTheError(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestATakenPortIsSaid(t *testing.T) {
 	server, err := Start(context.Background(), Options{DataDir: dataDir(t), Port: port, Throwaway: true})
 	if err == nil {
 		server.Kill()
-		t.Fatal("started on a port that is taken")
+		t.Fatal("started on a port in use")
 	}
 	if want := strconv.Itoa(port); !strings.Contains(err.Error(), want) {
 		t.Errorf("the error does not name the port: %v", err)
