@@ -50,12 +50,12 @@ func (p *Policy) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&p.Loopback, "allow-loopback-notifications", false, "also accept http and https URIs on this machine in Azure-AsyncNotificationUri; for local regions only")
 }
 
-// Check returns the URI that a notification may be sent to, or says why it must not. What is allowed:
+// ParseURI returns the URI that a notification may be sent to, or says why it must not. What is allowed:
 //   - https to a host of the policy, named by its DNS name, at the standard port;
 //   - with Loopback, http or https to 127.0.0.1, [::1] or localhost at any port;
 //
 // and neither has user information or a fragment, or is longer than 2048 bytes.
-func (p *Policy) Check(text string) (*url.URL, error) {
+func (p *Policy) ParseURI(text string) (*url.URL, error) {
 	if len(text) > maxURI {
 		return nil, fmt.Errorf("it has more than %d bytes", maxURI)
 	}

@@ -48,14 +48,14 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := Policy{Hosts: []string{"management.azure.com"}}
-			if _, err := policy.Check(c.uri); (err == nil) != c.allowed {
+			if _, err := policy.ParseURI(c.uri); (err == nil) != c.allowed {
 				t.Errorf("%s: allowed %v, %v: %s", c.uri, err == nil, err, c.reason)
 			}
 			policy.Loopback = true
-			if _, err := policy.Check(c.uri); (err == nil) != c.atHome {
+			if _, err := policy.ParseURI(c.uri); (err == nil) != c.atHome {
 				t.Errorf("%s in a local region: allowed %v, %v: %s", c.uri, err == nil, err, c.reason)
 			}
-			if _, err := new(Policy).Check(c.uri); err == nil {
+			if _, err := new(Policy).ParseURI(c.uri); err == nil {
 				t.Errorf("%s is allowed by no policy", c.uri)
 			}
 		})
@@ -119,7 +119,7 @@ func TestStatusOf(t *testing.T) {
 		ID: "/subscriptions/S/providers/Microsoft.RedHatOpenShift/locations/westus3/hcpOperationStatuses/op", Name: "op", Status: "Failed",
 		Error: &Error{Code: "Conflict", Message: "No.", Details: []Error{{Code: "Inner", Target: "a"}}},
 	}
-	if diff := cmp.Diff(want, StatusOf(operation)); diff != "" {
+	if diff := cmp.Diff(want, NewStatus(operation)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -133,14 +133,14 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		policy := Policy{Hosts: []string{"management.azure.com"}}
-		if u, err := policy.Check(text); err == nil {
+		if u, err := policy.ParseURI(text); err == nil {
 			host := strings.ToLower(u.Hostname())
 			if u.Scheme != "https" || host != "management.azure.com" && !strings.HasSuffix(host, ".management.azure.com") || u.User != nil {
 				t.Errorf("%q is allowed", text)
 			}
 		}
 		policy = Policy{Loopback: true}
-		if u, err := policy.Check(text); err == nil && !isLoopback(strings.ToLower(u.Hostname())) {
+		if u, err := policy.ParseURI(text); err == nil && !isLoopback(strings.ToLower(u.Hostname())) {
 			t.Errorf("%q is allowed in a local region", text)
 		}
 	})

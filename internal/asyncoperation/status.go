@@ -32,8 +32,8 @@ type Error struct {
 	Details []Error `json:"details,omitempty"`
 }
 
-// StatusOf is how an operation stands.
-func StatusOf(operation *database.OperationDocument) Status {
+// NewStatus is how an operation stands.
+func NewStatus(operation *database.OperationDocument) Status {
 	status := Status{
 		ID: "/subscriptions/" + subscriptionOf(operation.ResourceID) + "/providers/" + hub.ProviderNamespace + "/locations/" + operation.Location +
 			"/hcpOperationStatuses/" + operation.OperationID,

@@ -38,7 +38,7 @@ func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetR
 	r, err := c.rpc.GetClusterRecovery(ctx, &clusterservicev1.GetClusterRecoveryRequest{Uid: uid})
 	if status.Code(err) == codes.Unimplemented {
 		// It says nothing, and is not asked again before the cluster has changed.
-		return &database.FleetRecovery{Of: of}, nil
+		return &database.FleetRecovery{Fingerprint: of}, nil
 	}
 	if err != nil {
 		failure := apierror.As(apierror.FromGRPC(err))
@@ -47,7 +47,7 @@ func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetR
 		}
 		return nil, failure
 	}
-	return &database.FleetRecovery{Of: of, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
+	return &database.FleetRecovery{Fingerprint: of, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
 		BaseDomainPrefix: r.GetBaseDomainPrefix(), CreateTime: when(r.GetCreateTime()), SigningKey: r.GetSigningKey(),
 		SubnetAssociated: r.GetSubnetAssociated()}, nil
 }

@@ -53,8 +53,8 @@ type AdminTarget struct {
 // AdminOperationDocument is something that an SRE asked for: written by admin, executed by the backend.
 type AdminOperationDocument struct {
 	OperationID string `json:"operationId"`
-	// Place is its place among all that SREs did: the time of its acceptance, and the id.
-	Place string `json:"place"`
+	// SortKey is its place among all that SREs did: the time of its acceptance, and the id.
+	SortKey string `json:"place"`
 	// Action is the name of the route that it came by, as in clusters.pause.
 	Action string      `json:"action"`
 	Target AdminTarget `json:"target"`
@@ -85,7 +85,7 @@ func (o *AdminOperationDocument) End(state AdminOperationState, failure *Operati
 // ElevationDocument is what lets an SRE change something for a while.
 type ElevationDocument struct {
 	ElevationID string `json:"elevationId"`
-	Place       string `json:"place"`
+	SortKey     string `json:"place"`
 	// Actor's Role is the one that is given.
 	Actor          AdminActor `json:"actor"`
 	StartTime      time.Time  `json:"startTime"`
@@ -100,8 +100,8 @@ func (e *ElevationDocument) Active(now time.Time) bool {
 	return e.EndTime == nil && now.Before(e.ExpirationTime)
 }
 
-// AdminPlace is the place of something among all that SREs did.
-func AdminPlace(at time.Time, id string) string {
+// AdminSortKey is the place of something among all that SREs did.
+func AdminSortKey(at time.Time, id string) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "/" + id
 }
 
@@ -122,8 +122,8 @@ type AdminFilter struct {
 	// ObjectID of who did it; ClusterUID, or the target's own id, of what it was done to.
 	ObjectID, Target string
 	State            AdminOperationState
-	// Underway chooses operations that are not terminal, and elevations that nobody has ended.
-	Underway bool
+	// ActiveOnly chooses operations that are not terminal, and elevations that nobody has ended.
+	ActiveOnly bool
 }
 
 // AdminRecord is one thing that an SRE did: an operation or an elevation.
@@ -134,8 +134,8 @@ type AdminRecord struct {
 
 // AdminRecords returns a page of what SREs did, newest first. The continuation is empty on the last page.
 func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation string, limit int) (records []AdminRecord, next string, err error) {
-	if limit < 1 || limit > MostPerPage {
-		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MostPerPage)
+	if limit < 1 || limit > MaxPageSize {
+		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MaxPageSize)
 	}
 	if len(filter.Kinds) == 0 {
 		filter.Kinds = []Kind{AdminOperationKind, ElevationKind}
@@ -153,7 +153,7 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 	add("c.properties.actor.objectId = @object", "@object", filter.ObjectID)
 	add("(c.properties.target.clusterUid = @target OR c.properties.target.id = @target)", "@target", filter.Target)
 	add("c.properties.state = @state", "@state", string(filter.State))
-	if filter.Underway {
+	if filter.ActiveOnly {
 		query.WriteString(" AND NOT IS_DEFINED(c.properties.endTime)")
 	}
 	query.WriteString(" ORDER BY c.properties.place DESC")
@@ -185,7 +185,7 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 
 func (r AdminRecord) place() string {
 	if r.Elevation != nil {
-		return r.Elevation.Value.Place
+		return r.Elevation.Value.SortKey
 	}
-	return r.Operation.Value.Place
+	return r.Operation.Value.SortKey
 }

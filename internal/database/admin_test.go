@@ -25,11 +25,11 @@ func TestWhatSREsDidIsInOneOrder(t *testing.T) {
 		batch := db.NewBatch(database.AdminPartition)
 		if i == 3 {
 			database.Create(batch, db.Elevations(), database.ElevationKey(id), database.ElevationDocument{
-				ElevationID: id, Place: database.AdminPlace(at, id), Actor: actor, StartTime: at, ExpirationTime: at.Add(time.Hour),
+				ElevationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, StartTime: at, ExpirationTime: at.Add(time.Hour),
 			})
 		} else {
 			o := database.AdminOperationDocument{
-				OperationID: id, Place: database.AdminPlace(at, id), Actor: actor, State: database.AdminAccepted, StartTime: at,
+				OperationID: id, SortKey: database.AdminSortKey(at, id), Actor: actor, State: database.AdminAccepted, StartTime: at,
 				Target: database.AdminTarget{Kind: "cluster", ID: "c", ClusterUID: []string{"one", "two"}[i/4]},
 			}
 			if i < 2 {
@@ -72,7 +72,7 @@ func TestWhatSREsDidIsInOneOrder(t *testing.T) {
 		"caller":   {"of one caller", database.AdminFilter{ObjectID: "bob"}, []string{"5", "elevation 3", "1"}},
 		"cluster":  {"of one cluster", database.AdminFilter{Target: "two"}, []string{"6", "5", "4"}},
 		"state":    {"in one state", database.AdminFilter{State: database.AdminSucceeded}, []string{"1", "0"}},
-		"underway": {"that have not ended", database.AdminFilter{Kinds: operations, Underway: true}, []string{"6", "5", "4", "2"}},
+		"underway": {"that have not ended", database.AdminFilter{Kinds: operations, ActiveOnly: true}, []string{"6", "5", "4", "2"}},
 	}
 	for name, tc := range cases {
 		for _, size := range []int{1, 2, 100} {
@@ -109,26 +109,26 @@ func TestFind(t *testing.T) {
 	}
 	for name, want := range map[string]int{"same": 2, "sam": 0, "uid-a": 0} {
 		found := 0
-		if err := db.ClustersNamed(ctx, name, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
+		if err := db.ClustersByName(ctx, name, func(*database.Item[database.ClusterDocument]) error { found++; return nil }); err != nil || found != want {
 			t.Errorf("%d clusters are named %q, not %d: %v", found, name, want, err)
 		}
 	}
-	if item, err := db.ClusterOfUID(ctx, "UID-A"); err != nil || item == nil || item.Key.SubscriptionID != "a" {
+	if item, err := db.ClusterByUID(ctx, "UID-A"); err != nil || item == nil || item.Key.SubscriptionID != "a" {
 		t.Errorf("the cluster of a uid is %+v: %v", item, err)
 	}
-	if item, err := db.ClusterOfUID(ctx, "same"); err != nil || item != nil {
+	if item, err := db.ClusterByUID(ctx, "same"); err != nil || item != nil {
 		t.Errorf("a uid that nobody has: %+v, %v", item, err)
 	}
-	item, err := db.FindOperation(ctx, "b-pool")
+	item, err := db.OperationByID(ctx, "b-pool")
 	if err != nil || item == nil || item.Key.SubscriptionID != "b" {
 		t.Errorf("the operation is %+v: %v", item, err)
 	}
-	if item, err := db.FindOperation(ctx, "c"); err != nil || item != nil {
+	if item, err := db.OperationByID(ctx, "c"); err != nil || item != nil {
 		t.Errorf("an operation that nobody has: %+v, %v", item, err)
 	}
 	key, _ := database.ResourceKey("/subscriptions/a/resourceGroups/G/providers/" + hub.ClusterResourceType + "/same")
 	var ids []string
-	err = db.OperationsBeneath(ctx, key, func(item *database.Item[database.OperationDocument]) error {
+	err = db.ResourceOperations(ctx, key, func(item *database.Item[database.OperationDocument]) error {
 		ids = append(ids, item.Value.OperationID)
 		return nil
 	})

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// BatchLimit is how many documents one batch may write; its encoded size is limited to BatchBytes.
+// MaxBatchDocuments is how many documents one batch may write; its encoded size is limited to MaxBatchBytes.
 const (
-	BatchLimit = 100
-	BatchBytes = 2 << 20
+	MaxBatchDocuments = 100
+	MaxBatchBytes     = 2 << 20
 )
 
 // Batch collects writes within one subscription that happen together or not at all. The functions Create, Replace and

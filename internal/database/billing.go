@@ -84,7 +84,7 @@ func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument,
 		})
 		if statusOf(err) == http.StatusPreconditionFailed {
 			// Another has ended it, or this replica has and did not hear so.
-			return &Race{Kind: "billing", Key: key}
+			return &WriteConflict{Kind: "billing", Key: key}
 		}
 		return err
 	})

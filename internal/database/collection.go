@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// MostPerPage is the largest page that List returns.
-const MostPerPage = 1000
+// MaxPageSize is the largest page that List returns.
+const MaxPageSize = 1000
 
 // Collection finds the documents of one kind.
 type Collection[T any] struct {
@@ -52,9 +52,9 @@ func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
 	return c.decode(document)
 }
 
-// FindChanged is Find for who has read the document before, with an ETag: the item is nil and changed is false when the
+// FindIfChanged is Find for who has read the document before, with an ETag: the item is nil and changed is false when the
 // document still has that ETag, and then neither is it sent nor decoded. Without an ETag it is Find.
-func (c *Collection[T]) FindChanged(ctx context.Context, key Key, etag string) (item *Item[T], changed bool, err error) {
+func (c *Collection[T]) FindIfChanged(ctx context.Context, key Key, etag string) (item *Item[T], changed bool, err error) {
 	if etag == "" {
 		item, err = c.Find(ctx, key)
 		return item, true, err
@@ -68,11 +68,11 @@ func (c *Collection[T]) FindChanged(ctx context.Context, key Key, etag string) (
 }
 
 // List returns one page of a subscription's live documents whose ARM ids start with prefix (in any casing; empty means
-// all), in order of lower-case ARM id. limit is 1 to MostPerPage. The continuation is empty on the last page; it names
+// all), in order of lower-case ARM id. limit is 1 to MaxPageSize. The continuation is empty on the last page; it names
 // the last item returned, so that a page neither repeats nor misses what existed throughout.
 func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, continuation string, limit int) (items []*Item[T], next string, err error) {
-	if limit < 1 || limit > MostPerPage {
-		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MostPerPage)
+	if limit < 1 || limit > MaxPageSize {
+		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MaxPageSize)
 	}
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.key > @after AND STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
 	documents, err := c.db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query, []azcosmos.QueryParameter{
@@ -96,8 +96,8 @@ func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, contin
 	return items, "", nil
 }
 
-// All calls each for every document that List would return, over all pages.
-func (c *Collection[T]) All(ctx context.Context, subscriptionID, prefix string, each func(*Item[T]) error) error {
+// ForEach calls each for every document that List would return, over all pages.
+func (c *Collection[T]) ForEach(ctx context.Context, subscriptionID, prefix string, each func(*Item[T]) error) error {
 	continuation := ""
 	for {
 		items, next, err := c.List(ctx, subscriptionID, prefix, continuation, 200)
@@ -157,7 +157,7 @@ func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKe
 		err := db.connection.do(ctx, func(ctx context.Context, client *client) error {
 			var err error
 			page, err = client.resources.NewQueryItemsPager(query, partition, &azcosmos.QueryOptions{
-				PageSizeHint:      int32(min(limit-len(documents), MostPerPage)),
+				PageSizeHint:      int32(min(limit-len(documents), MaxPageSize)),
 				ContinuationToken: continuation,
 				QueryParameters:   parameters,
 			}).NextPage(ctx)
@@ -174,9 +174,9 @@ func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKe
 	}
 }
 
-// Beneath calls each for every live document of a resource's partition whose ARM id is below the resource's, whatever its
-// kind, in no order: everything that goes when the resource does. ItemOf reads the document of a change.
-func (db *DB) Beneath(ctx context.Context, key Key, each func(Change) error) error {
+// Children calls each for every live document of a resource's partition whose ARM id is below the resource's, whatever its
+// kind, in no order: everything that goes when the resource does. DecodeChange reads the document of a change.
+func (db *DB) Children(ctx context.Context, key Key, each func(Change) error) error {
 	const query = "SELECT * FROM c WHERE STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp)"
 	parameters := []azcosmos.QueryParameter{{Name: "@prefix", Value: key.lower() + "/"}}
 	return db.pages(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), query, parameters, func(document []byte) error {

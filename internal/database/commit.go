@@ -21,8 +21,8 @@ const (
 	goneTimeout    = 300 * time.Millisecond
 )
 
-// Race is the document because of which a batch was not committed. It is in the chain of the error; use LostRace.
-type Race struct {
+// WriteConflict is the document because of which a batch was not committed. It is in the chain of the error; use AsWriteConflict.
+type WriteConflict struct {
 	Kind Kind
 	Key  Key
 	// Exists is set when the document was to be created and somebody has; otherwise it has been written since it was read.
@@ -30,16 +30,16 @@ type Race struct {
 }
 
 // Error names the document.
-func (r *Race) Error() string {
+func (r *WriteConflict) Error() string {
 	if r.Exists {
 		return fmt.Sprintf("the %s %s exists already", r.Kind, r.Key.lower())
 	}
 	return fmt.Sprintf("the %s %s has been written by another since it was read", r.Kind, r.Key.lower())
 }
 
-// LostRace returns the document whose condition did not hold, if that is why err happened.
-func LostRace(err error) (*Race, bool) {
-	var race *Race
+// AsWriteConflict returns the document whose condition did not hold, if that is why err happened.
+func AsWriteConflict(err error) (*WriteConflict, bool) {
+	var race *WriteConflict
 	ok := errors.As(err, &race)
 	return race, ok
 }
@@ -47,7 +47,7 @@ func LostRace(err error) (*Race, bool) {
 // Commit writes all of the batch or nothing. Afterwards the items have their new ETags.
 //
 // When a condition did not hold the error is of kind Conflict (a document to be created exists) or PreconditionFailed (a
-// document was written since it was read), and LostRace says which. Throttling and passing faults are retried within the
+// document was written since it was read), and AsWriteConflict says which. Throttling and passing faults are retried within the
 // budget. An error of kind Unavailable alone leaves the outcome open.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.err != nil {
@@ -56,8 +56,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
 	}
-	if len(b.writes) > BatchLimit {
-		return fmt.Errorf("a batch of %d documents is over the limit of %d", len(b.writes), BatchLimit)
+	if len(b.writes) > MaxBatchDocuments {
+		return fmt.Errorf("a batch of %d documents is over the limit of %d", len(b.writes), MaxBatchDocuments)
 	}
 	c := &commit{db: b.db, partition: azcosmos.NewPartitionKeyString(b.subscription), subscription: b.subscription, writes: b.writes, token: newToken()}
 	if err := c.encode(); err != nil {
@@ -88,7 +88,7 @@ func (c *commit) encode() error {
 		c.documents = append(c.documents, document)
 		size += len(document)
 	}
-	if size > BatchBytes {
+	if size > MaxBatchBytes {
 		return apierror.New(apierror.InvalidResource, "The request writes %d bytes, more than fit in one transaction.", size)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 
 func (c *commit) lost(failed *refusal) error {
 	w := c.writes[failed.index]
-	race := &Race{Kind: w.kind, Key: w.key, Exists: failed.exists}
+	race := &WriteConflict{Kind: w.kind, Key: w.key, Exists: failed.exists}
 	if failed.exists {
 		return apierror.New(apierror.Conflict, "The resource '%s' exists already.", w.key.ResourceID).WithTarget(w.key.ResourceID).WithCause(race)
 	}
@@ -238,7 +238,7 @@ func (c *commit) resolve(ctx context.Context, err error) error {
 		committed = committed || slices.Contains(found[i].Commits, c.token)
 	}
 	if !committed {
-		if _, lost := LostRace(err); !lost && apierror.KindOf(err) == apierror.Throttled {
+		if _, lost := AsWriteConflict(err); !lost && apierror.KindOf(err) == apierror.Throttled {
 			// An attempt before the throttled one may still be on its way.
 			return apierror.New(apierror.Unavailable, "The service is busy.").WithRetryAfter(2 * time.Second).WithCause(err)
 		}

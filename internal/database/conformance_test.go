@@ -88,7 +88,7 @@ func TestReadWhatChanged(t *testing.T) {
 	key := clusterKey(t, "a")
 	read := func(etag string) (*database.Item[database.ClusterDocument], bool) {
 		t.Helper()
-		item, changed, err := db.Clusters().FindChanged(t.Context(), key, etag)
+		item, changed, err := db.Clusters().FindIfChanged(t.Context(), key, etag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestCompareAndSwap(t *testing.T) {
 	database.Replace(batch, second)
 	other := database.Create(batch, db.Operations(), database.OperationKey(subscription, "westus3", "11111111-1111-1111-1111-111111111111"), database.OperationDocument{})
 	err = batch.Commit(t.Context())
-	race, lost := database.LostRace(err)
+	race, lost := database.AsWriteConflict(err)
 	if !lost || race.Exists || race.Kind != database.ClusterKind || apierror.KindOf(err) != apierror.PreconditionFailed {
 		t.Errorf("the second writer: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestCreateOfWhatExists(t *testing.T) {
 	batch := db.NewBatch(subscription)
 	database.Create(batch, db.Clusters(), clusterKey(t, "A"), cluster("uid-2"))
 	err := batch.Commit(t.Context())
-	if race, lost := database.LostRace(err); !lost || !race.Exists || apierror.KindOf(err) != apierror.Conflict {
+	if race, lost := database.AsWriteConflict(err); !lost || !race.Exists || apierror.KindOf(err) != apierror.Conflict {
 		t.Errorf("creating it again: %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestRemoveAndCreateAgain(t *testing.T) {
 	late.Removed = nil
 	batch = db.NewBatch(subscription)
 	database.Replace(batch, &late)
-	if _, lost := database.LostRace(batch.Commit(t.Context())); !lost {
+	if _, lost := database.AsWriteConflict(batch.Commit(t.Context())); !lost {
 		t.Error("a writer that read the first incarnation replaced the second")
 	}
 }
@@ -284,7 +284,7 @@ func TestExternalAuths(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []database.ExternalAuthDocument
-	err = db.ExternalAuths().All(t.Context(), subscription, strings.ToUpper(cluster.ResourceID)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
+	err = db.ExternalAuths().ForEach(t.Context(), subscription, strings.ToUpper(cluster.ResourceID)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
 		found = append(found, item.Value)
 		return nil
 	})
@@ -342,7 +342,7 @@ func TestCommitUnderFaults(t *testing.T) {
 			existing := create(t, db, "existing", "uid-0")
 			doomed := create(t, db, "doomed", "uid-1")
 			rule.Operations = []string{"batch"}
-			server.Inject(t, rule)
+			server.InjectFault(t, rule)
 
 			batch := db.NewBatch(subscription)
 			made := database.Create(batch, db.Clusters(), clusterKey(t, "made"), cluster("uid-2"))
@@ -352,7 +352,7 @@ func TestCommitUnderFaults(t *testing.T) {
 			if err := batch.Commit(t.Context()); err != nil {
 				t.Fatalf("Commit: %v", err)
 			}
-			if server.Fired() == 0 {
+			if server.FaultCount() == 0 {
 				t.Fatal("no fault was injected")
 			}
 			if doomed.Removed == nil {
@@ -377,10 +377,10 @@ func TestLostResponseAndNoAnswer(t *testing.T) {
 	key := clusterKey(t, "a")
 	batch := db.NewBatch(subscription)
 	database.Create(batch, db.Clusters(), key, database.ClusterDocument{UID: "uid-1"})
-	server.Inject(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
-	restore := server.Inject(t, faults.Rule{Operations: []string{"read"}, Status: http.StatusServiceUnavailable})
+	server.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
+	restore := server.InjectFault(t, faults.Rule{Operations: []string{"read"}, Status: http.StatusServiceUnavailable})
 	err := batch.Commit(t.Context())
-	if _, lost := database.LostRace(err); lost || apierror.KindOf(err) != apierror.Unavailable {
+	if _, lost := database.AsWriteConflict(err); lost || apierror.KindOf(err) != apierror.Unavailable {
 		t.Errorf("the outcome is open, but was reported as: %v", err)
 	}
 	restore()
@@ -393,8 +393,8 @@ func TestLostResponseAndNoAnswer(t *testing.T) {
 func TestLostResponseAndOvertaken(t *testing.T) {
 	db, server := databasetest.New(t)
 	item := create(t, db, "a", "uid-1")
-	server.Inject(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
-	server.Inject(t, faults.Rule{Operations: []string{"batch"}, Status: http.StatusServiceUnavailable, Count: 4})
+	server.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Count: 1})
+	server.InjectFault(t, faults.Rule{Operations: []string{"batch"}, Status: http.StatusServiceUnavailable, Count: 4})
 
 	overtaken := make(chan error, 1)
 	other := server.Open(t)
@@ -407,7 +407,7 @@ func TestLostResponseAndOvertaken(t *testing.T) {
 				return err
 			}
 			if read.Value.Generation != 2 {
-				return &database.Race{Kind: database.ClusterKind, Key: item.Key}
+				return &database.WriteConflict{Kind: database.ClusterKind, Key: item.Key}
 			}
 			read.Value.Generation = 3
 			batch := other.NewBatch(subscription)
@@ -465,7 +465,7 @@ func TestRetryDecidesAnew(t *testing.T) {
 
 func TestClientSurvivesAStartBeforeCosmos(t *testing.T) {
 	server := databasetest.NewServer(t)
-	server.Inject(t, faults.Rule{Status: http.StatusServiceUnavailable, Count: 3})
+	server.InjectFault(t, faults.Rule{Status: http.StatusServiceUnavailable, Count: 3})
 	if err := server.Open(t).EnsureSchema(t.Context()); err != nil {
 		t.Errorf("EnsureSchema while the account does not answer at first: %v", err)
 	}
@@ -481,7 +481,7 @@ func TestBatchRefusesMistakes(t *testing.T) {
 		"twice":    func(b *database.Batch) { database.Replace(b, item); database.Replace(b, item) },
 		"not read": func(b *database.Batch) { database.Replace(b, &database.Item[database.ClusterDocument]{Key: item.Key}) },
 		"over the limit": func(b *database.Batch) {
-			for i := range database.BatchLimit + 1 {
+			for i := range database.MaxBatchDocuments + 1 {
 				database.Create(b, db.Clusters(), clusterKey(t, fmt.Sprint("c", i)), cluster("uid"))
 			}
 		},

@@ -31,9 +31,9 @@ const (
 	CredentialRevoked  CredentialState = "Revoked"
 )
 
-// MostPendingCredentials is how many credentials of a cluster may be pending: as many as fit, with their operations, into
+// MaxPendingCredentials is how many credentials of a cluster may be pending: as many as fit, with their operations, into
 // the batch of a revocation.
-const MostPendingCredentials = 40
+const MaxPendingCredentials = 40
 
 // CredentialDocument is a request for a client certificate of a cluster's administrator, and how it stands. It holds no
 // secret in clear, and neither the certificate: Cluster Service has that. It is removed OperationTTL after its last change
@@ -70,7 +70,7 @@ func RevocationKey(cluster Key, uid string) Key {
 	return Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/credentialRevocations/" + uid}
 }
 
-// PendingCredentials are those of a cluster that are pending: at most MostPendingCredentials, because a request for one
+// PendingCredentials are those of a cluster that are pending: at most MaxPendingCredentials, because a request for one
 // more is refused, and each is committed with the cluster as it was read.
 func (db *DB) PendingCredentials(ctx context.Context, cluster Key) ([]*Item[CredentialDocument], error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND STARTSWITH(c.key, @prefix) AND c.properties.state = @state AND NOT IS_DEFINED(c.deletionTimestamp)"
@@ -78,7 +78,7 @@ func (db *DB) PendingCredentials(ctx context.Context, cluster Key) ([]*Item[Cred
 		{Name: "@kind", Value: string(CredentialKind)},
 		{Name: "@prefix", Value: strings.ToLower(CredentialKey(cluster, "").ResourceID)},
 		{Name: "@state", Value: string(CredentialPending)},
-	}, MostPerPage)
+	}, MaxPageSize)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const (
 	SubscriptionKind Kind = "subscription"
 	ReservationKind  Kind = "reservation"
 	CredentialKind   Kind = "adminCredential"
-	GateKind         Kind = "gate"
+	FenceKind        Kind = "gate"
 
 	AdminOperationKind Kind = "adminOperation"
 	ElevationKind      Kind = "elevation"
@@ -80,7 +80,7 @@ type DB struct {
 	subscriptions *Collection[SubscriptionDocument]
 	reservations  *Collection[ReservationDocument]
 	credentials   *Collection[CredentialDocument]
-	gates         *Collection[gateDocument]
+	fences        *Collection[fenceDocument]
 
 	adminOperations *Collection[AdminOperationDocument]
 	elevations      *Collection[ElevationDocument]
@@ -140,7 +140,7 @@ func newDB(options Options, connection *connection) *DB {
 		}
 		return 0
 	}
-	db.gates = newCollection[gateDocument](db, GateKind)
+	db.fences = newCollection[fenceDocument](db, FenceKind)
 	db.adminOperations = newCollection[AdminOperationDocument](db, AdminOperationKind)
 	db.adminOperations.ttl = func(*AdminOperationDocument) time.Duration { return AuditTTL }
 	db.elevations = newCollection[ElevationDocument](db, ElevationKind)

@@ -46,11 +46,11 @@ func (o *OperationDocument) End(status hub.ProvisioningState, failure *Operation
 
 // DeletionNote is what is kept of a step of the deletion, to be changed; it is made where there is none.
 func (o *OperationDocument) DeletionNote(kind string) *adminv1.DeletionNote {
-	for i := range o.Deletion {
-		if o.Deletion[i].Kind == kind {
-			return &o.Deletion[i]
+	for i := range o.DeletionNotes {
+		if o.DeletionNotes[i].Kind == kind {
+			return &o.DeletionNotes[i]
 		}
 	}
-	o.Deletion = append(o.Deletion, adminv1.DeletionNote{Kind: kind})
-	return &o.Deletion[len(o.Deletion)-1]
+	o.DeletionNotes = append(o.DeletionNotes, adminv1.DeletionNote{Kind: kind})
+	return &o.DeletionNotes[len(o.DeletionNotes)-1]
 }

@@ -71,8 +71,8 @@ type FleetState struct {
 // FleetRecovery is what a cluster has in the fleet that follows from no document. It goes back to Cluster Service with every
 // request.
 type FleetRecovery struct {
-	// Of says of which state of the cluster it is: another one has it read again.
-	Of               string    `json:"of"`
+	// Fingerprint says of which state of the cluster it is: another one has it read again.
+	Fingerprint      string    `json:"of"`
 	ProvisionShard   string    `json:"provisionShard"`
 	ReleaseVersion   string    `json:"releaseVersion"`
 	ReleaseImage     string    `json:"releaseImage"`
@@ -129,8 +129,8 @@ type OperationDocument struct {
 	// Notification is how the notification of the operation's end stands, from its first attempt on.
 	Notification *NotificationState `json:"notification,omitempty"`
 	APIVersion   string             `json:"apiVersion,omitempty"`
-	// Deletion is what is kept of the steps of a deletion that took too long; the stored form is that in which it is shown.
-	Deletion []adminv1.DeletionNote `json:"deletion,omitempty"`
+	// DeletionNotes is what is kept of the steps of a deletion that took too long; the stored form is that in which it is shown.
+	DeletionNotes []adminv1.DeletionNote `json:"deletion,omitempty"`
 }
 
 // NotificationState is how far the notification of an operation's end has come.
@@ -154,8 +154,8 @@ type OperationError struct {
 // SubscriptionDocument is a subscription as ARM last described it.
 type SubscriptionDocument struct {
 	Subscription hub.Subscription `json:"subscription"`
-	// Emptied is when the backend found that a Deleted subscription has no cluster left.
-	Emptied *time.Time `json:"emptied,omitempty"`
+	// EmptiedTime is when the backend found that a Deleted subscription has no cluster left.
+	EmptiedTime *time.Time `json:"emptied,omitempty"`
 }
 
 // ReservationDocument keeps a name for one resource of a subscription: its id derives from what is reserved, so that

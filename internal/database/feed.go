@@ -23,8 +23,8 @@ type Change struct {
 	document []byte
 }
 
-// ItemOf is the document of a change, of the collection's kind.
-func ItemOf[T any](c *Collection[T], change Change) (*Item[T], error) {
+// DecodeChange is the document of a change, of the collection's kind.
+func DecodeChange[T any](c *Collection[T], change Change) (*Item[T], error) {
 	return c.decode(change.document)
 }
 
@@ -47,20 +47,20 @@ type Handler func(ctx context.Context, changes []Change) error
 
 // FeedOptions tune how a follower reads the change feed, which Cosmos DB only lets it ask for.
 type FeedOptions struct {
-	// Busy is how soon the feed is asked again after it had changes, Idle the longest it is left alone; every empty
+	// BusyInterval is how soon the feed is asked again after it had changes, Idle the longest it is left alone; every empty
 	// answer doubles the pause from one towards the other. 0 means 25 ms and 1 s.
-	Busy, Idle time.Duration
+	BusyInterval, IdleInterval time.Duration
 	// PageSize is the most changes that a handler gets at once; 0 means 200.
 	PageSize int
 	Log      *slog.Logger
 }
 
 func (o *FeedOptions) complete() {
-	if o.Busy == 0 {
-		o.Busy = 25 * time.Millisecond
+	if o.BusyInterval == 0 {
+		o.BusyInterval = 25 * time.Millisecond
 	}
-	if o.Idle == 0 {
-		o.Idle = time.Second
+	if o.IdleInterval == 0 {
+		o.IdleInterval = time.Second
 	}
 	if o.PageSize == 0 {
 		o.PageSize = 200
@@ -90,7 +90,7 @@ type feed struct {
 
 // follow reads and handles until ctx ends.
 func (f *feed) follow(ctx context.Context, handler Handler) error {
-	pause := f.options.Busy
+	pause := f.options.BusyInterval
 	for {
 		changes, position, err := f.next(ctx)
 		if err == nil && len(changes) > 0 {
@@ -104,10 +104,10 @@ func (f *feed) follow(ctx context.Context, handler Handler) error {
 			pause = min(2*pause, mostBackoff)
 		default:
 			f.position = position
-			pause = min(2*pause, f.options.Idle)
+			pause = min(2*pause, f.options.IdleInterval)
 		}
 		if err == nil && len(changes) > 0 {
-			pause = f.options.Busy
+			pause = f.options.BusyInterval
 		}
 		if len(changes) == f.options.PageSize && err == nil {
 			continue

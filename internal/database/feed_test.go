@@ -33,7 +33,7 @@ func (w *witness) handle(db *database.DB) database.Handler {
 			if change.Kind != database.ClusterKind {
 				continue
 			}
-			item, err := database.ItemOf(db.Clusters(), change)
+			item, err := database.DecodeChange(db.Clusters(), change)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func TestTailSeesWritesAndRemovals(t *testing.T) {
 	db, _ := databasetest.New(t)
 	w := newWitness()
 	start(t, func(ctx context.Context) error {
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 200 * time.Millisecond}, w.handle(db))
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{IdleInterval: 200 * time.Millisecond}, w.handle(db))
 	})
 	item := create(t, db, "a", "uid-1")
 	w.await(t, "uid-1", "1")
@@ -114,7 +114,7 @@ func TestTailRedeliversUntilHandled(t *testing.T) {
 	w := newWitness()
 	refusals := 3
 	start(t, func(ctx context.Context) error {
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 20 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{IdleInterval: 20 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
 			if refusals > 0 {
 				refusals--
 				return errors.New("not now")
@@ -130,7 +130,7 @@ func TestFeedSurvivesASplit(t *testing.T) {
 	db, server := databasetest.New(t)
 	tail := newWitness()
 	start(t, func(ctx context.Context) error {
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 20 * time.Millisecond}, tail.handle(db))
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{IdleInterval: 20 * time.Millisecond}, tail.handle(db))
 	})
 	write := func(round string) {
 		t.Helper()
@@ -150,6 +150,6 @@ func TestFeedSurvivesASplit(t *testing.T) {
 		}
 	}
 	write("before")
-	server.Split(t, "0")
+	server.SplitPartition(t, "0")
 	write("after")
 }

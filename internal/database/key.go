@@ -42,8 +42,8 @@ func ReservationKey(subscriptionID, kind, name string) Key {
 	}
 }
 
-// gateKey is the key of one of a subscription's gates.
-func gateKey(subscriptionID string, number int) Key {
+// fenceKey is the key of one of a subscription's gates.
+func fenceKey(subscriptionID string, number int) Key {
 	return Key{
 		SubscriptionID: strings.ToLower(subscriptionID),
 		ResourceID:     fmt.Sprintf("/subscriptions/%s/providers/%s/gates/%d", subscriptionID, hub.ProviderNamespace, number),

@@ -16,7 +16,7 @@ const mostRaces = 8
 func Retry(ctx context.Context, decide func(ctx context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := decide(ctx)
-		if _, lost := LostRace(err); !lost {
+		if _, lost := AsWriteConflict(err); !lost {
 			return err
 		}
 		if attempt == mostRaces {

@@ -26,13 +26,13 @@ func TestOneUnreadableOperationHidesNoOther(t *testing.T) {
 		}
 	}
 	add("first")
-	server.Put(t, subscription, `{"id":"of-another-release","partitionKey":"`+subscription+`","kind":"operation","resourceId":"/x","key":"/x","properties":{"generation":{"major":2}}}`)
+	server.PutDocument(t, subscription, `{"id":"of-another-release","partitionKey":"`+subscription+`","kind":"operation","resourceId":"/x","key":"/x","properties":{"generation":{"major":2}}}`)
 	add("last")
 	err := db.ActiveOperations(t.Context(), func(item *database.Item[database.OperationDocument]) error {
 		delete(want, item.Value.OperationID)
 		return nil
 	})
-	var unreadable *database.Unreadable
+	var unreadable *database.UnreadableError
 	if !errors.As(err, &unreadable) || unreadable.Count != 1 || !strings.Contains(err.Error(), "of-another-release") {
 		t.Errorf("the one that cannot be read is told as %v", err)
 	}
@@ -50,9 +50,9 @@ func TestFeedPassesOverWhatCannotBeRead(t *testing.T) {
 	db, server := databasetest.New(t)
 	w := newWitness()
 	start(t, func(ctx context.Context) error {
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Idle: 50 * time.Millisecond}, w.handle(db))
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{IdleInterval: 50 * time.Millisecond}, w.handle(db))
 	})
-	server.Put(t, subscription, `{"id":"stray","partitionKey":"`+subscription+`","kind":7}`)
+	server.PutDocument(t, subscription, `{"id":"stray","partitionKey":"`+subscription+`","kind":7}`)
 	create(t, db, "a", "uid-1")
 	w.await(t, "uid-1", "1")
 }

@@ -22,28 +22,30 @@ const (
 
 // The kinds of steps of the ARM side. A resource has one of each at most; its name is its kind, after the part's.
 const (
-	// Told is that everything beneath a cluster shows that it goes with it, and its operations are ended.
-	Told = "beneath-told"
-	// Asked is that Cluster Service has taken the deletion.
-	Asked = "fleet-asked"
-	// Gone is that Cluster Service says that nothing is left.
-	Gone = "fleet-gone"
-	// Billed is that the end of a cluster's life is noted for whoever bills.
-	Billed = "life-billed"
-	// Emptied is that the documents of what is beneath a cluster are removed.
-	Emptied = "beneath-removed"
-	// Removed is that the resource, its reservations (of the managed resource group's name, the subnet, …) and its operation
+	// StepChildrenMarked is that everything beneath a cluster shows that it goes with it, and its operations are ended.
+	StepChildrenMarked = "children-marked"
+	// StepFleetAccepted is that Cluster Service has taken the deletion.
+	StepFleetAccepted = "fleet-accepted"
+	// StepFleetDeleted is that Cluster Service says that nothing is left.
+	StepFleetDeleted = "fleet-deleted"
+	// StepBillingEnded is that the end of a cluster's life is noted for whoever bills.
+	StepBillingEnded = "billing-ended"
+	// StepChildrenRemoved is that the documents of what is beneath a cluster are removed.
+	StepChildrenRemoved = "children-removed"
+	// StepDocumentsRemoved is that the resource, its reservations (of the managed resource group's name, the subnet, …) and its operation
 	// are ended in Cosmos DB, all at once.
-	Removed = "documents-removed"
+	StepDocumentsRemoved = "documents-removed"
 )
 
-// Kinds are all of them, in order.
-func Kinds() []string { return []string{Told, Asked, Gone, Billed, Emptied, Removed} }
+// StepKinds are all of them, in order.
+func StepKinds() []string {
+	return []string{StepChildrenMarked, StepFleetAccepted, StepFleetDeleted, StepBillingEnded, StepChildrenRemoved, StepDocumentsRemoved}
+}
 
 // StuckAfter is how long a step of a kind may run. What Cluster Service does is its own to watch; the whole of it may take
 // as long as its steps together.
 func StuckAfter(kind string) time.Duration {
-	if kind == Gone {
+	if kind == StepFleetDeleted {
 		return time.Hour
 	}
 	return 2 * time.Minute
@@ -51,16 +53,16 @@ func StuckAfter(kind string) time.Duration {
 
 // Facts are what is known of a deletion.
 type Facts struct {
-	// Part is empty for a cluster, and the beginning of the names of the steps for a part of one that is deleted without it, as
+	// NamePrefix is empty for a cluster, and the beginning of the names of the steps for a part of one that is deleted without it, as
 	// in node-pool/np1.
-	Part string
-	// Began is when the deletion was accepted.
-	Began time.Time
-	// Told says that what is beneath was told, Asked that Cluster Service has taken the deletion, Gone that it has nothing
+	NamePrefix string
+	// StartTime is when the deletion was accepted.
+	StartTime time.Time
+	// ChildrenMarked says that what is beneath was told, Asked that Cluster Service has taken the deletion, Gone that it has nothing
 	// left, Billed that the end is noted, Emptied that the documents beneath are gone, Removed that the resource's own are.
-	Told, Asked, Gone, Billed, Emptied, Removed bool
-	// AskedAt and GoneAt are when these came to be true, as far as that is known; zero means when the deletion began.
-	AskedAt, GoneAt time.Time
+	ChildrenMarked, FleetAccepted, FleetDeleted, BillingEnded, ChildrenRemoved, DocumentsRemoved bool
+	// FleetAcceptedTime and GoneAt are when these came to be true, as far as that is known; zero means when the deletion began.
+	FleetAcceptedTime, FleetDeletedTime time.Time
 	// Fleet is what Cluster Service reported; nil when nothing was.
 	Fleet *csv1.Deletion
 	// Notes are kept of steps that took too long.
@@ -69,14 +71,14 @@ type Facts struct {
 
 // Steps are all steps, in the order in which they are taken, with Cluster Service's own in their place.
 func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
-	beyond := latest(f.Began, f.AskedAt, f.GoneAt)
-	told := f.step(now, Told, LayerARM, f.Told, true, f.Began, f.Began, "Waiting for the resources beneath it to be shown as being deleted, and for their operations to be ended.")
-	asked := f.step(now, Asked, LayerClusterService, f.Asked, true, f.Began, latest(f.Began, f.AskedAt), "Waiting for Cluster Service to take the deletion.")
-	gone := f.step(now, Gone, LayerClusterService, f.Gone, f.Asked, latest(f.Began, f.AskedAt), beyond, "Waiting for Cluster Service to say that nothing is left.")
+	beyond := latest(f.StartTime, f.FleetAcceptedTime, f.FleetDeletedTime)
+	told := f.step(now, StepChildrenMarked, LayerARM, f.ChildrenMarked, true, f.StartTime, f.StartTime, "Waiting for the resources beneath it to be shown as being deleted, and for their operations to be ended.")
+	asked := f.step(now, StepFleetAccepted, LayerClusterService, f.FleetAccepted, true, f.StartTime, latest(f.StartTime, f.FleetAcceptedTime), "Waiting for Cluster Service to take the deletion.")
+	gone := f.step(now, StepFleetDeleted, LayerClusterService, f.FleetDeleted, f.FleetAccepted, latest(f.StartTime, f.FleetAcceptedTime), beyond, "Waiting for Cluster Service to say that nothing is left.")
 	gone.After = []string{asked.Name}
-	told.Name, asked.Name, gone.Name = f.name(Told), f.name(Asked), f.name(Gone)
+	told.Name, asked.Name, gone.Name = f.name(StepChildrenMarked), f.name(StepFleetAccepted), f.name(StepFleetDeleted)
 	steps := []*csv1.DeletionStep{told, asked}
-	if f.Part != "" {
+	if f.NamePrefix != "" {
 		steps = steps[1:]
 	}
 	for _, s := range f.Fleet.GetSteps() {
@@ -88,13 +90,13 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 		steps = append(steps, s)
 	}
 	steps = append(steps, gone)
-	removed := f.step(now, Removed, LayerARM, f.Removed, f.Gone && (f.Part != "" || f.Emptied), beyond, beyond,
+	removed := f.step(now, StepDocumentsRemoved, LayerARM, f.DocumentsRemoved, f.FleetDeleted && (f.NamePrefix != "" || f.ChildrenRemoved), beyond, beyond,
 		"Waiting for its document to be removed, its reserved names to be free, and its operation to be ended.")
 	removed.After = []string{gone.Name}
-	if f.Part == "" {
-		billed := f.step(now, Billed, LayerARM, f.Billed, f.Gone, beyond, beyond, "Waiting for the end of its life to be noted for billing.")
+	if f.NamePrefix == "" {
+		billed := f.step(now, StepBillingEnded, LayerARM, f.BillingEnded, f.FleetDeleted, beyond, beyond, "Waiting for the end of its life to be noted for billing.")
 		billed.After = []string{gone.Name}
-		emptied := f.step(now, Emptied, LayerARM, f.Emptied, f.Gone && f.Billed && f.Told, beyond, beyond,
+		emptied := f.step(now, StepChildrenRemoved, LayerARM, f.ChildrenRemoved, f.FleetDeleted && f.BillingEnded && f.ChildrenMarked, beyond, beyond,
 			"Waiting for the documents of what was beneath it to be removed.")
 		emptied.After = []string{told.Name, billed.Name}
 		removed.After = []string{emptied.Name}
@@ -105,10 +107,10 @@ func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
 
 // name of a step of the ARM side.
 func (f Facts) name(kind string) string {
-	if f.Part == "" {
+	if f.NamePrefix == "" {
 		return kind
 	}
-	return f.Part + "/" + kind
+	return f.NamePrefix + "/" + kind
 }
 
 func ended(s *csv1.DeletionStep) bool {
@@ -121,7 +123,7 @@ func latest(times ...time.Time) time.Time {
 
 // step of a kind that began to run at a time, if it has begun, or ended at one.
 func (f Facts) step(now time.Time, kind, layer string, done, begun bool, since, until time.Time, waitsFor string) *csv1.DeletionStep {
-	s := &csv1.DeletionStep{Name: f.name(kind), Kind: kind, Layer: layer, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: timestamppb.New(f.Began)}
+	s := &csv1.DeletionStep{Name: f.name(kind), Kind: kind, Layer: layer, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: timestamppb.New(f.StartTime)}
 	switch {
 	case done:
 		s.State, s.Since = csv1.DeletionStepState_DELETION_STEP_STATE_DONE, timestamppb.New(until)
@@ -144,32 +146,32 @@ func (f Facts) note(kind string) adminv1.DeletionNote {
 	return adminv1.DeletionNote{}
 }
 
-// Running are the steps of the ARM side that are under way.
-func (f Facts) Running(now time.Time) []*csv1.DeletionStep {
+// RunningSteps are the steps of the ARM side that are under way.
+func (f Facts) RunningSteps(now time.Time) []*csv1.DeletionStep {
 	return slices.DeleteFunc(f.Steps(now), func(s *csv1.DeletionStep) bool {
-		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING || !OfARM(s)
+		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING || !IsARMStep(s)
 	})
 }
 
-// Awaited are the steps of a deletion that are under way, without what only sums others of them up: Cluster Service says that
+// BlockingSteps are the steps of a deletion that are under way, without what only sums others of them up: Cluster Service says that
 // nothing is left when its own steps have ended.
-func Awaited(steps []*csv1.DeletionStep) []*csv1.DeletionStep {
+func BlockingSteps(steps []*csv1.DeletionStep) []*csv1.DeletionStep {
 	running := slices.DeleteFunc(slices.Clone(steps), func(s *csv1.DeletionStep) bool {
 		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
 	})
-	if slices.ContainsFunc(running, func(s *csv1.DeletionStep) bool { return !OfARM(s) }) {
-		running = slices.DeleteFunc(running, func(s *csv1.DeletionStep) bool { return s.GetKind() == Gone })
+	if slices.ContainsFunc(running, func(s *csv1.DeletionStep) bool { return !IsARMStep(s) }) {
+		running = slices.DeleteFunc(running, func(s *csv1.DeletionStep) bool { return s.GetKind() == StepFleetDeleted })
 	}
 	return running
 }
 
-// OfARM says whether a step is one of the ARM side.
-func OfARM(s *csv1.DeletionStep) bool { return slices.Contains(Kinds(), s.GetKind()) }
+// IsARMStep says whether a step is one of the ARM side.
+func IsARMStep(s *csv1.DeletionStep) bool { return slices.Contains(StepKinds(), s.GetKind()) }
 
-// Stuck finds the first step of the ARM side that is stuck, empty when none is, and says when the next would be; zero when
+// StuckStep finds the first step of the ARM side that is stuck, empty when none is, and says when the next would be; zero when
 // none will.
-func (f Facts) Stuck(now time.Time) (kind string, next time.Time) {
-	for _, s := range f.Running(now) {
+func (f Facts) StuckStep(now time.Time) (kind string, next time.Time) {
+	for _, s := range f.RunningSteps(now) {
 		switch at := s.GetStuckTime().AsTime(); {
 		case s.GetStuck() && kind == "":
 			kind = s.GetKind()

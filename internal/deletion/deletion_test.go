@@ -19,7 +19,7 @@ func TestSteps(t *testing.T) {
 		{Name: "hosted-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, After: []string{"hosted-cluster/publish"},
 			StuckTime: timestamppb.New(began), Stuck: true},
 	}}
-	const end = "life-billed: waiting after fleet-gone|beneath-removed: waiting after beneath-told,life-billed|documents-removed: waiting after beneath-removed"
+	const end = "billing-ended: waiting after fleet-deleted|children-removed: waiting after children-marked,billing-ended|documents-removed: waiting after children-removed"
 	tests := map[string]struct {
 		reason string
 		facts  deletion.Facts
@@ -31,53 +31,53 @@ func TestSteps(t *testing.T) {
 		"Accepted": {
 			reason: "nothing has been done, and nothing takes too long",
 			facts:  deletion.Facts{}, after: time.Minute,
-			steps: "beneath-told: running|fleet-asked: running|fleet-gone: waiting after fleet-asked|" + end,
+			steps: "children-marked: running|fleet-accepted: running|fleet-deleted: waiting after fleet-accepted|" + end,
 			next:  2 * time.Minute,
 		},
 		"ClusterServiceIsAway": {
 			reason: "Cluster Service takes nothing",
-			facts:  deletion.Facts{Told: true}, after: 3 * time.Minute,
-			steps: "beneath-told: done|fleet-asked: running|fleet-gone: waiting after fleet-asked|" + end,
-			stuck: "fleet-asked",
+			facts:  deletion.Facts{ChildrenMarked: true}, after: 3 * time.Minute,
+			steps: "children-marked: done|fleet-accepted: running|fleet-deleted: waiting after fleet-accepted|" + end,
+			stuck: "fleet-accepted",
 		},
 		"InTheFleet": {
 			reason: "a stuck step of Cluster Service is its own to report",
-			facts:  deletion.Facts{Told: true, Asked: true, AskedAt: began.Add(time.Second), Fleet: fleet}, after: 3 * time.Minute,
-			steps: "beneath-told: done|fleet-asked: done|hosted-cluster/publish: done after fleet-asked|hosted-cluster: running after hosted-cluster/publish|" +
-				"fleet-gone: running after fleet-asked,hosted-cluster/publish,hosted-cluster|" + end,
+			facts:  deletion.Facts{ChildrenMarked: true, FleetAccepted: true, FleetAcceptedTime: began.Add(time.Second), Fleet: fleet}, after: 3 * time.Minute,
+			steps: "children-marked: done|fleet-accepted: done|hosted-cluster/publish: done after fleet-accepted|hosted-cluster: running after hosted-cluster/publish|" +
+				"fleet-deleted: running after fleet-accepted,hosted-cluster/publish,hosted-cluster|" + end,
 			next: time.Hour + time.Second,
 		},
 		"NotBilled": {
 			reason: "what bills is a store of its own",
-			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, GoneAt: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
-			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: running after fleet-gone|" +
-				"beneath-removed: waiting after beneath-told,life-billed|documents-removed: waiting after beneath-removed",
-			stuck: "life-billed",
+			facts:  deletion.Facts{ChildrenMarked: true, FleetAccepted: true, FleetDeleted: true, FleetDeletedTime: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
+			steps: "children-marked: done|fleet-accepted: done|fleet-deleted: done after fleet-accepted|billing-ended: running after fleet-deleted|" +
+				"children-removed: waiting after children-marked,billing-ended|documents-removed: waiting after children-removed",
+			stuck: "billing-ended",
 		},
 		"MissedItsEnd": {
 			reason: "Cluster Service has long had nothing left",
-			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Billed: true, Emptied: true, GoneAt: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
-			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: done after fleet-gone|" +
-				"beneath-removed: done after beneath-told,life-billed|documents-removed: running after beneath-removed",
+			facts:  deletion.Facts{ChildrenMarked: true, FleetAccepted: true, FleetDeleted: true, BillingEnded: true, ChildrenRemoved: true, FleetDeletedTime: began.Add(time.Hour)}, after: time.Hour + 3*time.Minute,
+			steps: "children-marked: done|fleet-accepted: done|fleet-deleted: done after fleet-accepted|billing-ended: done after fleet-deleted|" +
+				"children-removed: done after children-marked,billing-ended|documents-removed: running after children-removed",
 			stuck: "documents-removed",
 		},
 		"Over": {
 			reason: "nothing is left to wait for",
-			facts:  deletion.Facts{Told: true, Asked: true, Gone: true, Billed: true, Emptied: true, Removed: true}, after: 100 * time.Hour,
-			steps: "beneath-told: done|fleet-asked: done|fleet-gone: done after fleet-asked|life-billed: done after fleet-gone|" +
-				"beneath-removed: done after beneath-told,life-billed|documents-removed: done after beneath-removed",
+			facts:  deletion.Facts{ChildrenMarked: true, FleetAccepted: true, FleetDeleted: true, BillingEnded: true, ChildrenRemoved: true, DocumentsRemoved: true}, after: 100 * time.Hour,
+			steps: "children-marked: done|fleet-accepted: done|fleet-deleted: done after fleet-accepted|billing-ended: done after fleet-deleted|" +
+				"children-removed: done after children-marked,billing-ended|documents-removed: done after children-removed",
 		},
 		"Part": {
 			reason: "a part of a cluster has nothing beneath it and is not billed",
-			facts:  deletion.Facts{Part: "node-pool/np1", Asked: true, Gone: true}, after: time.Minute,
-			steps: "node-pool/np1/fleet-asked: done|node-pool/np1/fleet-gone: done after node-pool/np1/fleet-asked|" +
-				"node-pool/np1/documents-removed: running after node-pool/np1/fleet-gone",
+			facts:  deletion.Facts{NamePrefix: "node-pool/np1", FleetAccepted: true, FleetDeleted: true}, after: time.Minute,
+			steps: "node-pool/np1/fleet-accepted: done|node-pool/np1/fleet-deleted: done after node-pool/np1/fleet-accepted|" +
+				"node-pool/np1/documents-removed: running after node-pool/np1/fleet-deleted",
 			next: 2 * time.Minute,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tc.facts.Began = began
+			tc.facts.StartTime = began
 			var steps []string
 			for _, s := range tc.facts.Steps(began.Add(tc.after)) {
 				line := s.GetName() + ": " + strings.ToLower(strings.TrimPrefix(s.GetState().String(), "DELETION_STEP_STATE_"))
@@ -89,7 +89,7 @@ func TestSteps(t *testing.T) {
 			if diff := cmp.Diff(strings.Split(tc.steps, "|"), steps); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
-			stuck, next := tc.facts.Stuck(began.Add(tc.after))
+			stuck, next := tc.facts.StuckStep(began.Add(tc.after))
 			if stuck != tc.stuck || tc.next == 0 != next.IsZero() || tc.next > 0 && !next.Equal(began.Add(tc.next)) {
 				t.Errorf("%s: stuck in %q, next at %s; want %q, %s", tc.reason, stuck, next, tc.stuck, began.Add(tc.next))
 			}

@@ -15,24 +15,24 @@ type Graph struct {
 	// Kind is cluster, nodePool or externalAuth.
 	Kind                        string
 	ResourceID, UID, ClusterUID string
-	// Began is when it was asked for.
-	Began time.Time
+	// StartTime is when it was asked for.
+	StartTime time.Time
 	// OperationID is ARM's operation that ends with it; empty when that has ended without it, or is not known.
 	OperationID string
-	// Over says that nothing is left to be waited for.
-	Over  bool
+	// Done says that nothing is left to be waited for.
+	Done  bool
 	Steps []*csv1.DeletionStep
 }
 
 // The kinds of a Graph.
 const (
-	Cluster      = "cluster"
-	NodePool     = "nodePool"
-	ExternalAuth = "externalAuth"
+	KindCluster      = "cluster"
+	KindNodePool     = "nodePool"
+	KindExternalAuth = "externalAuth"
 )
 
-// Of are the deletions that a dump shows: the cluster's, also when it is over, or those of its parts that are under way.
-func Of(dump *adminv1.Dump) []Graph {
+// Graphs are the deletions that a dump shows: the cluster's, also when it is over, or those of its parts that are under way.
+func Graphs(dump *adminv1.Dump) []Graph {
 	t := taken{dump}
 	if graph := t.cluster(); graph != nil {
 		return []Graph{*graph}
@@ -65,7 +65,7 @@ func (t taken) cluster() *Graph {
 			p.deleted = c.GetDeleteTime().AsTime()
 		}
 	}
-	graph := Graph{Kind: Cluster, ResourceID: t.Cluster.ResourceID, UID: t.Cluster.UID, ClusterUID: t.Cluster.UID}
+	graph := Graph{Kind: KindCluster, ResourceID: t.Cluster.ResourceID, UID: t.Cluster.UID, ClusterUID: t.Cluster.UID}
 	f, going := t.facts(p, &graph)
 	if !going {
 		return nil
@@ -74,25 +74,25 @@ func (t taken) cluster() *Graph {
 		graph.Steps = p.graph.GetSteps()
 		return &graph
 	}
-	f.Told, f.Emptied, f.Billed = true, true, f.Removed
+	f.ChildrenMarked, f.ChildrenRemoved, f.BillingEnded = true, true, f.DocumentsRemoved
 	for _, pool := range t.ARM.NodePools {
-		f.Told, f.Emptied = f.Told && pool.ProvisioningState == hub.Deleting, false
+		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && pool.ProvisioningState == hub.Deleting, false
 	}
 	for _, auth := range t.ARM.ExternalAuths {
-		f.Told, f.Emptied = f.Told && auth.ProvisioningState == hub.Deleting, false
+		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && auth.ProvisioningState == hub.Deleting, false
 	}
 	for _, credential := range t.ARM.Credentials {
-		f.Told, f.Emptied = f.Told && !credential.Pending(), false
+		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && !credential.Pending(), false
 	}
 	if len(t.ARM.Unknown) > 0 {
-		f.Told, f.Emptied = false, false
+		f.ChildrenMarked, f.ChildrenRemoved = false, false
 	}
 	if c := t.ARM.Cluster; c != nil {
-		f.Told = f.Told && c.RevocationOperationID == ""
-		f.Billed = t.ARM.Billing != nil && t.ARM.Billing.DeletionTime != nil
+		f.ChildrenMarked = f.ChildrenMarked && c.RevocationOperationID == ""
+		f.BillingEnded = t.ARM.Billing != nil && t.ARM.Billing.DeletionTime != nil
 	}
 	// What the last batch removes is not removed before the cluster is.
-	f.Emptied = f.Emptied && f.Billed
+	f.ChildrenRemoved = f.ChildrenRemoved && f.BillingEnded
 	graph.finish(f, t.TakenAt)
 	return &graph
 }
@@ -102,13 +102,13 @@ func (t taken) parts() []Graph {
 	add := func(kind, word, id, uid string, p part) {
 		graph := Graph{Kind: kind, ResourceID: id, UID: uid, ClusterUID: t.Cluster.UID}
 		f, going := t.facts(p, &graph)
-		if !going || f.Gone && (f.Removed || t.ARM == nil) {
+		if !going || f.FleetDeleted && (f.DocumentsRemoved || t.ARM == nil) {
 			return
 		}
 		if t.ARM == nil {
 			graph.Steps = p.graph.GetSteps()
 		} else {
-			f.Part = word + "/" + id[strings.LastIndexByte(id, '/')+1:]
+			f.NamePrefix = word + "/" + id[strings.LastIndexByte(id, '/')+1:]
 			graph.finish(f, t.TakenAt)
 		}
 		graphs = append(graphs, graph)
@@ -126,16 +126,16 @@ func (t taken) parts() []Graph {
 	if t.ARM != nil {
 		for i := range t.ARM.NodePools {
 			pool := &t.ARM.NodePools[i]
-			at(pools, named{NodePool, "node-pool", pool.Resource.ID, pool.UID}).document = &pool.ARMState
+			at(pools, named{KindNodePool, "node-pool", pool.Resource.ID, pool.UID}).document = &pool.ARMState
 		}
 		for i := range t.ARM.ExternalAuths {
 			auth := &t.ARM.ExternalAuths[i]
-			at(auths, named{ExternalAuth, "external-auth", auth.Resource.ID, auth.UID}).document = &auth.ARMState
+			at(auths, named{KindExternalAuth, "external-auth", auth.Resource.ID, auth.UID}).document = &auth.ARMState
 		}
 	}
 	if t.ClusterService != nil {
 		for _, m := range t.ClusterService.NodePools {
-			p := at(pools, named{NodePool, "node-pool", m.Of.GetResourceId(), m.Of.GetUid()})
+			p := at(pools, named{KindNodePool, "node-pool", m.Of.GetResourceId(), m.Of.GetUid()})
 			p.known, p.graph = true, m.Of.GetStatus().GetDeletion()
 			p.phase = strings.TrimPrefix(m.Of.GetStatus().GetPhase().String(), "NODE_POOL_PHASE_")
 			if m.Of.GetDeleteTime() != nil {
@@ -143,7 +143,7 @@ func (t taken) parts() []Graph {
 			}
 		}
 		for _, m := range t.ClusterService.ExternalAuths {
-			p := at(auths, named{ExternalAuth, "external-auth", m.Of.GetResourceId(), m.Of.GetUid()})
+			p := at(auths, named{KindExternalAuth, "external-auth", m.Of.GetResourceId(), m.Of.GetUid()})
 			p.known, p.graph = true, m.Of.GetStatus().GetDeletion()
 			p.phase = strings.TrimPrefix(m.Of.GetStatus().GetPhase().String(), "EXTERNAL_AUTH_PHASE_")
 			if m.Of.GetDeleteTime() != nil {
@@ -153,7 +153,7 @@ func (t taken) parts() []Graph {
 	}
 	for _, n := range order {
 		of := pools
-		if n.kind == ExternalAuth {
+		if n.kind == KindExternalAuth {
 			of = auths
 		}
 		add(n.kind, n.word, n.id, n.uid, *of[n.uid])
@@ -169,29 +169,29 @@ func (t taken) facts(p part, graph *Graph) (f Facts, going bool) {
 		return f, false
 	}
 	f.Fleet = p.graph
-	f.AskedAt = p.deleted
+	f.FleetAcceptedTime = p.deleted
 	// A deletion that ARM accepted anew goes on with what the one before has done.
-	if f.Began = p.deleted; operation != nil {
-		f.Began, f.Notes = operation.StartTime, operation.Deletion
+	if f.StartTime = p.deleted; operation != nil {
+		f.StartTime, f.Notes = operation.StartTime, operation.Deletion
 	}
-	if f.Began.IsZero() && p.document != nil {
-		f.Began = p.document.Modified
+	if f.StartTime.IsZero() && p.document != nil {
+		f.StartTime = p.document.Modified
 	}
 	if underway {
 		graph.OperationID = operation.OperationID
 	}
-	graph.Began = f.Began
+	graph.StartTime = f.StartTime
 	// What Cluster Service does not know it never had, or no longer: then it was asked, for it forgets nothing else.
-	f.Asked = !p.deleted.IsZero() || p.document != nil && p.document.Fleet.Phase == "Deleting"
-	f.Gone = p.phase == "DELETED" || t.ClusterService != nil && !p.known && f.Asked
+	f.FleetAccepted = !p.deleted.IsZero() || p.document != nil && p.document.Fleet.Phase == "Deleting"
+	f.FleetDeleted = p.phase == "DELETED" || t.ClusterService != nil && !p.known && f.FleetAccepted
 	for _, s := range p.graph.GetSteps() {
-		if f.Gone {
-			f.GoneAt = latest(f.GoneAt, s.GetSince().AsTime())
+		if f.FleetDeleted {
+			f.FleetDeletedTime = latest(f.FleetDeletedTime, s.GetSince().AsTime())
 		}
 	}
-	if f.Removed = t.ARM != nil && p.document == nil; f.Removed && (operation == nil || operation.Status == hub.Succeeded) {
-		f.Asked = true
-		f.Gone = f.Gone || !p.known && t.ClusterService != nil
+	if f.DocumentsRemoved = t.ARM != nil && p.document == nil; f.DocumentsRemoved && (operation == nil || operation.Status == hub.Succeeded) {
+		f.FleetAccepted = true
+		f.FleetDeleted = f.FleetDeleted || !p.known && t.ClusterService != nil
 	}
 	return f, true
 }
@@ -213,8 +213,8 @@ func (t taken) operation(graph *Graph) *adminv1.ARMOperation {
 
 func (g *Graph) finish(f Facts, now time.Time) {
 	g.Steps = f.Steps(now)
-	g.Over = true
+	g.Done = true
 	for _, s := range g.Steps {
-		g.Over = g.Over && ended(s)
+		g.Done = g.Done && ended(s)
 	}
 }

@@ -72,45 +72,45 @@ func TestOf(t *testing.T) {
 		"Accepted": {
 			reason: "neither what is beneath nor Cluster Service knows of it",
 			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{standing}, Operations: []adminv1.ARMOperation{
-				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.Asked, Attempts: 7, LastError: "it is away"})}},
+				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.StepFleetAccepted, Attempts: 7, LastError: "it is away"})}},
 				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_READY, false)),
-			want: []string{"cluster op-u", "beneath-told running stuck", "fleet-asked running stuck 7 it is away", "fleet-gone waiting", "life-billed waiting",
-				"beneath-removed waiting", "documents-removed waiting"},
+			want: []string{"cluster op-u", "children-marked running stuck", "fleet-accepted running stuck 7 it is away", "fleet-deleted waiting", "billing-ended waiting",
+				"children-removed waiting", "documents-removed waiting"},
 		},
 		"InTheFleet": {
 			reason: "Cluster Service's own steps are in their place",
 			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{pool}, Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}},
 				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETING, true)),
-			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster running", "fleet-gone running", "life-billed waiting",
-				"beneath-removed waiting", "documents-removed waiting"},
+			want: []string{"cluster op-u", "children-marked done", "fleet-accepted done", "hosted-cluster running", "fleet-deleted running", "billing-ended waiting",
+				"children-removed waiting", "documents-removed waiting"},
 		},
 		"NotBilled": {
 			reason: "the fleet has nothing left, and the end of its life is not noted",
 			dump: dumped(4*time.Minute, &adminv1.ARMLayer{Cluster: going, Billing: &adminv1.ARMBilling{}, Operations: []adminv1.ARMOperation{
-				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.Billed, Attempts: 9, LastError: "throttled"})}},
+				deletes(clusterID, "u", hub.Deleting, adminv1.DeletionNote{Kind: deletion.StepBillingEnded, Attempts: 9, LastError: "throttled"})}},
 				fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
-			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed running stuck 9 throttled",
-				"beneath-removed waiting", "documents-removed waiting"},
+			want: []string{"cluster op-u", "children-marked done", "fleet-accepted done", "hosted-cluster done", "fleet-deleted done", "billing-ended running stuck 9 throttled",
+				"children-removed waiting", "documents-removed waiting"},
 		},
 		"DocumentsLeft": {
 			reason: "what is beneath is removed before the cluster is",
 			dump: dumped(2*time.Minute, &adminv1.ARMLayer{Cluster: going, NodePools: []adminv1.ARMNodePool{pool}, Billing: &adminv1.ARMBilling{DeletionTime: &ended},
 				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
-			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed done",
-				"beneath-removed running", "documents-removed waiting"},
+			want: []string{"cluster op-u", "children-marked done", "fleet-accepted done", "hosted-cluster done", "fleet-deleted done", "billing-ended done",
+				"children-removed running", "documents-removed waiting"},
 		},
 		"Over": {
 			reason: "its operation and its tombstone are kept for a while",
 			dump:   dumped(time.Hour, &adminv1.ARMLayer{Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Succeeded)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETED, true)),
-			want: []string{"cluster over", "beneath-told done", "fleet-asked done", "hosted-cluster done", "fleet-gone done", "life-billed done",
-				"beneath-removed done", "documents-removed done"},
+			want: []string{"cluster over", "children-marked done", "fleet-accepted done", "hosted-cluster done", "fleet-deleted done", "billing-ended done",
+				"children-removed done", "documents-removed done"},
 		},
 		"OperationIsOver": {
 			reason: "one that took longer than an operation may goes on without it",
 			dump: dumped(13*time.Hour, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Failed)},
 				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Failed)}}, fleetCluster(csv1.ClusterPhase_CLUSTER_PHASE_DELETING, true)),
-			want: []string{"cluster", "beneath-told done", "fleet-asked done", "hosted-cluster running", "fleet-gone running stuck", "life-billed waiting",
-				"beneath-removed waiting", "documents-removed waiting"},
+			want: []string{"cluster", "children-marked done", "fleet-accepted done", "hosted-cluster running", "fleet-deleted running stuck", "billing-ended waiting",
+				"children-removed waiting", "documents-removed waiting"},
 		},
 		"OnlyTheFleetAnswers": {
 			reason: "a layer that could not be asked has no steps",
@@ -121,13 +121,13 @@ func TestOf(t *testing.T) {
 			reason: "Cluster Service had taken it before it went silent",
 			dump: dumped(time.Minute, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: adminv1.ARMState{UID: "u", ProvisioningState: hub.Deleting, Fleet: adminv1.ARMFleetState{Phase: "Deleting"}}},
 				Operations: []adminv1.ARMOperation{deletes(clusterID, "u", hub.Deleting)}}, nil),
-			want: []string{"cluster op-u", "beneath-told done", "fleet-asked done", "fleet-gone running", "life-billed waiting", "beneath-removed waiting", "documents-removed waiting"},
+			want: []string{"cluster op-u", "children-marked done", "fleet-accepted done", "fleet-deleted running", "billing-ended waiting", "children-removed waiting", "documents-removed waiting"},
 		},
 		"Pool": {
 			reason: "a part that goes alone; what stays is not named",
 			dump: dumped(3*time.Minute, &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: armState("u", hub.Succeeded)}, NodePools: []adminv1.ARMNodePool{pool},
 				Operations: []adminv1.ARMOperation{deletes(poolID, "p", hub.Deleting)}}, fleetPool(csv1.NodePoolPhase_NODE_POOL_PHASE_DELETED)),
-			want: []string{"nodePool op-p", "node-pool/np1/fleet-asked done", "node-pool/np1/fleet-gone done", "node-pool/np1/documents-removed running stuck"},
+			want: []string{"nodePool op-p", "node-pool/np1/fleet-accepted done", "node-pool/np1/fleet-deleted done", "node-pool/np1/documents-removed running stuck"},
 		},
 		"PoolIsGone": {
 			reason: "a tombstone of a part is of no interest",
@@ -137,9 +137,9 @@ func TestOf(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, g := range deletion.Of(tc.dump) {
+			for _, g := range deletion.Graphs(tc.dump) {
 				line := strings.TrimSpace(g.Kind + " " + g.OperationID)
-				if g.Over {
+				if g.Done {
 					line += " over"
 				}
 				got = append(got, line)

@@ -28,14 +28,14 @@ var removals = map[string]removal{
 		"remove what is left in them on {shard}"},
 	"external-auth": {"{shard} to carry the HostedCluster without it", "", "see why the HostedCluster on {shard} does not take the change"},
 
-	deletion.Told: {"what is beneath it to be shown as being deleted", documents, heal},
-	deletion.Asked: {"Cluster Service to take the deletion", "Cluster Service is away, then, or refuses it.",
+	deletion.StepChildrenMarked: {"what is beneath it to be shown as being deleted", documents, heal},
+	deletion.StepFleetAccepted: {"Cluster Service to take the deletion", "Cluster Service is away, then, or refuses it.",
 		"bring Cluster Service back, or remove the cause that it names; what is meant to go stands until then"},
-	deletion.Gone: {"Cluster Service to say that nothing is left", "Its word has not reached the backend, then.", "see whether the backend follows Cluster Service"},
-	deletion.Billed: {"the end of its life to be noted for billing", "It is gone from the fleet; Cosmos DB does not take the note, then.",
+	deletion.StepFleetDeleted: {"Cluster Service to say that nothing is left", "Its word has not reached the backend, then.", "see whether the backend follows Cluster Service"},
+	deletion.StepBillingEnded: {"the end of its life to be noted for billing", "It is gone from the fleet; Cosmos DB does not take the note, then.",
 		"see what the backend's log says of it, and whether the container Billing of Cosmos DB takes writes"},
-	deletion.Emptied: {"the documents of what was beneath it to be removed", documents, heal},
-	deletion.Removed: {"its document to be removed and its reserved names to be free", documents, heal},
+	deletion.StepChildrenRemoved:  {"the documents of what was beneath it to be removed", documents, heal},
+	deletion.StepDocumentsRemoved: {"its document to be removed and its reserved names to be free", documents, heal},
 }
 
 // documents is what is probably in the way of a step that only writes ARM's documents, and heal what is to be done.
@@ -48,7 +48,7 @@ const publish = "-publish"
 
 // running are the steps that are under way, those that are stuck first and the oldest before the newer.
 func running(d *csv1.Deletion) []*csv1.DeletionStep {
-	steps := deletion.Awaited(d.GetSteps())
+	steps := deletion.BlockingSteps(d.GetSteps())
 	slices.SortStableFunc(steps, func(a, b *csv1.DeletionStep) int {
 		if a.GetStuck() != b.GetStuck() {
 			if a.GetStuck() {
@@ -95,7 +95,7 @@ func (s *subject) deletion() Finding {
 	w := wait{who: Service, usual: when(at.GetStuckTime()).Sub(finding.Since), suspicion: of.suspicion, stuck: of.stuck, command: "hcpctl deletion show {uid}",
 		stuckCommand: mustGather}
 	switch {
-	case deletion.OfARM(at):
+	case deletion.IsARMStep(at):
 		w.stuckCommand = "hcpctl deletion retry {uid} --reason … --ticket …"
 	case len(foreign) > 0:
 		w.stuckCommand = "hcpctl deletion release {uid} " + at.GetName() + " " + strings.Join(foreign, " ") + " --reason … --ticket …"

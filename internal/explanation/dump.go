@@ -30,7 +30,7 @@ func FromDump(asked string, dump *adminv1.Dump) *Facts {
 		f.Credentials, f.Revocations = unwrap(fleet.Credentials), unwrap(fleet.Revocations)
 		f.Upgrades, f.Shards = unwrap(fleet.Upgrades), unwrap(fleet.ProvisionShards)
 	}
-	f.Deletions = slices.DeleteFunc(deletion.Of(dump), func(g deletion.Graph) bool { return g.Over })
+	f.Deletions = slices.DeleteFunc(deletion.Graphs(dump), func(g deletion.Graph) bool { return g.Done })
 	return f
 }
 

@@ -155,14 +155,14 @@ func deleting(began, since time.Duration, change func(*csv1.DeletionStep)) expla
 	return standing(c, func(f *explanation.Facts) {
 		f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
 		f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, began, 12*time.Hour))
-		f.Deletions = going(deletion.Facts{Told: true, Asked: true, Fleet: c.GetStatus().GetDeletion()}, began)
+		f.Deletions = going(deletion.Facts{ChildrenMarked: true, FleetAccepted: true, Fleet: c.GetStatus().GetDeletion()}, began)
 	})
 }
 
 // going is the cluster's deletion that began some time ago.
 func going(facts deletion.Facts, began time.Duration) []deletion.Graph {
-	facts.Began = now.Add(-began)
-	return []deletion.Graph{{Kind: deletion.Cluster, ResourceID: clusterID, Began: facts.Began, OperationID: deleteID, Steps: facts.Steps(now)}}
+	facts.StartTime = now.Add(-began)
+	return []deletion.Graph{{Kind: deletion.KindCluster, ResourceID: clusterID, StartTime: facts.StartTime, OperationID: deleteID, Steps: facts.Steps(now)}}
 }
 
 func TestSituations(t *testing.T) {
@@ -294,7 +294,7 @@ func TestSituations(t *testing.T) {
 		"deletion-not-taken": standing(cluster(unchanged[*csv1.Cluster]), func(f *explanation.Facts) {
 			f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
 			f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, 6*time.Minute, 12*time.Hour))
-			f.Deletions = going(deletion.Facts{Told: true, Notes: []adminv1.DeletionNote{{Kind: deletion.Asked, Attempts: 14,
+			f.Deletions = going(deletion.Facts{ChildrenMarked: true, Notes: []adminv1.DeletionNote{{Kind: deletion.StepFleetAccepted, Attempts: 14,
 				LastError: "Cluster Service cannot be reached: connection refused"}}}, 6*time.Minute)
 		}),
 		"deletion-not-billed": standing(cluster(func(c *csv1.Cluster) {
@@ -302,8 +302,8 @@ func TestSituations(t *testing.T) {
 		}), func(f *explanation.Facts) {
 			f.Records[0].ProvisioningState, f.Records[0].ActiveOperation = "Deleting", deleteID
 			f.Operations = append(f.Operations, underway(deleteID, "Delete", clusterID, 40*time.Minute, 12*time.Hour))
-			f.Deletions = going(deletion.Facts{Told: true, Asked: true, Gone: true, GoneAt: now.Add(-9 * time.Minute),
-				Notes: []adminv1.DeletionNote{{Kind: deletion.Billed, Attempts: 16, LastError: "the database answered with status 403"}}}, 40*time.Minute)
+			f.Deletions = going(deletion.Facts{ChildrenMarked: true, FleetAccepted: true, FleetDeleted: true, FleetDeletedTime: now.Add(-9 * time.Minute),
+				Notes: []adminv1.DeletionNote{{Kind: deletion.StepBillingEnded, Attempts: 16, LastError: "the database answered with status 403"}}}, 40*time.Minute)
 		}),
 		"operation-expired": standing(cluster(func(c *csv1.Cluster) { c.Generation, c.Status.ObservedGeneration = 2, 2 }), func(f *explanation.Facts) {
 			f.Records[0] = record(clusterID, 2, "Failed", "")

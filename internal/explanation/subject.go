@@ -124,7 +124,7 @@ func (s *subject) title() string {
 // explain says what it waits for; nothing when it does not.
 func (s *subject) explain() (Finding, bool) {
 	if going := s.deletionOf(s.resourceID); going != nil && !s.silent(layerClusterService) {
-		s.graph, s.deleted = &csv1.Deletion{Steps: going.Steps}, going.Began
+		s.graph, s.deleted = &csv1.Deletion{Steps: going.Steps}, going.StartTime
 		return s.deletion(), true
 	}
 	switch {

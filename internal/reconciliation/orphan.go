@@ -9,8 +9,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Lives says whether Cosmos DB has the incarnation now.
-func Lives(ctx context.Context, db *database.DB, f Finding) (bool, error) {
+// Exists says whether Cosmos DB has the incarnation now.
+func Exists(ctx context.Context, db *database.DB, f Drift) (bool, error) {
 	switch f.Kind {
 	case database.ClusterKind:
 		item, err := db.Clusters().Find(ctx, f.Key)
@@ -25,8 +25,8 @@ func Lives(ctx context.Context, db *database.DB, f Finding) (bool, error) {
 	return false, fmt.Errorf("nothing of kind %q is held", f.Kind)
 }
 
-// Remove has Cluster Service delete what it holds of an incarnation, which it does once.
-func Remove(ctx context.Context, fleet clusterservicev1.ClusterServiceClient, kind database.Kind, resourceID, uid, clusterUID string) error {
+// DeleteFromFleet has Cluster Service delete what it holds of an incarnation, which it does once.
+func DeleteFromFleet(ctx context.Context, fleet clusterservicev1.ClusterServiceClient, kind database.Kind, resourceID, uid, clusterUID string) error {
 	var err error
 	switch kind {
 	case database.ClusterKind:

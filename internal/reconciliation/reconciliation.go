@@ -17,36 +17,36 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Difference is how a resource differs.
-type Difference string
+// DriftType is how a resource differs.
+type DriftType string
 
 // The differences.
 const (
 	// Missing: Cluster Service accepted it, and does not know of it any more.
-	Missing Difference = "Missing"
+	Missing DriftType = "Missing"
 	// Older: Cluster Service holds an older generation, or release, than it had accepted.
-	Older Difference = "Older"
+	Older DriftType = "Older"
 	// Undeleted: Cluster Service accepted its deletion, and does not know of that any more.
-	Undeleted Difference = "Undeleted"
+	Undeleted DriftType = "Undeleted"
 	// Newer: Cluster Service holds a newer generation than Cosmos DB. Cosmos DB lost that one.
-	Newer Difference = "Newer"
+	Newer DriftType = "Newer"
 	// Orphan: Cluster Service holds what Cosmos DB does not. Either its deletion was lost there, or Cosmos DB lost it.
-	Orphan Difference = "Orphan"
+	Orphan DriftType = "Orphan"
 )
 
-// Finding is one resource that differs.
-type Finding struct {
-	Difference Difference
-	Kind       database.Kind
+// Drift is one resource that differs.
+type Drift struct {
+	Type DriftType
+	Kind database.Kind
 	// Key is of Cosmos DB where the document is known there; else it is made of Cluster Service's resource id.
 	Key             database.Key
 	UID, ClusterUID string
-	// Promised is the generation that Cluster Service had accepted, Held the one that it holds; 0 for none.
-	Promised, Held int64
+	// AcceptedGeneration is the generation that Cluster Service had accepted, Held the one that it holds; 0 for none.
+	AcceptedGeneration, FleetGeneration int64
 }
 
 // Cluster is the lower-case resource id of the cluster that the resource is or belongs to.
-func (f *Finding) Cluster() string { return clusterOf(strings.ToLower(f.Key.ResourceID)) }
+func (f *Drift) Cluster() string { return clusterOf(strings.ToLower(f.Key.ResourceID)) }
 
 // clusterOf is the first eight segments of an id and their separators.
 func clusterOf(key string) string {
@@ -61,10 +61,10 @@ func clusterOf(key string) string {
 	return key
 }
 
-// Promises are Cosmos DB's side; *database.DB is one.
-type Promises interface {
-	PromisedSubscriptions(ctx context.Context) ([]string, error)
-	Promises(ctx context.Context, subscriptionID, after string, limit int) ([]database.Promise, error)
+// DesiredState are Cosmos DB's side; *database.DB is one.
+type DesiredState interface {
+	SubscriptionsWithClusters(ctx context.Context) ([]string, error)
+	DesiredSummaries(ctx context.Context, subscriptionID, after string, limit int) ([]database.DesiredSummary, error)
 }
 
 // Inventory is Cluster Service's side; Held is one.
@@ -75,48 +75,48 @@ type Inventory interface {
 // pageTimeout bounds the reading of a page of Cluster Service's side.
 const pageTimeout = 30 * time.Second
 
-// Held is what a Cluster Service holds.
-type Held struct {
-	Fleet clusterservicev1.ClusterServiceClient
+// FleetInventory is what a Cluster Service holds.
+type FleetInventory struct {
+	Client clusterservicev1.ClusterServiceClient
 }
 
 // Inventory is a page of what is not gone, in order of resource ids. next is empty on the last one.
-func (h Held) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
+func (h FleetInventory) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	page, err := h.Fleet.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
+	page, err := h.Client.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
 	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
 }
 
 // Options of a comparison.
 type Options struct {
-	// Wanted says whether a subscription is looked at; nil means all.
-	Wanted func(subscriptionID string) bool
-	// Page is how many of each side are held at a time; 0 means 500.
-	Page int
-	// Pause is called between pages, for who is in no hurry; nil means none.
-	Pause func(ctx context.Context) error
+	// Include says whether a subscription is looked at; nil means all.
+	Include func(subscriptionID string) bool
+	// PageSize is how many of each side are held at a time; 0 means 500.
+	PageSize int
+	// BetweenPages is called between pages, for who is in no hurry; nil means none.
+	BetweenPages func(ctx context.Context) error
 }
 
 // Counts are what was compared.
 type Counts struct {
-	Promised, Held int
+	Desired, Fleet int
 }
 
 // Compare calls each with every difference, in the order of resource ids: a cluster's before those of what belongs to it. What an
 // operation works on does not differ, for that brings it where it belongs; neither does what goes with a cluster that is being
 // deleted.
-func Compare(ctx context.Context, promises Promises, inventory Inventory, options Options, each func(Finding) error) (Counts, error) {
-	if options.Wanted == nil {
-		options.Wanted = func(string) bool { return true }
+func Compare(ctx context.Context, promises DesiredState, inventory Inventory, options Options, each func(Drift) error) (Counts, error) {
+	if options.Include == nil {
+		options.Include = func(string) bool { return true }
 	}
-	if options.Page == 0 {
-		options.Page = 500
+	if options.PageSize == 0 {
+		options.PageSize = 500
 	}
-	if options.Pause == nil {
-		options.Pause = func(context.Context) error { return nil }
+	if options.BetweenPages == nil {
+		options.BetweenPages = func(context.Context) error { return nil }
 	}
-	subscriptions, err := promises.PromisedSubscriptions(ctx)
+	subscriptions, err := promises.SubscriptionsWithClusters(ctx)
 	if err != nil {
 		return Counts{}, fmt.Errorf("listing subscriptions: %w", err)
 	}
@@ -144,17 +144,17 @@ func Compare(ctx context.Context, promises Promises, inventory Inventory, option
 		case entry == nil:
 			order = -1
 		default:
-			order = strings.Compare(promise.Order(), strings.ToLower(entry.GetResourceId()))
+			order = strings.Compare(promise.SortKey(), strings.ToLower(entry.GetResourceId()))
 		}
-		var found []Finding
+		var found []Drift
 		if order <= 0 {
-			counts.Promised++
+			counts.Desired++
 			p.page = p.page[1:]
 		} else {
 			promise = nil
 		}
 		if order >= 0 {
-			counts.Held++
+			counts.Fleet++
 			h.page = h.page[1:]
 		} else {
 			entry = nil
@@ -191,30 +191,30 @@ var kinds = map[clusterservicev1.InventoryKind]database.Kind{
 	clusterservicev1.InventoryKind_INVENTORY_KIND_EXTERNAL_AUTH: database.ExternalAuthKind,
 }
 
-func orphanOf(entry *clusterservicev1.InventoryEntry) Finding {
+func orphanOf(entry *clusterservicev1.InventoryEntry) Drift {
 	key, _ := database.ResourceKey(entry.GetResourceId()) // one that is none is of no subscription that anybody wants
-	return Finding{Difference: Orphan, Kind: kinds[entry.GetKind()], Key: key, UID: entry.GetUid(), ClusterUID: entry.GetClusterUid(), Held: entry.GetGeneration()}
+	return Drift{Type: Orphan, Kind: kinds[entry.GetKind()], Key: key, UID: entry.GetUid(), ClusterUID: entry.GetClusterUid(), FleetGeneration: entry.GetGeneration()}
 }
 
 // differs compares a resource with what the fleet holds of it, nil for nothing. It is pure.
-func differs(p *database.Promise, entry *clusterservicev1.InventoryEntry) *Finding {
-	f := &Finding{Kind: p.Kind, Key: p.Key, UID: p.UID, ClusterUID: p.ClusterUID, Promised: p.Fleet.AcceptedGeneration, Held: entry.GetGeneration()}
+func differs(p *database.DesiredSummary, entry *clusterservicev1.InventoryEntry) *Drift {
+	f := &Drift{Kind: p.Kind, Key: p.Key, UID: p.UID, ClusterUID: p.ClusterUID, AcceptedGeneration: p.Fleet.AcceptedGeneration, FleetGeneration: entry.GetGeneration()}
 	deletion := p.Fleet.Phase == clusterservice.PhaseDeleting
 	switch {
-	case p.Active != "", p.State == hub.Deleting, p.Fleet.AcceptedGeneration == 0:
+	case p.ActiveOperationID != "", p.ProvisioningState == hub.Deleting, p.Fleet.AcceptedGeneration == 0:
 		// Its operation drives it, or that of its cluster; or Cluster Service never took it, and nothing was promised.
 		return nil
 	case entry == nil:
-		f.Difference = Missing
+		f.Type = Missing
 	case deletion && !entry.GetDeleting():
-		f.Difference = Undeleted
+		f.Type = Undeleted
 	case entry.GetDeleting():
 		// Cosmos DB hears of its end.
 		return nil
 	case entry.GetGeneration() > p.Generation:
-		f.Difference = Newer
+		f.Type = Newer
 	case entry.GetGeneration() < p.Fleet.AcceptedGeneration || lowered(p.Fleet.Recovery, entry.GetReleaseVersion()):
-		f.Difference = Older
+		f.Type = Older
 	default:
 		return nil
 	}
@@ -233,30 +233,30 @@ func lowered(r *database.FleetRecovery, held string) bool {
 
 // promised reads Cosmos DB's side, subscription by subscription.
 type promised struct {
-	from          Promises
+	from          DesiredState
 	options       *Options
 	subscriptions []string
 	after         string
-	page          []database.Promise
+	page          []database.DesiredSummary
 }
 
 // peek is the first that was not taken; nil at the end.
-func (p *promised) peek(ctx context.Context) (*database.Promise, error) {
+func (p *promised) peek(ctx context.Context) (*database.DesiredSummary, error) {
 	for len(p.page) == 0 && len(p.subscriptions) > 0 {
-		if !p.options.Wanted(p.subscriptions[0]) {
+		if !p.options.Include(p.subscriptions[0]) {
 			p.subscriptions = p.subscriptions[1:]
 			continue
 		}
-		page, err := p.from.Promises(ctx, p.subscriptions[0], p.after, p.options.Page)
+		page, err := p.from.DesiredSummaries(ctx, p.subscriptions[0], p.after, p.options.PageSize)
 		if err != nil {
 			return nil, fmt.Errorf("reading what was promised: %w", err)
 		}
 		p.page = page
-		if len(page) < p.options.Page {
+		if len(page) < p.options.PageSize {
 			p.subscriptions, p.after = p.subscriptions[1:], ""
 			continue
 		}
-		p.after = page[len(page)-1].Order()
+		p.after = page[len(page)-1].SortKey()
 	}
 	if len(p.page) == 0 {
 		return nil, nil
@@ -277,7 +277,7 @@ func (h *held) peek(ctx context.Context) (*clusterservicev1.InventoryEntry, erro
 	for {
 		for len(h.page) > 0 {
 			parts := strings.SplitN(h.page[0].GetResourceId(), "/", 4)
-			if len(parts) == 4 && h.options.Wanted(strings.ToLower(parts[2])) {
+			if len(parts) == 4 && h.options.Include(strings.ToLower(parts[2])) {
 				return h.page[0], nil
 			}
 			h.page = h.page[1:]
@@ -286,11 +286,11 @@ func (h *held) peek(ctx context.Context) (*clusterservicev1.InventoryEntry, erro
 			return nil, nil
 		}
 		if h.token != "" {
-			if err := h.options.Pause(ctx); err != nil {
+			if err := h.options.BetweenPages(ctx); err != nil {
 				return nil, err
 			}
 		}
-		page, next, err := h.from.Inventory(ctx, h.token, h.options.Page)
+		page, next, err := h.from.Inventory(ctx, h.token, h.options.PageSize)
 		if err != nil {
 			return nil, fmt.Errorf("reading what the fleet holds: %w", err)
 		}

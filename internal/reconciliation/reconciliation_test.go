@@ -19,11 +19,11 @@ import (
 
 // sides are what is promised and held, in order.
 type sides struct {
-	promises []database.Promise
+	promises []database.DesiredSummary
 	entries  []*clusterservicev1.InventoryEntry
 }
 
-func (s *sides) PromisedSubscriptions(context.Context) ([]string, error) {
+func (s *sides) SubscriptionsWithClusters(context.Context) ([]string, error) {
 	var subscriptions []string
 	for _, p := range s.promises {
 		if p.Kind == database.ClusterKind && !slices.Contains(subscriptions, p.Key.SubscriptionID) {
@@ -33,9 +33,9 @@ func (s *sides) PromisedSubscriptions(context.Context) ([]string, error) {
 	return subscriptions, nil
 }
 
-func (s *sides) Promises(_ context.Context, subscription, after string, limit int) (page []database.Promise, _ error) {
+func (s *sides) DesiredSummaries(_ context.Context, subscription, after string, limit int) (page []database.DesiredSummary, _ error) {
 	for _, p := range s.promises {
-		if p.Key.SubscriptionID == subscription && p.Order() > after && len(page) < limit {
+		if p.Key.SubscriptionID == subscription && p.SortKey() > after && len(page) < limit {
 			page = append(page, p)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *sides) Inventory(_ context.Context, token string, limit int) ([]*cluste
 }
 
 func (s *sides) sort() {
-	slices.SortFunc(s.promises, func(a, b database.Promise) int { return strings.Compare(a.Order(), b.Order()) })
+	slices.SortFunc(s.promises, func(a, b database.DesiredSummary) int { return strings.Compare(a.SortKey(), b.SortKey()) })
 	slices.SortFunc(s.entries, func(a, b *clusterservicev1.InventoryEntry) int {
 		return strings.Compare(strings.ToLower(a.ResourceId), strings.ToLower(b.ResourceId))
 	})
@@ -79,10 +79,10 @@ func TestCompare(t *testing.T) {
 			// Whether the cluster is in the fleet only, which all that belongs to it then is.
 			orphaned := false
 			one := func(kind database.Kind, inventory clusterservicev1.InventoryKind, id, uid, clusterUID string) {
-				p := database.Promise{Kind: kind, Key: key(subscription, id), UID: uid, ClusterUID: clusterUID, Generation: 3, State: hub.Succeeded,
+				p := database.DesiredSummary{Kind: kind, Key: key(subscription, id), UID: uid, ClusterUID: clusterUID, Generation: 3, ProvisioningState: hub.Succeeded,
 					Fleet: database.FleetState{AcceptedGeneration: 3, Phase: clusterservice.PhaseReady}}
 				e := &clusterservicev1.InventoryEntry{Kind: inventory, Uid: uid, ClusterUid: clusterUID, ResourceId: p.Key.ResourceID, Generation: 3}
-				add := func(promised, held bool, difference reconciliation.Difference) {
+				add := func(promised, held bool, difference reconciliation.DriftType) {
 					if promised {
 						s.promises = append(s.promises, p)
 					}
@@ -117,10 +117,10 @@ func TestCompare(t *testing.T) {
 					orphaned = orphaned || kind == database.ClusterKind
 					add(false, true, difference)
 				case 5:
-					p.Active = "operation"
+					p.ActiveOperationID = "operation"
 					add(true, random.IntN(2) == 0, "")
 				case 6:
-					p.State = hub.Deleting
+					p.ProvisioningState = hub.Deleting
 					add(true, random.IntN(2) == 0, "")
 				case 7:
 					p.Fleet = database.FleetState{}
@@ -143,15 +143,15 @@ func TestCompare(t *testing.T) {
 		}
 		// Cosmos DB's subscriptions are those of clusters; the rest needs one in each.
 		for n := range 4 {
-			p := database.Promise{Kind: database.ClusterKind, Key: key(fmt.Sprintf("s%d", n), "zz"), UID: fmt.Sprint("zz", n), Active: "operation"}
+			p := database.DesiredSummary{Kind: database.ClusterKind, Key: key(fmt.Sprintf("s%d", n), "zz"), UID: fmt.Sprint("zz", n), ActiveOperationID: "operation"}
 			s.promises = append(s.promises, p)
 		}
 		s.sort()
 		for _, page := range []int{1, 2, 3, 100} {
 			got := map[string]bool{}
 			last := ""
-			counts, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{Page: page}, func(f reconciliation.Finding) error {
-				got[string(f.Difference)+" "+f.UID] = true
+			counts, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{PageSize: page}, func(f reconciliation.Drift) error {
+				got[string(f.Type)+" "+f.UID] = true
 				if id := strings.ToLower(f.Key.ResourceID); id < last {
 					t.Errorf("seed %d: %s comes after %s", seed, id, last)
 				} else {
@@ -159,7 +159,7 @@ func TestCompare(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil || counts.Promised != len(s.promises) || counts.Held != len(s.entries) {
+			if err != nil || counts.Desired != len(s.promises) || counts.Fleet != len(s.entries) {
 				t.Fatalf("seed %d: %+v of %d and %d, %v", seed, counts, len(s.promises), len(s.entries), err)
 			}
 			for f := range want {
@@ -179,15 +179,15 @@ func TestCompare(t *testing.T) {
 func TestALoweredRelease(t *testing.T) {
 	for held, want := range map[string]int{"4.20.8": 1, "4.20.16": 0, "4.21.0": 0, "": 0, "of another release": 0} {
 		s := &sides{
-			promises: []database.Promise{{Kind: database.ClusterKind, Key: key("s", "c"), UID: "u", Generation: 1, State: hub.Succeeded,
+			promises: []database.DesiredSummary{{Kind: database.ClusterKind, Key: key("s", "c"), UID: "u", Generation: 1, ProvisioningState: hub.Succeeded,
 				Fleet: database.FleetState{AcceptedGeneration: 1, Recovery: &database.FleetRecovery{ReleaseVersion: "4.20.16"}}}},
 			entries: []*clusterservicev1.InventoryEntry{{Kind: clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER, Uid: "u", ClusterUid: "u",
 				ResourceId: key("s", "c").ResourceID, Generation: 1, ReleaseVersion: held}},
 		}
 		found := 0
-		if _, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{}, func(f reconciliation.Finding) error {
-			if f.Difference != reconciliation.Older {
-				t.Errorf("%q is %s", held, f.Difference)
+		if _, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{}, func(f reconciliation.Drift) error {
+			if f.Type != reconciliation.Older {
+				t.Errorf("%q is %s", held, f.Type)
 			}
 			found++
 			return nil
@@ -200,16 +200,18 @@ func TestALoweredRelease(t *testing.T) {
 // endless are sides of that many clusters, made as they are read: what is in memory is what is held of them.
 type endless struct{ clusters int }
 
-func (endless) PromisedSubscriptions(context.Context) ([]string, error) { return []string{"s"}, nil }
+func (endless) SubscriptionsWithClusters(context.Context) ([]string, error) {
+	return []string{"s"}, nil
+}
 
-func (e endless) Promises(_ context.Context, _, after string, limit int) (page []database.Promise, _ error) {
+func (e endless) DesiredSummaries(_ context.Context, _, after string, limit int) (page []database.DesiredSummary, _ error) {
 	first := 0
 	if after != "" {
 		first, _ = strconv.Atoi(after[len(after)-7:])
 		first++
 	}
 	for n := first; n < min(first+limit, e.clusters); n++ {
-		page = append(page, database.Promise{Kind: database.ClusterKind, Key: key("s", fmt.Sprintf("c%07d", n)), UID: fmt.Sprint(n), Generation: 1, State: hub.Succeeded,
+		page = append(page, database.DesiredSummary{Kind: database.ClusterKind, Key: key("s", fmt.Sprintf("c%07d", n)), UID: fmt.Sprint(n), Generation: 1, ProvisioningState: hub.Succeeded,
 			Fleet: database.FleetState{AcceptedGeneration: 1, Recovery: &database.FleetRecovery{SigningKey: make([]byte, 1700)}}})
 	}
 	return page, nil
@@ -239,13 +241,13 @@ func TestCompareHoldsPages(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before, most, found := heap(), uint64(0), 0
-	counts, err := reconciliation.Compare(t.Context(), endless{50_000}, endless{50_000}, reconciliation.Options{}, func(reconciliation.Finding) error {
+	counts, err := reconciliation.Compare(t.Context(), endless{50_000}, endless{50_000}, reconciliation.Options{}, func(reconciliation.Drift) error {
 		if found++; found%5000 == 0 {
 			most = max(most, heap())
 		}
 		return nil
 	})
-	if err != nil || found != 25_000 || counts.Held != 50_000 || counts.Promised != 50_000 {
+	if err != nil || found != 25_000 || counts.Fleet != 50_000 || counts.Desired != 50_000 {
 		t.Fatalf("%d differences of %+v, %v", found, counts, err)
 	}
 	// The promises alone take 85 MB in all; a page of them takes 1.

@@ -92,7 +92,7 @@ func (r *region) startAdmin() {
 		var group sync.WaitGroup
 		defer group.Wait()
 		group.Go(func() { executor.Run(ctx) })
-		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Busy: 10 * time.Millisecond, Idle: 50 * time.Millisecond},
+		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: 10 * time.Millisecond, IdleInterval: 50 * time.Millisecond},
 			func(ctx context.Context, changes []database.Change) error {
 				for _, change := range changes {
 					executor.Changed(ctx, change)

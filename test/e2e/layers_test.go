@@ -260,7 +260,7 @@ func inCosmos(ctx context.Context, subscription string) ([]string, error) {
 
 func liveDocuments[T any](ctx context.Context, collection *database.Collection[T], subscription string) ([]string, error) {
 	var found []string
-	err := collection.All(ctx, subscription, "", func(item *database.Item[T]) error {
+	err := collection.ForEach(ctx, subscription, "", func(item *database.Item[T]) error {
 		found = append(found, item.Key.ResourceID)
 		return nil
 	})

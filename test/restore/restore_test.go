@@ -49,12 +49,12 @@ func (r *region) seen() map[string]any {
 	}
 	for n := range 5 {
 		sub := subscription(n)
-		note(r.db.Clusters().All(ctx, sub, "", see(seen, func(d *database.ClusterDocument) { d.Status, d.Fleet = hub.ClusterStatus{}, database.FleetState{} })))
-		note(r.db.NodePools().All(ctx, sub, "", see(seen, func(d *database.NodePoolDocument) { d.Status, d.Fleet = hub.NodePoolStatus{}, database.FleetState{} })))
-		note(r.db.ExternalAuths().All(ctx, sub, "", see(seen, func(d *database.ExternalAuthDocument) {
+		note(r.db.Clusters().ForEach(ctx, sub, "", see(seen, func(d *database.ClusterDocument) { d.Status, d.Fleet = hub.ClusterStatus{}, database.FleetState{} })))
+		note(r.db.NodePools().ForEach(ctx, sub, "", see(seen, func(d *database.NodePoolDocument) { d.Status, d.Fleet = hub.NodePoolStatus{}, database.FleetState{} })))
+		note(r.db.ExternalAuths().ForEach(ctx, sub, "", see(seen, func(d *database.ExternalAuthDocument) {
 			d.Status, d.Fleet = hub.ExternalAuthStatus{}, database.FleetState{}
 		})))
-		note(r.db.Operations().All(ctx, sub, "", see(seen, func(*database.OperationDocument) {})))
+		note(r.db.Operations().ForEach(ctx, sub, "", see(seen, func(*database.OperationDocument) {})))
 	}
 	return seen
 }
@@ -76,7 +76,7 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 	}
 	for n := range 5 {
 		sub := subscription(n)
-		err := r.db.Clusters().All(ctx, sub, "", func(i *database.Item[database.ClusterDocument]) error {
+		err := r.db.Clusters().ForEach(ctx, sub, "", func(i *database.Item[database.ClusterDocument]) error {
 			request, err := clusterservice.ClusterRequest(&i.Value)
 			if err != nil {
 				return err
@@ -95,13 +95,13 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 			return err
 		})
 		if err == nil {
-			err = r.db.NodePools().All(ctx, sub, "", func(i *database.Item[database.NodePoolDocument]) error {
+			err = r.db.NodePools().ForEach(ctx, sub, "", func(i *database.Item[database.NodePoolDocument]) error {
 				p, err := fleet.GetNodePool(ctx, i.Value.UID)
 				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, clusterservice.NodePoolRequest(&i.Value).GetSpec(), clusterservice.NodePoolReport(p), err)
 			})
 		}
 		if err == nil {
-			err = r.db.ExternalAuths().All(ctx, sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
+			err = r.db.ExternalAuths().ForEach(ctx, sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
 				a, err := fleet.GetExternalAuth(ctx, i.Value.UID)
 				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, clusterservice.ExternalAuthRequest(&i.Value).GetSpec(), clusterservice.ExternalAuthReport(a), err)
 			})
@@ -110,8 +110,8 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 			return err
 		}
 	}
-	_, err := reconciliation.Compare(ctx, r.db, reconciliation.Held{Fleet: rpc}, reconciliation.Options{}, func(f reconciliation.Finding) error {
-		return fmt.Errorf("%s is %s", f.Key.ResourceID, f.Difference)
+	_, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: rpc}, reconciliation.Options{}, func(f reconciliation.Drift) error {
+		return fmt.Errorf("%s is %s", f.Key.ResourceID, f.Type)
 	})
 	if err != nil {
 		return err

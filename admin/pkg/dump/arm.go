@@ -28,10 +28,10 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 			Resource: d.Cluster, Status: d.Status, RevocationOperationID: d.RevocationOperationID,
 		}
 	}
-	err = t.db.Beneath(ctx, key, func(change database.Change) error {
+	err = t.db.Children(ctx, key, func(change database.Change) error {
 		switch change.Kind {
 		case database.NodePoolKind:
-			pool, err := database.ItemOf(t.db.NodePools(), change)
+			pool, err := database.DecodeChange(t.db.NodePools(), change)
 			if err != nil || pool.Value.ClusterUID != cluster.UID {
 				return err
 			}
@@ -40,7 +40,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 				ARMState: stateOf(pool, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.NodePool, Status: d.Status,
 			})
 		case database.ExternalAuthKind:
-			auth, err := database.ItemOf(t.db.ExternalAuths(), change)
+			auth, err := database.DecodeChange(t.db.ExternalAuths(), change)
 			if err != nil || auth.Value.ClusterUID != cluster.UID {
 				return err
 			}
@@ -49,7 +49,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 				ARMState: stateOf(auth, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.ExternalAuth, Status: d.Status,
 			})
 		case database.CredentialKind:
-			credential, err := database.ItemOf(t.db.Credentials(), change)
+			credential, err := database.DecodeChange(t.db.Credentials(), change)
 			if err != nil || credential.Value.ClusterUID != cluster.UID {
 				return err
 			}
@@ -83,7 +83,7 @@ func compare(a, b string) int { return strings.Compare(hub.Key(a), hub.Key(b)) }
 // Operations are ARM's of a resource and of what is below it, newest first.
 func (t *Taker) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {
 	operations := []adminv1.ARMOperation{}
-	err := t.db.OperationsBeneath(ctx, key, func(item *database.Item[database.OperationDocument]) error {
+	err := t.db.ResourceOperations(ctx, key, func(item *database.Item[database.OperationDocument]) error {
 		operations = append(operations, OperationOf(&item.Value))
 		return nil
 	})
@@ -96,7 +96,7 @@ func OperationOf(o *database.OperationDocument) adminv1.ARMOperation {
 	return adminv1.ARMOperation{
 		OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Generation: o.Generation, Status: o.Status,
 		StartTime: o.StartTime, LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Error: failureOf(o.Error), CorrelationID: o.CorrelationID,
-		Deletion: o.Deletion,
+		Deletion: o.DeletionNotes,
 	}
 }
 

@@ -207,7 +207,7 @@ func (f *Finder) fleetMatches(ctx context.Context, m meaning, phases []clusterse
 // documentMatches asks Cosmos DB.
 func (f *Finder) documentMatches(ctx context.Context, m meaning) (found []*database.Item[database.ClusterDocument], err error) {
 	if m.uid != "" {
-		item, err := f.db.ClusterOfUID(ctx, m.uid)
+		item, err := f.db.ClusterByUID(ctx, m.uid)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +229,7 @@ func (f *Finder) documentMatches(ctx context.Context, m meaning) (found []*datab
 	case m.subscription != "":
 		found, _, err = f.db.Clusters().List(ctx, m.subscription, m.resourceIDPrefix, "", MostFound)
 	case m.name != "":
-		err = f.db.ClustersNamed(ctx, m.name, func(item *database.Item[database.ClusterDocument]) error {
+		err = f.db.ClustersByName(ctx, m.name, func(item *database.Item[database.ClusterDocument]) error {
 			if len(found) < MostFound {
 				found = append(found, item)
 			}

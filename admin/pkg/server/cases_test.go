@@ -50,7 +50,7 @@ func TestCases(t *testing.T) {
 
 // execute does what the backend would: whatever was accepted succeeds.
 func (h *harness) execute(ctx context.Context, _ string) error {
-	records, _, err := h.db.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, Underway: true}, "", 100)
+	records, _, err := h.db.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ActiveOnly: true}, "", 100)
 	if err != nil {
 		return err
 	}

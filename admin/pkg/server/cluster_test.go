@@ -262,7 +262,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
 		steps = append(steps, s.GetName())
 	}
-	if got, want := strings.Join(steps, " "), "node-pool/old/fleet-asked node-pool/old node-pool/old/fleet-gone node-pool/old/documents-removed"; got != want {
+	if got, want := strings.Join(steps, " "), "node-pool/old/fleet-accepted node-pool/old node-pool/old/fleet-deleted node-pool/old/documents-removed"; got != want {
 		t.Errorf("steps %s, want %s", got, want)
 	}
 	key, err := database.ResourceKey(resourceID)
@@ -274,7 +274,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	operation := database.OperationDocument{OperationID: "goes", Request: database.DeleteRequest, ResourceID: resourceID, UID: uid, Status: hub.Deleting, StartTime: time.Now().Add(-time.Hour)}
-	note := operation.DeletionNote("fleet-asked")
+	note := operation.DeletionNote("fleet-accepted")
 	note.Attempts, note.LastError = 60, "it is away"
 	if err := h.db.BeginClusterDeletion(t.Context(), item, operation); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	for _, s := range shown.Items[0].Deletion.Of.GetSteps() {
-		if s.GetName() == "fleet-asked" && (!s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is away") {
+		if s.GetName() == "fleet-accepted" && (!s.GetStuck() || s.GetAttempts() != 60 || s.GetLastError() != "it is away") {
 			t.Errorf("the step that is stuck: %v", s)
 		}
 	}
@@ -305,10 +305,10 @@ func TestDeletionHasTheStepsOfAllLayers(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	running := map[string]bool{}
-	for _, s := range deletion.Awaited(list.Items[0].Deletion.Of.GetSteps()) {
+	for _, s := range deletion.BlockingSteps(list.Items[0].Deletion.Of.GetSteps()) {
 		running[s.GetName()] = true
 	}
-	if want := map[string]bool{"beneath-told": true, "namespaces": true}; !maps.Equal(running, want) {
+	if want := map[string]bool{"children-marked": true, "namespaces": true}; !maps.Equal(running, want) {
 		t.Errorf("it waits for %v, want %v", running, want)
 	}
 }

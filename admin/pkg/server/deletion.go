@@ -20,7 +20,7 @@ func ofStep[R interface {
 	GetStep() string
 }](s *Server, why func(kind string) string) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
 	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-		if refusal := why(deletion.KindOf(r.GetStep())); refusal != "" {
+		if refusal := why(deletion.ARMStepKind(r.GetStep())); refusal != "" {
 			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), refusal).WithTarget("step")
 		}
 		return ofCluster[R](s)(ctx, rq, r)
@@ -47,15 +47,15 @@ func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 		return nil, apierror.New(apierror.Unavailable, "Neither ARM's documents nor Cluster Service could be asked.")
 	}
 	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}, Unavailable: taken.Unavailable}
-	for _, g := range deletion.Of(taken) {
+	for _, g := range deletion.Graphs(taken) {
 		shown.Items = append(shown.Items, shownDeletion(g))
 	}
 	return shown, nil
 }
 
 func shownDeletion(g deletion.Graph) adminv1.Deletion {
-	return adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.Began, OperationID: g.OperationID,
-		Over: g.Over, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}}
+	return adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.StartTime, OperationID: g.OperationID,
+		Over: g.Done, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}}
 }
 
 func (s *Server) listLeftovers(ctx context.Context, rq *request) (any, error) {

@@ -61,8 +61,8 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 			for layer, why := range taken.Unavailable {
 				list.Unavailable[layer] = why
 			}
-			for _, graph := range deletion.Of(taken) {
-				if !graph.Over {
+			for _, graph := range deletion.Graphs(taken) {
+				if !graph.Done {
 					list.Items = append(list.Items, shownDeletion(graph))
 				}
 			}

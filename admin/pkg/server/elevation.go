@@ -43,7 +43,7 @@ func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role
 
 // active are the elevations of a caller that give their roles now, newest first.
 func (s *Server) active(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
-	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, Underway: true}, "", 100)
+	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, ActiveOnly: true}, "", 100)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	}
 	id, now := uuid.NewString(), time.Now().UTC()
 	document := database.ElevationDocument{
-		ElevationID: id, Place: database.AdminPlace(now, id), StartTime: now, ExpirationTime: now.Add(duration),
+		ElevationID: id, SortKey: database.AdminSortKey(now, id), StartTime: now, ExpirationTime: now.Add(duration),
 		Actor: database.AdminActor{
 			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: string(asked.Role), ElevationID: id,
 			Reason: asked.Reason, Ticket: asked.Ticket,
@@ -128,7 +128,7 @@ func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	records, next, err := s.Database.AdminRecords(ctx, database.AdminFilter{
-		Kinds: []database.Kind{database.ElevationKind}, ObjectID: query.Get("actor"), Underway: only,
+		Kinds: []database.Kind{database.ElevationKind}, ObjectID: query.Get("actor"), ActiveOnly: only,
 	}, token, size)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	}
 	rq.done.target, rq.done.cluster = target.ID, target.ClusterUID
 	document := database.AdminOperationDocument{
-		OperationID: id, Place: database.AdminPlace(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
+		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
 		StartTime: now, LastTransitionTime: now, RequestID: rq.id, RequestDigest: rq.digest,
 		Actor: database.AdminActor{
 			Name: rq.caller.Name, ObjectID: rq.caller.ObjectID, TenantID: rq.caller.TenantID, Role: rq.elevation.Actor.Role,
@@ -81,7 +81,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	batch := s.Database.NewBatch(database.AdminPartition)
 	database.Create(batch, s.Database.AdminOperations(), database.AdminOperationKey(id), document)
 	err := batch.Commit(ctx)
-	if race, lost := database.LostRace(err); lost && race.Exists && rq.operation != "" {
+	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
 		// The same request, sent twice at once.
 		if before, findErr := s.repeated(ctx, rq); before != nil || findErr != nil {
 			return before, findErr

@@ -102,7 +102,7 @@ func (s *Server) deletionRoutes() []Route {
 		change(http.MethodPost, clusterPath+"/deletion/release", adminv1.ActionDeletionRelease, "Has finalizers taken off what a step of a deletion waits for.",
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofStep[*clusterservicev1.ReleaseDeletionFinalizersRequest](s, unreleasable))),
 		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of Cluster Service's of a deletion; what is left behind is listed. A step of the ARM side is refused.",
-			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofStep[*clusterservicev1.ForceDeletionStepRequest](s, deletion.Unforceable))),
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofStep[*clusterservicev1.ForceDeletionStepRequest](s, deletion.ForceRefusal))),
 		read(adminv1.Root+"/deletions", "deletions.list", "What is being deleted in the region, with the steps of each; what goes with its cluster is not named apart.", adminv1.DeletionList{},
 			s.listDeletions, Parameter{Name: "stuck", Type: "boolean", Description: "Only what has a step that is stuck."}),
 		read(clusterPath+"/deletion", "deletions.get", "The deletion of a cluster; while the cluster stays, those in it.", adminv1.ClusterDeletion{}, s.getDeletion),

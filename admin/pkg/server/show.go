@@ -144,7 +144,7 @@ func (s *Server) getARMOperation(ctx context.Context, rq *request) (any, error) 
 
 func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[database.OperationDocument], error) {
 	id := rq.http.PathValue("operation")
-	item, err := s.Database.FindOperation(ctx, id)
+	item, err := s.Database.OperationByID(ctx, id)
 	if err != nil {
 		return nil, err
 	}

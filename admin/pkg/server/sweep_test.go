@@ -73,7 +73,7 @@ func TestSweepRequests(t *testing.T) {
 		end := func() {}
 		begin := func() {
 			options := h.cosmos
-			options.Transport = d.Transport(databasetest.Written)
+			options.Transport = d.Transport(databasetest.WriteContainer)
 			db, err := database.Open(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)

@@ -95,7 +95,7 @@ func Work(ctx context.Context, p *process.Process, db *database.DB, connection g
 	counted := census.New(db, owner.Owns, p.Metrics)
 	notifications := notification.New(db, owner.Owns, options.Notification, p.Metrics, p.Log)
 	interventions := intervention.New(db, rpc, reconciler, owner.Owns, intervention.Options{}, p.Metrics, p.Log)
-	feed := changes.New(db, owner.Owns, database.FeedOptions{Busy: options.FeedBusy, Idle: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
+	feed := changes.New(db, owner.Owns, database.FeedOptions{BusyInterval: options.FeedBusy, IdleInterval: options.FeedIdle, Log: p.Log}, options.Resync, p.Log,
 		found, deletions, notifications, counted, interventions)
 	owner.Subscribe(
 		func(g partition.Group) { follower.Gained(g); feed.Gained(g) },

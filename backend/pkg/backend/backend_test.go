@@ -176,10 +176,10 @@ func TestFaultsOfCosmos(t *testing.T) {
 	r := newRegion(t)
 	p := func(v float64) *float64 { return &v }
 	r.start("backend-0")
-	r.cosmos.Inject(t, faults.Rule{Container: "Resources", Status: http.StatusTooManyRequests, RetryAfterMS: 5, Probability: p(0.1)})
-	r.cosmos.Inject(t, faults.Rule{Container: "Resources", Status: http.StatusServiceUnavailable, Probability: p(0.05)})
-	r.cosmos.Inject(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Probability: p(0.2)})
-	r.cosmos.Inject(t, faults.Rule{Operations: []string{"batch"}, DropRequest: true, Probability: p(0.1)})
+	r.cosmos.InjectFault(t, faults.Rule{Container: "Resources", Status: http.StatusTooManyRequests, RetryAfterMS: 5, Probability: p(0.1)})
+	r.cosmos.InjectFault(t, faults.Rule{Container: "Resources", Status: http.StatusServiceUnavailable, Probability: p(0.05)})
+	r.cosmos.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Probability: p(0.2)})
+	r.cosmos.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropRequest: true, Probability: p(0.1)})
 	operations := map[database.Key]database.Key{}
 	for i := range 10 {
 		key := clusterKey(subscription, fmt.Sprintf("c%d", i))

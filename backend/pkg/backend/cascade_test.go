@@ -73,7 +73,7 @@ func (r *region) seedClusters(sub string, count int) (uids []string) {
 // emptied reports whether the subscription is known to have no clusters left.
 func (r *region) emptied(sub string) bool {
 	item, err := r.db.Subscriptions().Find(r.t.Context(), database.SubscriptionKey(sub))
-	return err == nil && item != nil && item.Value.Emptied != nil
+	return err == nil && item != nil && item.Value.EmptiedTime != nil
 }
 
 // deletions counts the operations that delete a cluster of the subscription, by uid. It reads the change feed up to a last
@@ -92,12 +92,12 @@ func (r *region) deletions(sub string) map[string]int {
 		for _, change := range changes {
 			switch change.Kind {
 			case database.SubscriptionKind:
-				item, err := database.ItemOf(r.db.Subscriptions(), change)
+				item, err := database.DecodeChange(r.db.Subscriptions(), change)
 				if done = done || err == nil && item.ETag == last.ETag; done {
 					cancel()
 				}
 			case database.OperationKind:
-				item, err := database.ItemOf(r.db.Operations(), change)
+				item, err := database.DecodeChange(r.db.Operations(), change)
 				if err != nil {
 					return err
 				}
@@ -123,7 +123,7 @@ func (r *region) createPassingGate(key database.Key) (uid string, err error) {
 	document.ProvisioningState, document.ActiveOperationID = hub.Accepted, op.OperationID
 	err = database.Retry(r.t.Context(), func(ctx context.Context) error {
 		batch := r.db.NewBatch(key.SubscriptionID)
-		if err := r.db.PassGate(ctx, batch); err != nil {
+		if err := r.db.AddFence(ctx, batch); err != nil {
 			return err
 		}
 		database.Create(batch, r.db.Clusters(), key, document)

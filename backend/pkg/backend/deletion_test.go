@@ -33,7 +33,7 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter(deletion.Asked))
+	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter(deletion.StepFleetAccepted))
 	r.commit(subscription, func(batch *database.Batch) { database.Replace(batch, item) })
 
 	p := process.New("backend", slog.New(slog.DiscardHandler))
@@ -53,7 +53,7 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 		for _, family := range families {
 			if family.GetName() == "backend_deletion_step_stuck" {
 				for _, metric := range family.GetMetric() {
-					if metric.GetLabel()[0].GetValue() == deletion.Asked {
+					if metric.GetLabel()[0].GetValue() == deletion.StepFleetAccepted {
 						count = metric.GetGauge().GetValue()
 					}
 				}
@@ -66,16 +66,16 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 		switch {
 		case err != nil || item.Value.Status.Terminal():
 			t.Fatalf("the operation ended early: %+v, %v", item, err)
-		case len(item.Value.Deletion) != 1 || stuck() != 1:
-			return fmt.Sprintf("%v deletions are counted as stuck, and the notes are %+v", stuck(), item.Value.Deletion)
+		case len(item.Value.DeletionNotes) != 1 || stuck() != 1:
+			return fmt.Sprintf("%v deletions are counted as stuck, and the notes are %+v", stuck(), item.Value.DeletionNotes)
 		}
-		if note := item.Value.Deletion[0]; note.Kind != deletion.Asked || note.Attempts < 1 || !strings.Contains(note.LastError, "not before noon") {
+		if note := item.Value.DeletionNotes[0]; note.Kind != deletion.StepFleetAccepted || note.Attempts < 1 || !strings.Contains(note.LastError, "not before noon") {
 			t.Fatalf("the note: %+v", note)
 		}
 		return ""
 	})
 	r.refuse(nil)
-	if ended := r.ends(operation, hub.Succeeded); len(ended.Deletion) != 1 {
+	if ended := r.ends(operation, hub.Succeeded); len(ended.DeletionNotes) != 1 {
 		t.Errorf("the operation at its end: %+v", ended)
 	}
 	r.nothingLeft(subscription)

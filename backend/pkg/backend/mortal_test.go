@@ -41,7 +41,7 @@ func (r *region) live(d *crashsweep.Injector) (stop func()) {
 	// Not the test's, which is over before its cleanup: the end of a life waits for what it has under way.
 	ctx, cancel := context.WithCancel(context.Background())
 	options := r.cosmos.Options
-	options.Transport = d.Transport(databasetest.Written)
+	options.Transport = d.Transport(databasetest.WriteContainer)
 	db, err := database.Open(ctx, options)
 	if err != nil {
 		r.t.Errorf("opening the database for another life: %v", err)

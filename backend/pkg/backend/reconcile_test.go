@@ -48,19 +48,19 @@ func (r *region) customersSee(sub string) map[string]string {
 			r.t.Fatal(err)
 		}
 	}
-	note(r.db.Clusters().All(r.t.Context(), sub, "", func(i *database.Item[database.ClusterDocument]) error {
+	note(r.db.Clusters().ForEach(r.t.Context(), sub, "", func(i *database.Item[database.ClusterDocument]) error {
 		seen[i.Key.ResourceID] = i.ETag
 		return nil
 	}))
-	note(r.db.NodePools().All(r.t.Context(), sub, "", func(i *database.Item[database.NodePoolDocument]) error {
+	note(r.db.NodePools().ForEach(r.t.Context(), sub, "", func(i *database.Item[database.NodePoolDocument]) error {
 		seen[i.Key.ResourceID] = i.ETag
 		return nil
 	}))
-	note(r.db.ExternalAuths().All(r.t.Context(), sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
+	note(r.db.ExternalAuths().ForEach(r.t.Context(), sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
 		seen[i.Key.ResourceID] = i.ETag
 		return nil
 	}))
-	note(r.db.Operations().All(r.t.Context(), sub, "", func(i *database.Item[database.OperationDocument]) error {
+	note(r.db.Operations().ForEach(r.t.Context(), sub, "", func(i *database.Item[database.OperationDocument]) error {
 		seen[i.Key.ResourceID] = i.ETag
 		return nil
 	}))

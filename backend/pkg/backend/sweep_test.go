@@ -59,7 +59,7 @@ func (r *region) atRest() {
 			})
 		}
 		if err == nil {
-			err = r.db.AdminOperations().All(r.t.Context(), database.AdminPartition, "", func(i *database.Item[database.AdminOperationDocument]) error {
+			err = r.db.AdminOperations().ForEach(r.t.Context(), database.AdminPartition, "", func(i *database.Item[database.AdminOperationDocument]) error {
 				if !i.Value.State.Terminal() {
 					return note("%s is %s", i.Value.Action, i.Value.State)
 				}
@@ -121,7 +121,7 @@ func (r *region) intervene(action string, target database.AdminTarget, parameter
 	id, now := uuid.NewString(), time.Now().UTC()
 	r.commit(database.AdminPartition, func(batch *database.Batch) {
 		database.Create(batch, r.db.AdminOperations(), database.AdminOperationKey(id), database.AdminOperationDocument{
-			OperationID: id, Place: database.AdminPlace(now, id), Action: action, Target: target, Parameters: content, State: database.AdminAccepted,
+			OperationID: id, SortKey: database.AdminSortKey(now, id), Action: action, Target: target, Parameters: content, State: database.AdminAccepted,
 			StartTime: now, LastTransitionTime: now,
 			Actor: database.AdminActor{Name: "ada@example.com", ObjectID: "ada", Role: "operator", Reason: "the customer asked for it", Ticket: "INC-1"},
 		})

@@ -33,36 +33,36 @@ func (r *region) world(sub string) (w world) {
 			r.t.Fatal(err)
 		}
 	}
-	check(r.db.Clusters().All(ctx, sub, "", func(i *database.Item[database.ClusterDocument]) error {
+	check(r.db.Clusters().ForEach(ctx, sub, "", func(i *database.Item[database.ClusterDocument]) error {
 		d := i.Value
 		add(&w.Documents, "%s %s generation %d (%d accepted, %d observed, %s) operation %q revocation %q versions %v", short(i.Key.ResourceID), d.ProvisioningState,
 			d.Generation, d.Fleet.AcceptedGeneration, d.Fleet.ObservedGeneration, d.Fleet.Phase, d.ActiveOperationID, d.RevocationOperationID, d.Status.ActiveVersions)
 		return nil
 	}))
-	check(r.db.NodePools().All(ctx, sub, "", func(i *database.Item[database.NodePoolDocument]) error {
+	check(r.db.NodePools().ForEach(ctx, sub, "", func(i *database.Item[database.NodePoolDocument]) error {
 		d := i.Value
 		add(&w.Documents, "%s %s generation %d (%d accepted, %d observed, %s) operation %q with %d of %d", short(i.Key.ResourceID), d.ProvisioningState,
 			d.Generation, d.Fleet.AcceptedGeneration, d.Fleet.ObservedGeneration, d.Fleet.Phase, d.ActiveOperationID, d.Status.Replicas, d.NodePool.Properties.Replicas)
 		return nil
 	}))
-	check(r.db.ExternalAuths().All(ctx, sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
+	check(r.db.ExternalAuths().ForEach(ctx, sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
 		d := i.Value
 		add(&w.Documents, "%s %s generation %d (%d accepted, %d observed, %s) operation %q", short(i.Key.ResourceID), d.ProvisioningState,
 			d.Generation, d.Fleet.AcceptedGeneration, d.Fleet.ObservedGeneration, d.Fleet.Phase, d.ActiveOperationID)
 		return nil
 	}))
-	check(r.db.Credentials().All(ctx, sub, "", func(i *database.Item[database.CredentialDocument]) error {
+	check(r.db.Credentials().ForEach(ctx, sub, "", func(i *database.Item[database.CredentialDocument]) error {
 		add(&w.Documents, "credential %s expires %v", i.Value.State, i.Value.ExpirationTime != nil)
 		return nil
 	}))
-	check(r.db.Reservations().All(ctx, sub, "", func(*database.Item[database.ReservationDocument]) error {
+	check(r.db.Reservations().ForEach(ctx, sub, "", func(*database.Item[database.ReservationDocument]) error {
 		add(&w.Documents, "a reservation")
 		return nil
 	}))
 	if s, err := r.db.Subscriptions().Find(ctx, database.SubscriptionKey(sub)); err == nil && s != nil {
-		add(&w.Documents, "subscription %s emptied %v", s.Value.Subscription.State, s.Value.Emptied != nil)
+		add(&w.Documents, "subscription %s emptied %v", s.Value.Subscription.State, s.Value.EmptiedTime != nil)
 	}
-	check(r.db.Operations().All(ctx, sub, "", func(i *database.Item[database.OperationDocument]) error {
+	check(r.db.Operations().ForEach(ctx, sub, "", func(i *database.Item[database.OperationDocument]) error {
 		o := i.Value
 		what := short(o.ResourceID)
 		if at := strings.IndexByte(what, '/'); at > 0 && (strings.HasPrefix(what, "admincredentials/") || strings.HasPrefix(what, "credentialrevocations/")) {
@@ -75,7 +75,7 @@ func (r *region) world(sub string) (w world) {
 		add(&w.Operations, "%s %s %s %s, notified: %v", o.Request, what, o.Status, code, o.Notification != nil && o.Notification.Delivered)
 		return nil
 	}))
-	check(r.db.AdminOperations().All(ctx, database.AdminPartition, "", func(i *database.Item[database.AdminOperationDocument]) error {
+	check(r.db.AdminOperations().ForEach(ctx, database.AdminPartition, "", func(i *database.Item[database.AdminOperationDocument]) error {
 		o := i.Value
 		problem := ""
 		if o.Error != nil {

@@ -92,7 +92,7 @@ func New(db *database.DB, owns func(partition.Group) bool, most int, metrics pro
 func (c *Controller) Changed(ctx context.Context, change database.Change) {
 	switch {
 	case change.Kind == database.SubscriptionKind && !change.Removed:
-		item, err := database.ItemOf(c.db.Subscriptions(), change)
+		item, err := database.DecodeChange(c.db.Subscriptions(), change)
 		if err != nil {
 			c.log.ErrorContext(ctx, "a subscription cannot be read", "key", change.Key.ResourceID, "error", err)
 			return
@@ -101,7 +101,7 @@ func (c *Controller) Changed(ctx context.Context, change database.Change) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
 	case change.Kind == database.ClusterKind && c.isEmptying(change.Key.SubscriptionID):
-		item, err := database.ItemOf(c.db.Clusters(), change)
+		item, err := database.DecodeChange(c.db.Clusters(), change)
 		if err != nil {
 			c.log.ErrorContext(ctx, "a cluster cannot be read", "key", change.Key.ResourceID, "error", err)
 			return
@@ -143,7 +143,7 @@ func (c *Controller) nextIfHalfDone(subscription string, p *progress) {
 
 // Look notes every subscription that is Deleted and has not been emptied.
 func (c *Controller) Look(ctx context.Context, _ bool) error {
-	err := c.db.UnemptiedSubscriptions(ctx, func(item *database.Item[database.SubscriptionDocument]) error {
+	err := c.db.SubscriptionsToEmpty(ctx, func(item *database.Item[database.SubscriptionDocument]) error {
 		if c.owns(partition.Of(item.Key.SubscriptionID)) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
@@ -194,7 +194,7 @@ func (c *Controller) turn(ctx context.Context, subscription string) {
 
 // due reports whether a subscription is to be emptied.
 func due(item *database.Item[database.SubscriptionDocument]) bool {
-	return item != nil && item.Removed == nil && item.Value.Subscription.State == hub.Deleted && item.Value.Emptied == nil
+	return item != nil && item.Removed == nil && item.Value.Subscription.State == hub.Deleted && item.Value.EmptiedTime == nil
 }
 
 // empty does what can be done now for a subscription, and has it come again if that is not all.
@@ -209,7 +209,7 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 	}
 	p := c.progress(ctx, subscription)
 	if !p.shut {
-		if err := c.db.ShutGates(ctx, subscription); err != nil {
+		if err := c.db.CloseFences(ctx, subscription); err != nil {
 			return fmt.Errorf("shutting the gates: %w", err)
 		}
 		p.shut = true
@@ -233,7 +233,7 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 	}
 	// The document may have been written again since it was read; then the next turn comes to the same end.
 	now := time.Now().UTC()
-	item.Value.Emptied = &now
+	item.Value.EmptiedTime = &now
 	batch := c.db.NewBatch(subscription)
 	database.Replace(batch, item)
 	if err := batch.Commit(ctx); err != nil {

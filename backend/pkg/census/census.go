@@ -129,7 +129,7 @@ func (c *Census) Look(ctx context.Context, refresh bool) error {
 	defer c.mu.Unlock()
 	heard := c.heard
 	c.heard = nil
-	var unreadable *database.Unreadable
+	var unreadable *database.UnreadableError
 	if err != nil && !errors.As(err, &unreadable) {
 		return fmt.Errorf("counting the resources: %w", err)
 	}

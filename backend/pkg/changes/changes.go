@@ -125,7 +125,7 @@ func (f *Follower) ask(ctx context.Context, due map[Seeker]bool) {
 			continue
 		}
 		err := seeker.Look(ctx, refresh)
-		var unreadable *database.Unreadable
+		var unreadable *database.UnreadableError
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -45,7 +45,7 @@ func TestOnlyWhoseLookFailedIsAskedAgain(t *testing.T) {
 			return nil
 		}, 4},
 		"CannotBeRead": {"a document that cannot be read is no other the next time", func(int) error {
-			return fmt.Errorf("looking: %w", &database.Unreadable{Count: 1, First: errors.New("a number where a text should be")})
+			return fmt.Errorf("looking: %w", &database.UnreadableError{Count: 1, First: errors.New("a number where a text should be")})
 		}, 1},
 	}
 	for name, tc := range tests {

@@ -99,7 +99,7 @@ func (e *Executor) cancelARM(ctx context.Context, o *database.AdminOperationDocu
 
 func (e *Executor) onARM(ctx context.Context, o *database.AdminOperationDocument, do func(ctx context.Context, batch *database.Batch, item *database.Item[database.OperationDocument]) error) error {
 	return database.Retry(ctx, func(ctx context.Context) error {
-		item, err := e.db.FindOperation(ctx, o.Target.ID)
+		item, err := e.db.OperationByID(ctx, o.Target.ID)
 		if err != nil {
 			return err
 		}

@@ -48,17 +48,17 @@ func (e *Executor) wakeDeletions(ctx context.Context, target database.AdminTarge
 		return []string{d.Cluster.ID}, wake(ctx, e, e.db.Clusters(), key, d.ActiveOperationID)
 	}
 	var woken []string
-	err = e.db.Beneath(ctx, key, func(change database.Change) error {
+	err = e.db.Children(ctx, key, func(change database.Change) error {
 		switch change.Kind {
 		case database.NodePoolKind:
-			pool, err := database.ItemOf(e.db.NodePools(), change)
+			pool, err := database.DecodeChange(e.db.NodePools(), change)
 			if err != nil || pool.Value.ProvisioningState != hub.Deleting {
 				return err
 			}
 			woken = append(woken, pool.Value.NodePool.ID)
 			return wake(ctx, e, e.db.NodePools(), change.Key, pool.Value.ActiveOperationID)
 		case database.ExternalAuthKind:
-			auth, err := database.ItemOf(e.db.ExternalAuths(), change)
+			auth, err := database.DecodeChange(e.db.ExternalAuths(), change)
 			if err != nil || auth.Value.ProvisioningState != hub.Deleting {
 				return err
 			}

@@ -30,12 +30,12 @@ func (e *Executor) deleteDrift(ctx context.Context, o *database.AdminOperationDo
 		return nil, unreadable(err)
 	}
 	kind := database.Kind(o.Target.Kind)
-	there, err := reconciliation.Lives(ctx, e.db, reconciliation.Finding{Kind: kind, Key: key, UID: o.Target.ID})
+	there, err := reconciliation.Exists(ctx, e.db, reconciliation.Drift{Kind: kind, Key: key, UID: o.Target.ID})
 	switch {
 	case err != nil:
 		return nil, err
 	case there:
 		return nil, apierror.New(apierror.Conflict, "ARM has the resource: it is deleted there.")
 	}
-	return nil, reconciliation.Remove(ctx, e.rpc, kind, o.Target.ResourceID, o.Target.ID, o.Target.ClusterUID)
+	return nil, reconciliation.DeleteFromFleet(ctx, e.rpc, kind, o.Target.ResourceID, o.Target.ID, o.Target.ClusterUID)
 }

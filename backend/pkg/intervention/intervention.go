@@ -80,7 +80,7 @@ func (e *Executor) Changed(ctx context.Context, change database.Change) {
 	if change.Kind != database.AdminOperationKind || change.Removed {
 		return
 	}
-	operation, err := database.ItemOf(e.db.AdminOperations(), change)
+	operation, err := database.DecodeChange(e.db.AdminOperations(), change)
 	if err != nil {
 		e.log.ErrorContext(ctx, "an operation of an SRE cannot be read", "key", change.Key.ResourceID, "error", err)
 		return
@@ -96,7 +96,7 @@ func (e *Executor) Look(ctx context.Context, _ bool) error {
 	if !e.owns(partition.Of(database.AdminPartition)) {
 		return nil
 	}
-	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, Underway: true}
+	filter := database.AdminFilter{Kinds: []database.Kind{database.AdminOperationKind}, ActiveOnly: true}
 	for continuation := ""; ; {
 		records, next, err := e.db.AdminRecords(ctx, filter, continuation, 200)
 		if err != nil {
@@ -184,7 +184,7 @@ func passing(err error) bool {
 	case apierror.Unavailable, apierror.Throttled, apierror.Internal:
 		return true
 	}
-	_, lost := database.LostRace(err)
+	_, lost := database.AsWriteConflict(err)
 	return lost
 }
 

@@ -127,7 +127,7 @@ func (h *house) run(t *testing.T, options intervention.Options) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() { executor.Run(ctx) })
 	wg.Go(func() {
-		_ = h.db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{Busy: time.Millisecond, Idle: 10 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
+		_ = h.db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: time.Millisecond, IdleInterval: 10 * time.Millisecond}, func(ctx context.Context, changes []database.Change) error {
 			for _, change := range changes {
 				executor.Changed(ctx, change)
 			}
@@ -147,7 +147,7 @@ func (h *house) ask(t *testing.T, id, action string, parameters any, changes ...
 	t.Helper()
 	now := time.Now().UTC()
 	document := database.AdminOperationDocument{
-		OperationID: id, Place: database.AdminPlace(now, id), Action: action, State: database.AdminAccepted, StartTime: now, LastTransitionTime: now,
+		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: action, State: database.AdminAccepted, StartTime: now, LastTransitionTime: now,
 		Target: database.AdminTarget{Kind: "cluster", ID: "uid", ClusterUID: "uid"},
 		Actor:  database.AdminActor{Name: "alice@example.com", ObjectID: "alice", Role: "operator", Reason: "it is stuck", Ticket: "INC-1"},
 	}

@@ -34,7 +34,7 @@ type child struct {
 // nothing is left of the last.
 func (c *Controller) children(ctx context.Context, cluster *database.Item[database.ClusterDocument]) ([]child, error) {
 	var children []child
-	err := c.db.Beneath(ctx, cluster.Key, func(change database.Change) error {
+	err := c.db.Children(ctx, cluster.Key, func(change database.Change) error {
 		var read func(ctx context.Context, change database.Change) (child, error)
 		switch change.Kind {
 		case database.NodePoolKind:
@@ -59,7 +59,7 @@ func (c *Controller) children(ctx context.Context, cluster *database.Item[databa
 
 // child is a resource of the kind as a child of its cluster.
 func (k *kind[D]) child(ctx context.Context, change database.Change) (child, error) {
-	item, err := database.ItemOf(k.collection, change)
+	item, err := database.DecodeChange(k.collection, change)
 	if err != nil {
 		return child{}, err
 	}
@@ -155,7 +155,7 @@ func (c *Controller) told(r inbox.Resource, operation string) (children int, tol
 // the batch is committed.
 func (c *Controller) removeChildren(ctx context.Context, batch *database.Batch, children []child) (ended func(), err error) {
 	var last []child
-	for room := database.BatchLimit - clusterDocuments; len(children) > 0; children = children[1:] {
+	for room := database.MaxBatchDocuments - clusterDocuments; len(children) > 0; children = children[1:] {
 		one := children[0]
 		if needed := one.documents + 1; needed > room {
 			// The batch is full: it goes ahead, and the next one is empty.
@@ -167,7 +167,7 @@ func (c *Controller) removeChildren(ctx context.Context, batch *database.Batch, 
 			for _, child := range last {
 				c.endedOn(ctx, child)
 			}
-			last, room = nil, database.BatchLimit-clusterDocuments
+			last, room = nil, database.MaxBatchDocuments-clusterDocuments
 		}
 		last, room = append(last, one), room-one.documents-1
 	}

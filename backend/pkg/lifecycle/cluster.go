@@ -53,7 +53,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
 		},
 		recovery: func(ctx context.Context, d *database.ClusterDocument, report *clusterservice.Report) (*database.FleetRecovery, error) {
-			if report.RecoveryFingerprint == "" || d.Fleet.Recovery != nil && d.Fleet.Recovery.Of == report.RecoveryFingerprint {
+			if report.RecoveryFingerprint == "" || d.Fleet.Recovery != nil && d.Fleet.Recovery.Fingerprint == report.RecoveryFingerprint {
 				return d.Fleet.Recovery, nil
 			}
 			fresh, err := c.clusterService.Recovery(ctx, d.UID, report.RecoveryFingerprint)
@@ -73,17 +73,17 @@ func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batc
 	var children []child
 	if known, told := c.told(inbox.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !told || known > 0 {
 		if children, err = c.children(ctx, cluster); err != nil {
-			return nil, at(deletion.Emptied, err)
+			return nil, at(deletion.StepChildrenRemoved, err)
 		}
 	}
 	if err := c.db.EndBilling(ctx, cluster.Key, &cluster.Value, time.Now().UTC()); err != nil {
-		return nil, at(deletion.Billed, err)
+		return nil, at(deletion.StepBillingEnded, err)
 	}
 	if err := c.endRevocation(ctx, cluster); err != nil {
-		return nil, at(deletion.Emptied, err)
+		return nil, at(deletion.StepChildrenRemoved, err)
 	}
 	if ended, err = c.removeChildren(ctx, batch, children); err != nil {
-		return nil, at(deletion.Emptied, err)
+		return nil, at(deletion.StepChildrenRemoved, err)
 	}
 	return ended, nil
 }

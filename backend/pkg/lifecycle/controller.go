@@ -336,7 +336,7 @@ func (k *kind[D]) do(ctx context.Context, r inbox.Resource, item *database.Item[
 	}
 	if operation != nil && operation.Value.Request == database.DeleteRequest && k.doom != nil {
 		if err := k.doom(ctx, item); err != nil {
-			return false, at(deletion.Told, err)
+			return false, at(deletion.StepChildrenMarked, err)
 		}
 	}
 	// Whatever becomes of the operation: a cluster that took too long, and is ready after all, can be used.

@@ -66,7 +66,7 @@ func (s *credential) close(_ context.Context, batch *database.Batch, status hub.
 
 // credentialChild is a credential as a child of its cluster.
 func (c *Controller) credentialChild(ctx context.Context, change database.Change) (child, error) {
-	item, err := database.ItemOf(c.db.Credentials(), change)
+	item, err := database.DecodeChange(c.db.Credentials(), change)
 	if err != nil {
 		return child{}, err
 	}

@@ -59,37 +59,37 @@ func (k *kind[D]) overseeDeletion(r inbox.Resource, v view, operation *database.
 	before := k.overseen[r]
 	k.mu.Unlock()
 	_, told := k.told(r, *v.operation)
-	facts := deletion.Facts{GoneAt: s.waiting,
-		Asked: s.deleting(),
-		Gone:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
+	facts := deletion.Facts{FleetDeletedTime: s.waiting,
+		FleetAccepted: s.deleting(),
+		FleetDeleted:  s.report != nil && s.report.Phase == clusterservice.PhaseDeleted,
 		// What is beneath is told in the first turn, and at the end all goes in one: what has not failed is as good as done.
-		Told:   k.doom == nil || before.failing != deletion.Told || told,
-		Billed: before.failing != deletion.Billed, Emptied: before.failing != deletion.Billed && before.failing != deletion.Emptied}
-	facts.Asked = facts.Asked || facts.Gone
+		ChildrenMarked: k.doom == nil || before.failing != deletion.StepChildrenMarked || told,
+		BillingEnded:   before.failing != deletion.StepBillingEnded, ChildrenRemoved: before.failing != deletion.StepBillingEnded && before.failing != deletion.StepChildrenRemoved}
+	facts.FleetAccepted = facts.FleetAccepted || facts.FleetDeleted
 	if s.report != nil {
-		facts.Began, facts.AskedAt = s.report.DeleteTime, s.report.DeleteTime
+		facts.StartTime, facts.FleetAcceptedTime = s.report.DeleteTime, s.report.DeleteTime
 	}
 	now := overseen{failing: before.failing, noted: before.noted}
 	if operation != nil {
-		facts.Began, facts.Notes, now.operation = operation.Value.StartTime, operation.Value.Deletion, operation.Key
+		facts.StartTime, facts.Notes, now.operation = operation.Value.StartTime, operation.Value.DeletionNotes, operation.Key
 	}
-	if !facts.Gone {
-		facts.GoneAt = time.Time{}
+	if !facts.FleetDeleted {
+		facts.FleetDeletedTime = time.Time{}
 	}
-	if facts.Gone && facts.GoneAt.IsZero() {
-		facts.GoneAt = s.now
+	if facts.FleetDeleted && facts.FleetDeletedTime.IsZero() {
+		facts.FleetDeletedTime = s.now
 	}
 	if k.doom == nil {
-		facts.Part = v.uid // a part of a cluster, whatever it is called
+		facts.NamePrefix = v.uid // a part of a cluster, whatever it is called
 	}
-	stuck, next := facts.Stuck(s.now)
+	stuck, next := facts.StuckStep(s.now)
 	now.stuck = stuck
 	k.mu.Lock()
 	k.overseen[r] = now
 	k.mu.Unlock()
 	if k.metrics.stuckIn(r, stuck) && stuck != "" {
 		k.log.Warn("a step of a deletion is stuck", "resourceId", string(r), "operationId", now.operation.ResourceID, "step", stuck,
-			"since", facts.Began.Format(time.RFC3339))
+			"since", facts.StartTime.Format(time.RFC3339))
 	}
 	if !next.IsZero() {
 		k.inbox.Again(r, next.Sub(s.now))
@@ -108,7 +108,7 @@ func (c *Controller) failed(ctx context.Context, r inbox.Resource, failure error
 		if errors.As(failure, &step) {
 			o.failing = step.step
 		}
-		ours = o.failing == o.stuck || o.failing == "" && o.stuck != deletion.Told && o.stuck != deletion.Billed && o.stuck != deletion.Emptied
+		ours = o.failing == o.stuck || o.failing == "" && o.stuck != deletion.StepChildrenMarked && o.stuck != deletion.StepBillingEnded && o.stuck != deletion.StepChildrenRemoved
 		c.overseen[r] = o
 	}
 	due := ours && o.stuck != "" && o.operation.ResourceID != "" && time.Since(o.noted) >= notePause

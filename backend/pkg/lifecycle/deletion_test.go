@@ -23,7 +23,7 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 	for _, one := range []struct {
 		resource, step string
 		news           bool
-	}{{"a", "", false}, {"a", "fleet-asked", true}, {"a", "fleet-asked", false}, {"b", "fleet-asked", true}, {"a", "fleet-gone", true}, {"b", "", true}, {"b", "", false}} {
+	}{{"a", "", false}, {"a", "fleet-accepted", true}, {"a", "fleet-accepted", false}, {"b", "fleet-accepted", true}, {"a", "fleet-deleted", true}, {"b", "", true}, {"b", "", false}} {
 		if news := m.stuckIn(inbox.Resource("/subscriptions/s/"+one.resource), one.step); news != one.news {
 			t.Errorf("%s in %q: news %v, want %v", one.resource, one.step, news, one.news)
 		}
@@ -41,7 +41,7 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 			got[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 		}
 	}
-	if got["fleet-asked"] != 0 || got["fleet-gone"] != 1 || len(got) != 6 {
+	if got["fleet-accepted"] != 0 || got["fleet-deleted"] != 1 || len(got) != 6 {
 		t.Errorf("counted: %v", got)
 	}
 }
@@ -55,11 +55,11 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 		failed error
 		stuck  string
 	}{
-		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", at(deletion.Billed, failure)), deletion.Billed},
-		"Beneath":    {"its documents come before the cluster's", at(deletion.Emptied, failure), deletion.Emptied},
-		"Elsewhere":  {"the rest is the last transaction", failure, deletion.Removed},
-		"NotAtAll":   {"a turn that was never taken", nil, deletion.Removed},
-		"NoFailures": {"nothing is no failure", at(deletion.Billed, nil), deletion.Removed},
+		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", at(deletion.StepBillingEnded, failure)), deletion.StepBillingEnded},
+		"Beneath":    {"its documents come before the cluster's", at(deletion.StepChildrenRemoved, failure), deletion.StepChildrenRemoved},
+		"Elsewhere":  {"the rest is the last transaction", failure, deletion.StepDocumentsRemoved},
+		"NotAtAll":   {"a turn that was never taken", nil, deletion.StepDocumentsRemoved},
+		"NoFailures": {"nothing is no failure", at(deletion.StepBillingEnded, nil), deletion.StepDocumentsRemoved},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (k *kind[D]) resend(ctx context.Context, key database.Key, uid, clusterUID 
 	switch {
 	case err != nil && apierror.KindOf(err) == apierror.NotFound:
 		// What was deleted is not made again, however old the document is that says otherwise.
-		proof, err := k.db.WasDeleted(ctx, k.collection.Kind(), key, uid, clusterUID)
+		proof, err := k.db.FindDeletionProof(ctx, k.collection.Kind(), key, uid, clusterUID)
 		if err != nil {
 			return "", err
 		}
@@ -104,7 +104,7 @@ func (k *kind[D]) lowered(ctx context.Context, v view) (bool, error) {
 	if k.recovery == nil || v.fleet.Recovery == nil {
 		return false, nil
 	}
-	now, err := k.clusterService.Recovery(ctx, v.uid, v.fleet.Recovery.Of)
+	now, err := k.clusterService.Recovery(ctx, v.uid, v.fleet.Recovery.Fingerprint)
 	if err != nil || now == nil {
 		return false, err
 	}
@@ -137,7 +137,7 @@ func (k *kind[D]) recoveryOf(ctx context.Context, item *database.Item[D], report
 func (k *kind[D]) news(item *database.Item[D], operation *database.Item[database.OperationDocument], report *clusterservice.Report) bool {
 	v := k.view(&item.Value)
 	before := item.Value
-	kept := k.recovery != nil && report.RecoveryFingerprint != "" && (v.fleet.Recovery == nil || v.fleet.Recovery.Of != report.RecoveryFingerprint)
+	kept := k.recovery != nil && report.RecoveryFingerprint != "" && (v.fleet.Recovery == nil || v.fleet.Recovery.Fingerprint != report.RecoveryFingerprint)
 	if !k.observe(&item.Value, report) {
 		return kept
 	}

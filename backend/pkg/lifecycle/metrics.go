@@ -48,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"step"}),
 		stuckSteps: map[inbox.Resource]string{},
 	}
-	for _, kind := range deletion.Kinds() {
+	for _, kind := range deletion.StepKinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
 	registry.MustRegister(m.Sent, m.Resent, m.turns, m.operations, m.stuck)

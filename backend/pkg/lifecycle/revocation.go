@@ -58,7 +58,7 @@ func (s *revocation) ask(ctx context.Context) (clusterservice.Report, error) {
 }
 
 // mostRevoked is how many credentials one batch shows as revoked.
-const mostRevoked = database.BatchLimit / 2
+const mostRevoked = database.MaxBatchDocuments / 2
 
 // close shows the credentials that were issued as revoked, when they are, and opens the cluster to new requests. There may
 // be more of them than one transaction takes: they go first, and as none can be made meanwhile the cluster's batch finds
@@ -66,7 +66,7 @@ const mostRevoked = database.BatchLimit / 2
 func (s *revocation) close(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, _ *clusterservice.Report) error {
 	if status == hub.Succeeded {
 		ahead := s.db.NewBatch(s.cluster.Key.SubscriptionID)
-		err := s.db.Credentials().All(ctx, s.cluster.Key.SubscriptionID, database.CredentialKey(s.cluster.Key, "").ResourceID, func(item *database.Item[database.CredentialDocument]) error {
+		err := s.db.Credentials().ForEach(ctx, s.cluster.Key.SubscriptionID, database.CredentialKey(s.cluster.Key, "").ResourceID, func(item *database.Item[database.CredentialDocument]) error {
 			if item.Value.State != database.CredentialIssued {
 				return nil
 			}

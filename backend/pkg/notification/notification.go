@@ -92,7 +92,7 @@ func (s *Sender) Changed(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
-	operation, err := database.ItemOf(s.db.Operations(), change)
+	operation, err := database.DecodeChange(s.db.Operations(), change)
 	if err != nil {
 		s.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
 		return
@@ -240,11 +240,11 @@ func (s *Sender) write(ctx context.Context, operation *database.Item[database.Op
 
 // post sends the status once. What the answer holds is of no interest, and none of it is kept or logged.
 func (s *Sender) post(ctx context.Context, operation *database.OperationDocument) error {
-	target, err := s.options.Policy.Check(operation.NotificationURI)
+	target, err := s.options.Policy.ParseURI(operation.NotificationURI)
 	if err != nil {
 		return fmt.Errorf("the notification URI is not allowed: %w", err)
 	}
-	body, err := json.Marshal(asyncoperation.StatusOf(operation))
+	body, err := json.Marshal(asyncoperation.NewStatus(operation))
 	if err != nil {
 		return err
 	}

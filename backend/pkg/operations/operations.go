@@ -30,7 +30,7 @@ func (f *Finder) Changed(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
-	operation, err := database.ItemOf(f.db.Operations(), change)
+	operation, err := database.DecodeChange(f.db.Operations(), change)
 	if err != nil {
 		// One document that cannot be read must not hold up all the others.
 		f.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
@@ -70,7 +70,7 @@ func (f *Finder) each(ctx context.Context, do func(inbox.Resource)) error {
 		}
 		return nil
 	})
-	var unreadable *database.Unreadable
+	var unreadable *database.UnreadableError
 	if errors.As(err, &unreadable) {
 		// One document that cannot be read must not hold up all the others.
 		f.log.ErrorContext(ctx, "operations cannot be read", "count", unreadable.Count, "error", unreadable.First)

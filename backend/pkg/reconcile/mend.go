@@ -48,7 +48,7 @@ func (r *Result) nothing() bool { return r.Applied == 0 && r.Deleted == 0 && len
 type mending struct {
 	r    *Reconciler
 	mend bool
-	work chan []reconciliation.Finding
+	work chan []reconciliation.Drift
 
 	mu       sync.Mutex
 	result   Result
@@ -57,7 +57,7 @@ type mending struct {
 }
 
 // cluster deals with what differs of a cluster and of what belongs to it.
-func (m *mending) cluster(ctx context.Context, findings []reconciliation.Finding) {
+func (m *mending) cluster(ctx context.Context, findings []reconciliation.Drift) {
 	for _, f := range findings {
 		if ctx.Err() != nil {
 			return
@@ -69,7 +69,7 @@ func (m *mending) cluster(ctx context.Context, findings []reconciliation.Finding
 			m.failure = fmt.Errorf("%s: %w", f.Key.ResourceID, err)
 			m.mu.Unlock()
 		}
-		if (undecided || err != nil) && f.Kind == database.ClusterKind && f.Difference != reconciliation.Newer && f.Difference != reconciliation.Orphan {
+		if (undecided || err != nil) && f.Kind == database.ClusterKind && f.Type != reconciliation.Newer && f.Type != reconciliation.Orphan {
 			// What belongs to it can only be where it is.
 			return
 		}
@@ -77,8 +77,8 @@ func (m *mending) cluster(ctx context.Context, findings []reconciliation.Finding
 }
 
 // one deals with one difference, and says whether somebody has to decide on it.
-func (m *mending) one(ctx context.Context, f reconciliation.Finding) (undecided bool, err error) {
-	switch f.Difference {
+func (m *mending) one(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
+	switch f.Type {
 	case reconciliation.Newer:
 		m.concern(ctx, Newer, f, nil)
 		return true, nil
@@ -106,13 +106,13 @@ func (m *mending) one(ctx context.Context, f reconciliation.Finding) (undecided 
 }
 
 // orphan has deleted what was deleted, and nothing else.
-func (m *mending) orphan(ctx context.Context, f reconciliation.Finding) (undecided bool, err error) {
+func (m *mending) orphan(ctx context.Context, f reconciliation.Drift) (undecided bool, err error) {
 	db := m.r.db
-	there, err := reconciliation.Lives(ctx, db, f)
+	there, err := reconciliation.Exists(ctx, db, f)
 	if err != nil || there {
 		return false, err // made meanwhile, if it is there
 	}
-	proof, err := db.WasDeleted(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
+	proof, err := db.FindDeletionProof(ctx, f.Kind, f.Key, f.UID, f.ClusterUID)
 	switch {
 	case err != nil:
 		return false, err
@@ -125,7 +125,7 @@ func (m *mending) orphan(ctx context.Context, f reconciliation.Finding) (undecid
 	}
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := reconciliation.Remove(callCtx, m.r.rpc, f.Kind, f.Key.ResourceID, f.UID, f.ClusterUID); err != nil {
+	if err := reconciliation.DeleteFromFleet(callCtx, m.r.rpc, f.Kind, f.Key.ResourceID, f.UID, f.ClusterUID); err != nil {
 		return false, fmt.Errorf("deleting what Cluster Service had deleted: %w", err)
 	}
 	m.r.controller.CountDeleted(f.Kind)
@@ -140,8 +140,8 @@ func (m *mending) count(add func(*Result)) {
 	add(&m.result)
 }
 
-func (m *mending) concern(ctx context.Context, concern Concern, f reconciliation.Finding, cause error) {
+func (m *mending) concern(ctx context.Context, concern Concern, f reconciliation.Drift, cause error) {
 	m.count(func(r *Result) { r.Concerns[concern]++ })
-	m.r.log.WarnContext(ctx, "Cosmos DB and Cluster Service disagree, and somebody has to decide", "concern", string(concern), "difference", string(f.Difference),
-		"kind", string(f.Kind), "resourceId", f.Key.ResourceID, "uid", f.UID, "promised", f.Promised, "held", f.Held, "error", cause)
+	m.r.log.WarnContext(ctx, "Cosmos DB and Cluster Service disagree, and somebody has to decide", "concern", string(concern), "difference", string(f.Type),
+		"kind", string(f.Kind), "resourceId", f.Key.ResourceID, "uid", f.UID, "promised", f.AcceptedGeneration, "held", f.FleetGeneration, "error", cause)
 }

@@ -197,7 +197,7 @@ func (r *Reconciler) All(ctx context.Context) (Result, error) {
 // run compares the subscriptions of some groups and, if it is to, mends what it finds.
 func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, mend bool) (Result, error) {
 	started := time.Now()
-	m := &mending{r: r, mend: mend, work: make(chan []reconciliation.Finding, r.options.Workers), result: Result{Concerns: map[Concern]int{}}}
+	m := &mending{r: r, mend: mend, work: make(chan []reconciliation.Drift, r.options.Workers), result: Result{Concerns: map[Concern]int{}}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var workers sync.WaitGroup
@@ -208,7 +208,7 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 			}
 		})
 	}
-	var together []reconciliation.Finding
+	var together []reconciliation.Drift
 	hand := func() error {
 		if len(together) == 0 {
 			return nil
@@ -221,9 +221,9 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 			return ctx.Err()
 		}
 	}
-	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.Held{Fleet: r.rpc}, reconciliation.Options{
-		Wanted: func(subscription string) bool { return owns(partition.Of(subscription)) }, Page: r.options.Page,
-	}, func(f reconciliation.Finding) error {
+	counts, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: r.rpc}, reconciliation.Options{
+		Include: func(subscription string) bool { return owns(partition.Of(subscription)) }, PageSize: r.options.Page,
+	}, func(f reconciliation.Drift) error {
 		// What belongs to one cluster is mended in its order, by one: a node pool needs its cluster.
 		if len(together) > 0 && (together[0].Cluster() != f.Cluster() || len(together) == mostTogether) {
 			if err := hand(); err != nil {
@@ -245,14 +245,14 @@ func (r *Reconciler) run(ctx context.Context, owns func(partition.Group) bool, m
 	if err == nil && m.failures > 0 {
 		err = fmt.Errorf("%d of what differs could not be dealt with, as %w", m.failures, m.failure)
 	}
-	m.result.Promised, m.result.Held = counts.Promised, counts.Held
+	m.result.Promised, m.result.Held = counts.Desired, counts.Fleet
 	outcome := "ok"
 	if err != nil {
 		outcome = "failed"
 	}
 	r.compared.WithLabelValues(outcome).Inc()
 	if err == nil && !m.result.nothing() {
-		r.log.WarnContext(ctx, "compared Cosmos DB with Cluster Service", "promised", counts.Promised, "held", counts.Held, "applied", m.result.Applied,
+		r.log.WarnContext(ctx, "compared Cosmos DB with Cluster Service", "promised", counts.Desired, "held", counts.Fleet, "applied", m.result.Applied,
 			"deleted", m.result.Deleted, "concerns", m.result.Concerns, "took", time.Since(started).Round(time.Millisecond).String())
 	}
 	return m.result, err

@@ -144,7 +144,7 @@ const besideRounds = 6
 func retryBeside(ctx context.Context, kind database.Kind, decide func(ctx context.Context) error) error {
 	for round := 1; ; round++ {
 		err := database.Retry(ctx, decide)
-		race, lost := database.LostRace(err)
+		race, lost := database.AsWriteConflict(err)
 		if !lost || race.Kind != kind || round == besideRounds {
 			return err
 		}

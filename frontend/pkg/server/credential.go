@@ -42,7 +42,7 @@ func (s *Server) requestAdminCredential(ctx context.Context, rq *request) error 
 		if err != nil {
 			return err
 		}
-		if len(pending) >= database.MostPendingCredentials {
+		if len(pending) >= database.MaxPendingCredentials {
 			return apierror.New(apierror.Conflict, "Cannot request a credential while %d others of the cluster are pending.", len(pending)).
 				WithRetryAfter(leastPollAfter)
 		}
@@ -265,7 +265,7 @@ func (s *Server) takeKey(ctx context.Context, item *database.Item[database.Crede
 	batch := s.Database.NewBatch(item.Key.SubscriptionID)
 	database.Replace(batch, item)
 	err = batch.Commit(ctx)
-	if _, lost := database.LostRace(err); lost {
+	if _, lost := database.AsWriteConflict(err); lost {
 		return nil, apierror.New(apierror.Conflict, "The credential is being read or changed by another request.").WithRetryAfter(leastPollAfter)
 	}
 	return private, err

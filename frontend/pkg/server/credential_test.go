@@ -184,7 +184,7 @@ func TestMostPendingCredentials(t *testing.T) {
 	y := newHarness(t).tenancy(t)
 	y.ready("cluster")
 	body := signingRequest(t)
-	for range database.MostPendingCredentials {
+	for range database.MaxPendingCredentials {
 		y.mustDo(http.StatusAccepted, http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)
 	}
 	status, header, answer := y.do(http.MethodPost, y.cluster("cluster")+"/requestAdminCredential", body)

@@ -299,7 +299,7 @@ func (y *tenancy) standing(ctx context.Context, slot string) (state hub.Provisio
 		}
 		return item.Value.ProvisioningState, item.Value.ActiveOperationID, nil
 	}
-	err = y.db.ExternalAuths().All(ctx, y.subscription, y.cluster(slot)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
+	err = y.db.ExternalAuths().ForEach(ctx, y.subscription, y.cluster(slot)+"/", func(item *database.Item[database.ExternalAuthDocument]) error {
 		state, active = item.Value.ProvisioningState, item.Value.ActiveOperationID
 		return nil
 	})

@@ -27,7 +27,7 @@ func (y *tenancy) fill(count int) {
 	document := first.Value
 	for i := 1; i < count; {
 		batch := y.db.NewBatch(y.subscription)
-		for ; i < count && batch.Len() < database.BatchLimit; i++ {
+		for ; i < count && batch.Len() < database.MaxBatchDocuments; i++ {
 			document.UID = uuid.NewString()
 			document.Cluster.Name = fmt.Sprintf("cluster-%05d", i)
 			document.Cluster.ID = y.cluster(document.Cluster.Name)

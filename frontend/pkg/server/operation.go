@@ -83,7 +83,7 @@ func (s *Server) notificationURI(rq *request) string {
 	if text == "" || !rq.writes() {
 		return ""
 	}
-	uri, err := s.Notifications.Check(text)
+	uri, err := s.Notifications.ParseURI(text)
 	if err != nil {
 		s.Log.Info("a notification URI is not allowed", "correlation_id", rq.correlationID, "error", err)
 		return ""
@@ -143,7 +143,7 @@ func (s *Server) getOperationStatus(ctx context.Context, rq *request) error {
 	if !operation.Status.Terminal() {
 		setRetryAfter(rq.w.Header(), pollAfter(s.Now().Sub(operation.StartTime)))
 	}
-	return rq.w.json(http.StatusOK, asyncoperation.StatusOf(operation))
+	return rq.w.json(http.StatusOK, asyncoperation.NewStatus(operation))
 }
 
 func operationError(e *database.OperationError) *errorDetail {

@@ -155,7 +155,7 @@ func TestCreateInADyingSubscription(t *testing.T) {
 	}()
 	eventually(t, func() bool { rules := h.faults.List(); return len(rules) == 0 || rules[0].Fired > 0 })
 	y.mustDo(http.StatusOK, http.MethodPut, "/subscriptions/"+y.subscription+"?api-version=2.0", `{"state":"Deleted","registrationDate":"now"}`)
-	if err := h.db.ShutGates(t.Context(), y.subscription); err != nil {
+	if err := h.db.CloseFences(t.Context(), y.subscription); err != nil {
 		t.Fatal(err)
 	}
 	listed := len(y.documents().clusters)

@@ -77,7 +77,7 @@ func get[D, R any](t resourceType[D, R]) handler {
 	return func(s *Server, ctx context.Context, rq *request) error {
 		key := shownKey{t.name(), hub.Key(rq.resourceID), rq.version.Name}
 		last := s.shown.get(key)
-		item, changed, err := t.collection(s.Database).FindChanged(ctx, rq.key(), last.etag)
+		item, changed, err := t.collection(s.Database).FindIfChanged(ctx, rq.key(), last.etag)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func change[D, R any](t resourceType[D, R], patch bool) handler {
 			return err
 		}
 		p := &proposal{content: content{fields, patch}, uid: uuid.NewString(), operationID: uuid.NewString()}
-		beside := database.GateKind
+		beside := database.FenceKind
 		if rq.isChild() {
 			beside = database.ClusterKind
 		}
@@ -264,12 +264,12 @@ func create[D, R any](s *Server, ctx context.Context, rq *request, t resourceTyp
 	if p.parent != nil {
 		// Writing the cluster as it is makes the batch fail if its deletion has started, so that nothing is left behind.
 		database.Replace(batch, p.parent)
-	} else if err := s.Database.PassGate(ctx, batch); err != nil {
+	} else if err := s.Database.AddFence(ctx, batch); err != nil {
 		// The same for a cluster, and the deletion of everything in its subscription.
 		return nil, err
 	}
 	err = batch.Commit(ctx)
-	if race, lost := database.LostRace(err); lost && race.Kind == database.ReservationKind {
+	if race, lost := database.AsWriteConflict(err); lost && race.Kind == database.ReservationKind {
 		held, findErr := s.held(ctx, reservations)
 		if findErr != nil {
 			return nil, findErr

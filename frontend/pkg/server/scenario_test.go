@@ -141,7 +141,7 @@ func (y *tenancy) documents() documents {
 func all[T any](y *tenancy, collection *database.Collection[T]) []*database.Item[T] {
 	y.t.Helper()
 	var found []*database.Item[T]
-	err := collection.All(context.Background(), y.subscription, "", func(item *database.Item[T]) error {
+	err := collection.ForEach(context.Background(), y.subscription, "", func(item *database.Item[T]) error {
 		found = append(found, item)
 		return nil
 	})

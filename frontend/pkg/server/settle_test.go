@@ -142,7 +142,7 @@ func (h *harness) finishRevocation(ctx context.Context, batch *database.Batch, o
 	}
 	cluster.Value.RevocationOperationID = ""
 	database.Replace(batch, cluster)
-	return h.db.Credentials().All(ctx, operation.Key.SubscriptionID, clusterID+"/", func(item *database.Item[database.CredentialDocument]) error {
+	return h.db.Credentials().ForEach(ctx, operation.Key.SubscriptionID, clusterID+"/", func(item *database.Item[database.CredentialDocument]) error {
 		if item.Value.State == database.CredentialIssued {
 			item.Value.State = database.CredentialRevoked
 			database.Replace(batch, item)
@@ -188,14 +188,14 @@ func (h *harness) finishCluster(ctx context.Context, batch *database.Batch, key 
 	if err := h.release(ctx, batch, database.ClusterReservations(key, &cluster.Value)); err != nil {
 		return err
 	}
-	err = h.db.NodePools().All(ctx, key.SubscriptionID, key.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
+	err = h.db.NodePools().ForEach(ctx, key.SubscriptionID, key.ResourceID+"/", func(pool *database.Item[database.NodePoolDocument]) error {
 		database.Remove(batch, pool)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return h.db.ExternalAuths().All(ctx, key.SubscriptionID, key.ResourceID+"/", func(auth *database.Item[database.ExternalAuthDocument]) error {
+	return h.db.ExternalAuths().ForEach(ctx, key.SubscriptionID, key.ResourceID+"/", func(auth *database.Item[database.ExternalAuthDocument]) error {
 		database.Remove(batch, auth)
 		return h.release(ctx, batch, database.ExternalAuthReservations(auth.Key, auth.Value.UID))
 	})

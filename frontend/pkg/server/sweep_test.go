@@ -38,7 +38,7 @@ func (l *lives) begin() {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	options := l.cosmos
-	options.Transport = l.deaths.Transport(databasetest.Written)
+	options.Transport = l.deaths.Transport(databasetest.WriteContainer)
 	db, err := database.Open(ctx, options)
 	if err != nil {
 		l.t.Fatal(err)

@@ -58,8 +58,8 @@ func (s *Server) Open(t testing.TB) *database.DB {
 	return db
 }
 
-// Inject makes requests misbehave until the function returned, or the test, ends it.
-func (s *Server) Inject(t testing.TB, rule faults.Rule) (remove func()) {
+// InjectFault makes requests misbehave until the function returned, or the test, ends it.
+func (s *Server) InjectFault(t testing.TB, rule faults.Rule) (remove func()) {
 	t.Helper()
 	id, err := s.emulator.Faults().Add(rule)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Server) Inject(t testing.TB, rule faults.Rule) (remove func()) {
 	return remove
 }
 
-// Split splits a physical partition of the container Resources in two, as the service does when one grows.
-func (s *Server) Split(t testing.TB, partition string) {
+// SplitPartition splits a physical partition of the container Resources in two, as the service does when one grows.
+func (s *Server) SplitPartition(t testing.TB, partition string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Options.Endpoint+"/_emulator/split?db=hcp&container=Resources&range="+partition, nil)
 	if err != nil {
@@ -87,9 +87,9 @@ func (s *Server) Split(t testing.TB, partition string) {
 	}
 }
 
-// Put writes a document into the container Resources as it is, in the place of one with its id: what another release left there, or
+// PutDocument writes a document into the container Resources as it is, in the place of one with its id: what another release left there, or
 // something that is none of ours.
-func (s *Server) Put(t testing.TB, partition, document string) {
+func (s *Server) PutDocument(t testing.TB, partition, document string) {
 	t.Helper()
 	credential, err := azcosmos.NewKeyCredential(s.Options.Key)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *Server) Put(t testing.TB, partition, document string) {
 	}
 }
 
-// Fired is how often the rules that are in place have fired.
-func (s *Server) Fired() int {
+// FaultCount is how often the rules that are in place have fired.
+func (s *Server) FaultCount() int {
 	total := 0
 	for _, rule := range s.emulator.Faults().List() {
 		total += rule.Fired
@@ -129,9 +129,9 @@ func New(t testing.TB) (*database.DB, *Server) {
 	return db, server
 }
 
-// Written is the container that a request of package database writes to, if that is more than a lease; empty for none. For
+// WriteContainer is the container that a request of package database writes to, if that is more than a lease; empty for none. For
 // tests that get between a process and its writes.
-func Written(request *http.Request) string {
+func WriteContainer(request *http.Request) string {
 	switch {
 	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/"):
 		return "Resources"

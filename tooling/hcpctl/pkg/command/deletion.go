@@ -28,7 +28,7 @@ docs/operators/stuck-deletion.`
 }
 
 // deletionKinds are the kinds in words.
-var deletionKinds = map[string]string{deletion.Cluster: "cluster", deletion.NodePool: "node pool", deletion.ExternalAuth: "external auth"}
+var deletionKinds = map[string]string{deletion.KindCluster: "cluster", deletion.KindNodePool: "node pool", deletion.KindExternalAuth: "external auth"}
 
 // missing says which layers could not be asked.
 func (e *environment) missing(unavailable map[string]string) {
@@ -59,7 +59,7 @@ func (e *environment) deletionList() *cobra.Command {
 func runningSteps(list []adminv1.Deletion, stuck bool, now time.Time) [][]string {
 	var rows [][]string
 	for _, d := range list {
-		for _, s := range deletion.Awaited(d.Deletion.Of.GetSteps()) {
+		for _, s := range deletion.BlockingSteps(d.Deletion.Of.GetSteps()) {
 			if s.GetStuck() || !stuck {
 				rows = append(rows, []string{deletionKinds[d.Kind], shortID(d.ResourceID), s.GetName(), age(s, now), yes(s.GetStuck()), s.GetWaitsFor()})
 			}

@@ -19,14 +19,14 @@ func withDeletion(t *testing.T) *sres {
 	a := newSREs(t)
 	ago := timestamppb.New(time.Now().Add(-40 * time.Minute))
 	steps := []*csv1.DeletionStep{
-		{Name: "fleet-asked", Kind: "fleet-asked", Layer: "cluster-service", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: ago},
+		{Name: "fleet-accepted", Kind: "fleet-accepted", Layer: "cluster-service", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: ago},
 		{Name: "hosted-cluster/publish", Kind: "hosted-cluster-publish", Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: ago},
 		{Name: "hosted-cluster", Kind: "hosted-cluster", Layer: "management-cluster", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, Since: ago, Stuck: true,
 			Attempts: 41, WaitsFor: "Waiting for the agent of mgmt-1 to confirm that everything of work w is gone. It reports: Finalizers gone.example.com/hook.",
 			Finalizers: []string{"gone.example.com/hook"}},
 		{Name: "namespaces/publish", Kind: "namespaces-publish", Layer: "maestro", State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: ago,
 			After: []string{"hosted-cluster"}, WaitsFor: "Waiting for other steps: hosted-cluster."},
-		{Name: "fleet-gone", Kind: "fleet-gone", Layer: "cluster-service", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, Since: ago,
+		{Name: "fleet-deleted", Kind: "fleet-deleted", Layer: "cluster-service", State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, Since: ago,
 			After: []string{"hosted-cluster"}, WaitsFor: "Waiting for Cluster Service to say that nothing is left."},
 	}
 	item := adminv1.Deletion{Kind: "cluster", ResourceID: deletingID, UID: deletingUID, ClusterUID: deletingUID, DeleteTime: ago.AsTime(), OperationID: "0f3c",

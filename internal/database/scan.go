@@ -9,31 +9,31 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// Unreadable says that documents were passed over that cannot be read: another release wrote them, or something that is none of
+// UnreadableError says that documents were passed over that cannot be read: another release wrote them, or something that is none of
 // ours. All others that were asked for have been given: one such document must not keep the rest of a region from being found.
-type Unreadable struct {
+type UnreadableError struct {
 	// Count is how many there are, and First why the first of them cannot be read.
 	Count int
 	First error
 }
 
 // Error names the first.
-func (u *Unreadable) Error() string {
+func (u *UnreadableError) Error() string {
 	return fmt.Sprintf("%d documents cannot be read, the first because of %v", u.Count, u.First)
 }
 
 // Unwrap gives why the first cannot be read.
-func (u *Unreadable) Unwrap() error { return u.First }
+func (u *UnreadableError) Unwrap() error { return u.First }
 
 // note counts a document.
-func (u *Unreadable) note(err error) {
+func (u *UnreadableError) note(err error) {
 	if u.Count++; u.First == nil {
 		u.First = err
 	}
 }
 
 // after is what a search that ended with err tells its caller.
-func (u *Unreadable) after(err error) error {
+func (u *UnreadableError) after(err error) error {
 	if err == nil && u.Count > 0 {
 		return u
 	}
@@ -45,7 +45,7 @@ func (u *Unreadable) after(err error) error {
 // error of type *Unreadable says that each was called for all but some.
 func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.properties.endTime)"
-	return everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
+	return forEachDocument(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
 		if item.Value.Status.Terminal() || item.Removed != nil {
 			return nil
 		}
@@ -57,7 +57,7 @@ func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDoc
 // ActiveOperations.
 func (db *DB) UnnotifiedOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND IS_DEFINED(c.properties.notificationUri) AND IS_DEFINED(c.properties.endTime) AND NOT IS_DEFINED(c.properties.notification.endTime)"
-	return everywhere(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
+	return forEachDocument(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
 		if item.Removed != nil {
 			return nil
 		}
@@ -65,11 +65,11 @@ func (db *DB) UnnotifiedOperations(ctx context.Context, each func(*Item[Operatio
 	})
 }
 
-// UnemptiedSubscriptions calls each for every subscription that is Deleted and not known to have no clusters left; see
+// SubscriptionsToEmpty calls each for every subscription that is Deleted and not known to have no clusters left; see
 // ActiveOperations.
-func (db *DB) UnemptiedSubscriptions(ctx context.Context, each func(*Item[SubscriptionDocument]) error) error {
+func (db *DB) SubscriptionsToEmpty(ctx context.Context, each func(*Item[SubscriptionDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.properties.subscription.state = @state AND NOT IS_DEFINED(c.properties.emptied)"
-	return everywhere(ctx, db.subscriptions, query, func(item *Item[SubscriptionDocument]) error {
+	return forEachDocument(ctx, db.subscriptions, query, func(item *Item[SubscriptionDocument]) error {
 		if item.Removed != nil {
 			return nil
 		}
@@ -82,7 +82,7 @@ func (db *DB) UnemptiedSubscriptions(ctx context.Context, each func(*Item[Subscr
 func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) error {
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, {'provisioningState': c.properties.provisioningState} AS properties " +
 		"FROM c WHERE IS_DEFINED(c.properties.provisioningState) AND NOT IS_DEFINED(c.deletionTimestamp)"
-	var unreadable Unreadable
+	var unreadable UnreadableError
 	return unreadable.after(db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
 		change, err := readChange(document)
 		if err != nil {
@@ -93,12 +93,12 @@ func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) e
 	}))
 }
 
-// everywhere calls each for the documents of all partitions that a query finds; see ActiveOperations. The query has the
+// forEachDocument calls each for the documents of all partitions that a query finds; see ActiveOperations. The query has the
 // collection's kind as @kind.
-func everywhere[T any](ctx context.Context, c *Collection[T], query string, each func(*Item[T]) error, parameters ...azcosmos.QueryParameter) error {
+func forEachDocument[T any](ctx context.Context, c *Collection[T], query string, each func(*Item[T]) error, parameters ...azcosmos.QueryParameter) error {
 	parameters = append(parameters, azcosmos.QueryParameter{Name: "@kind", Value: string(c.kind)})
 	// An empty partition key asks across all of them.
-	var unreadable Unreadable
+	var unreadable UnreadableError
 	return unreadable.after(c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
 		item, err := c.decode(document)
 		if err != nil {

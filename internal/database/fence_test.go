@@ -17,7 +17,7 @@ func TestNobodyPassesShutGates(t *testing.T) {
 	pass := func(name string) *database.Batch {
 		t.Helper()
 		batch := db.NewBatch(subscription)
-		if err := db.PassGate(t.Context(), batch); err != nil {
+		if err := db.AddFence(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 		database.Create(batch, db.Clusters(), clusterKey(t, name), cluster(name))
@@ -33,19 +33,19 @@ func TestNobodyPassesShutGates(t *testing.T) {
 	for i := range 64 {
 		late = append(late, pass(fmt.Sprintf("late-%d", i)))
 	}
-	if err := server.Open(t).ShutGates(t.Context(), subscription); err != nil {
+	if err := server.Open(t).CloseFences(t.Context(), subscription); err != nil {
 		t.Fatal(err)
 	}
 	for _, batch := range late {
-		race, lost := database.LostRace(batch.Commit(t.Context()))
-		if !lost || race.Kind != database.GateKind {
+		race, lost := database.AsWriteConflict(batch.Commit(t.Context()))
+		if !lost || race.Kind != database.FenceKind {
 			t.Errorf("a commit after the gates were shut: %v", race)
 		}
 	}
-	if err := db.PassGate(t.Context(), db.NewBatch(subscription)); apierror.KindOf(err) != apierror.InvalidSubscriptionState {
+	if err := db.AddFence(t.Context(), db.NewBatch(subscription)); apierror.KindOf(err) != apierror.InvalidSubscriptionState {
 		t.Errorf("passing a shut gate: %v", err)
 	}
-	if err := db.ShutGates(t.Context(), subscription); err != nil {
+	if err := db.CloseFences(t.Context(), subscription); err != nil {
 		t.Errorf("shutting the gates again: %v", err)
 	}
 	if items, _, err := db.Clusters().List(t.Context(), subscription, "", "", 100); err != nil || len(items) != 32 {
@@ -61,7 +61,7 @@ func TestManyPassTheGates(t *testing.T) {
 		wg.Go(func() {
 			err := database.Retry(t.Context(), func(ctx context.Context) error {
 				batch := db.NewBatch(subscription)
-				if err := db.PassGate(ctx, batch); err != nil {
+				if err := db.AddFence(ctx, batch); err != nil {
 					return err
 				}
 				database.Create(batch, db.Clusters(), clusterKey(t, fmt.Sprintf("c%d", i)), cluster("uid"))

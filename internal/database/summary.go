@@ -12,41 +12,41 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// Promise is what of a document says what its customer was promised of the fleet, and no more of it: regions have thousands.
-type Promise struct {
+// DesiredSummary is what of a document says what its customer was promised of the fleet, and no more of it: regions have thousands.
+type DesiredSummary struct {
 	Kind Kind
 	Key  Key
 	UID  string
 	// ClusterUID is the incarnation of the cluster that it stands beneath; a cluster's is its own.
 	ClusterUID string
 	Generation int64
-	// State is the resource's, and Active the operation that works on it, if any.
-	State  hub.ProvisioningState
-	Active string
+	// ProvisioningState is the resource's, and Active the operation that works on it, if any.
+	ProvisioningState hub.ProvisioningState
+	ActiveOperationID string
 	// Fleet is what Cluster Service was last seen to hold.
 	Fleet FleetState
 }
 
-// Order is the key in the form in which promises are in order, by bytes.
-func (p Promise) Order() string { return p.Key.lower() }
+// SortKey is the key in the form in which promises are in order, by bytes.
+func (p DesiredSummary) SortKey() string { return p.Key.lower() }
 
 // unreadable is in the place of an operation of a document that cannot be read.
 const unreadable = "unreadable"
 
-// promised are the kinds of documents that make promises.
-const promised = "(c.kind = 'cluster' OR c.kind = 'nodePool' OR c.kind = 'externalAuth')"
+// summarizedKinds are the kinds of documents that make promises.
+const summarizedKinds = "(c.kind = 'cluster' OR c.kind = 'nodePool' OR c.kind = 'externalAuth')"
 
-// Promises is a page of a subscription's promises behind a key, in order; at most limit of them.
-func (db *DB) Promises(ctx context.Context, subscriptionID, after string, limit int) ([]Promise, error) {
+// DesiredSummaries is a page of a subscription's promises behind a key, in order; at most limit of them.
+func (db *DB) DesiredSummaries(ctx context.Context, subscriptionID, after string, limit int) ([]DesiredSummary, error) {
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, c.properties.uid, c.properties.clusterUid, c.properties.generation, " +
 		"c.properties.provisioningState, c.properties.activeOperationId, c.properties.fleet " +
-		"FROM c WHERE " + promised + " AND c.key > @after AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
+		"FROM c WHERE " + summarizedKinds + " AND c.key > @after AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
 	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query,
 		[]azcosmos.QueryParameter{{Name: "@after", Value: after}}, limit)
 	if err != nil {
 		return nil, err
 	}
-	promises := make([]Promise, len(documents))
+	promises := make([]DesiredSummary, len(documents))
 	for i, document := range documents {
 		var d struct {
 			Kind              Kind                  `json:"kind"`
@@ -65,11 +65,11 @@ func (db *DB) Promises(ctx context.Context, subscriptionID, after string, limit 
 			if err != nil {
 				return nil, err
 			}
-			promises[i] = Promise{Kind: change.Kind, Key: change.Key, Active: unreadable}
+			promises[i] = DesiredSummary{Kind: change.Kind, Key: change.Key, ActiveOperationID: unreadable}
 			continue
 		}
-		promises[i] = Promise{Kind: d.Kind, Key: Key{SubscriptionID: d.PartitionKey, ResourceID: d.ResourceID}, UID: d.UID, ClusterUID: d.ClusterUID,
-			Generation: d.Generation, State: d.ProvisioningState, Active: d.ActiveOperationID, Fleet: d.Fleet}
+		promises[i] = DesiredSummary{Kind: d.Kind, Key: Key{SubscriptionID: d.PartitionKey, ResourceID: d.ResourceID}, UID: d.UID, ClusterUID: d.ClusterUID,
+			Generation: d.Generation, ProvisioningState: d.ProvisioningState, ActiveOperationID: d.ActiveOperationID, Fleet: d.Fleet}
 		if d.Kind == ClusterKind {
 			promises[i].ClusterUID = d.UID
 		}
@@ -77,9 +77,9 @@ func (db *DB) Promises(ctx context.Context, subscriptionID, after string, limit 
 	return promises, nil
 }
 
-// PromisedSubscriptions are the subscriptions that have a cluster, in lower case and in order. It reads all partitions; see
+// SubscriptionsWithClusters are the subscriptions that have a cluster, in lower case and in order. It reads all partitions; see
 // ActiveOperations.
-func (db *DB) PromisedSubscriptions(ctx context.Context) ([]string, error) {
+func (db *DB) SubscriptionsWithClusters(ctx context.Context) ([]string, error) {
 	const query = "SELECT c.partitionKey FROM c WHERE c.kind = 'cluster' AND NOT IS_DEFINED(c.deletionTimestamp)"
 	found := map[string]bool{}
 	err := db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
@@ -104,10 +104,10 @@ func (db *DB) PromisedSubscriptions(ctx context.Context) ([]string, error) {
 	return subscriptions, nil
 }
 
-// WasDeleted finds a proof that an incarnation of a resource was deleted: its own tombstone, the operation that deleted it, or the
+// FindDeletionProof finds a proof that an incarnation of a resource was deleted: its own tombstone, the operation that deleted it, or the
 // end of its billing; or the same of the cluster that it stood beneath. Without one nothing is known. The documents are kept for a
 // day, a week, and for ever.
-func (db *DB) WasDeleted(ctx context.Context, kind Kind, key Key, uid, clusterUID string) (proof string, err error) {
+func (db *DB) FindDeletionProof(ctx context.Context, kind Kind, key Key, uid, clusterUID string) (proof string, err error) {
 	document, err := db.readResource(ctx, key.SubscriptionID, documentID(kind, key))
 	if err != nil {
 		return "", err
