@@ -1,3 +1,4 @@
+-- +goose Up
 -- The actions of SREs on clusters: hcpmesh.clusterservice.v1.ClusterAction, named Intervention before.
 ALTER TABLE interventions RENAME TO cluster_actions;
 ALTER TABLE cluster_actions RENAME COLUMN intervention TO action;
