@@ -1,8 +1,8 @@
-// Package examples holds a request and its answers for every operation of every api-version of the ARM contract.
+// Package examples holds a request with its responses for every operation of every api-version of the ARM contract.
 //
-// The OpenAPI documents refer to these files, and tests replay the requests: an example is a file that says what is sent and
-// what is answered, and this package adds where it is sent, from the document. All examples of a version tell of one
-// customer, whose names a test may replace with its own before it sends anything. Nothing here is read by a service.
+// The OpenAPI documents refer to these files, and tests replay the requests. A file contains the parameters and the
+// responses; the package adds method and path from the OpenAPI document. All examples of an api-version use the names of one
+// customer, which a test may replace before it sends a request. Services do not use this package.
 package examples
 
 import (
@@ -20,34 +20,34 @@ import (
 //go:embed 20*
 var files embed.FS
 
-// Example is one request, and what is answered to it.
+// Example is a request with its responses.
 type Example struct {
 	// Version is the api-version.
 	Version string
-	// Name is that of the file: the operation and, where there are several, what is special about this one.
+	// Name is the name of the file without extension: the operation ID and an optional suffix.
 	Name  string
 	Title string
-	// OperationID, Method and Path are as in the OpenAPI document; Path has a {name} for each parameter in it.
+	// OperationID, Method and Path come from the OpenAPI document. Path has {name} for each path parameter.
 	OperationID string
 	Method      string
 	Path        string
-	// Parameters are the values of the operation's parameters by name: strings but for the body.
+	// Parameters maps parameter names to values: strings, and an object for the body.
 	Parameters map[string]json.RawMessage
-	// Responses are the answers by status. Which of them a service gives depends on what there is already.
+	// Responses maps statuses to responses. The state of the resource decides which one a service sends.
 	Responses map[int]Response
 
 	operation openapi.Operation
 }
 
-// Response is one answer.
+// Response is one response.
 type Response struct {
-	// Headers are those of the answer that the contract describes.
+	// Headers holds the headers that the contract describes.
 	Headers map[string]any `json:"headers"`
-	// Body is empty for an answer without one.
+	// Body is empty if the response has none.
 	Body json.RawMessage `json:"body"`
 }
 
-// Body is the body of the request; nil when it has none.
+// Body returns the request body, or nil if there is none.
 func (e *Example) Body() json.RawMessage {
 	for _, parameter := range e.operation.Parameters {
 		if parameter.In == "body" {
@@ -57,7 +57,7 @@ func (e *Example) Body() json.RawMessage {
 	return nil
 }
 
-// Target is the request's path and query.
+// Target returns path and query of the request.
 func (e *Example) Target() (string, error) {
 	target, query := e.Path, url.Values{}
 	for _, parameter := range e.operation.Parameters {
@@ -67,7 +67,7 @@ func (e *Example) Target() (string, error) {
 		}
 		var value string
 		if err := json.Unmarshal(raw, &value); err != nil {
-			return "", fmt.Errorf("the parameter %s of the example %s of %s: %w", parameter.Name, e.Name, e.Version, err)
+			return "", fmt.Errorf("parameter %s of example %s at %s: %w", parameter.Name, e.Name, e.Version, err)
 		}
 		switch parameter.In {
 		case "path":
@@ -79,7 +79,7 @@ func (e *Example) Target() (string, error) {
 	return target + "?" + query.Encode(), nil
 }
 
-// All are the examples of all api-versions, oldest version first, and by name.
+// All returns the examples of all api-versions, oldest version first, sorted by name.
 func All() ([]Example, error) {
 	var all []Example
 	for _, version := range openapi.Versions() {
@@ -92,7 +92,7 @@ func All() ([]Example, error) {
 	return all, nil
 }
 
-// Of are the examples of one api-version by name.
+// Of returns the examples of one api-version, sorted by name.
 func Of(version string) ([]Example, error) {
 	operations, err := openapi.Operations(version)
 	if err != nil {
@@ -100,20 +100,20 @@ func Of(version string) ([]Example, error) {
 	}
 	entries, err := files.ReadDir(version)
 	if err != nil {
-		return nil, fmt.Errorf("no examples of the api-version %s: %w", version, err)
+		return nil, fmt.Errorf("reading the examples of api-version %s: %w", version, err)
 	}
 	var examples []Example
 	for _, entry := range entries {
 		example, err := read(version, entry.Name(), operations)
 		if err != nil {
-			return nil, fmt.Errorf("the example %s of %s: %w", entry.Name(), version, err)
+			return nil, fmt.Errorf("example %s at %s: %w", entry.Name(), version, err)
 		}
 		examples = append(examples, *example)
 	}
 	return examples, nil
 }
 
-// read reads a file and finds its operation.
+// read decodes a file and adds its operation.
 func read(version, name string, operations map[string]openapi.Operation) (*Example, error) {
 	content, err := files.ReadFile(path.Join(version, name))
 	if err != nil {
@@ -130,7 +130,7 @@ func read(version, name string, operations map[string]openapi.Operation) (*Examp
 	}
 	operation, ok := operations[file.OperationID]
 	if !ok {
-		return nil, fmt.Errorf("there is no operation %s", file.OperationID)
+		return nil, fmt.Errorf("no operation %s in the contract", file.OperationID)
 	}
 	example := &Example{
 		Version: version, Name: strings.TrimSuffix(name, ".json"), Title: file.Title,
@@ -140,7 +140,7 @@ func read(version, name string, operations map[string]openapi.Operation) (*Examp
 	for status, response := range file.Responses {
 		code, err := strconv.Atoi(status)
 		if err != nil {
-			return nil, fmt.Errorf("the status %q is no number", status)
+			return nil, fmt.Errorf("status %q is not a number", status)
 		}
 		example.Responses[code] = response
 	}

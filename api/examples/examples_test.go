@@ -13,7 +13,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 )
 
-func TestExamplesKeepTheContract(t *testing.T) {
+func TestExamplesAreValid(t *testing.T) {
 	for _, version := range openapi.Versions() {
 		t.Run(version, func(t *testing.T) {
 			contract, err := check.New(version)
@@ -22,24 +22,24 @@ func TestExamplesKeepTheContract(t *testing.T) {
 			}
 			for _, example := range of(t, version) {
 				t.Run(example.Name, func(t *testing.T) {
-					keepsTheContract(t, contract, &example)
+					requireValid(t, contract, &example)
 				})
 			}
 		})
 	}
 }
 
-func keepsTheContract(t *testing.T, contract *check.Contract, example *examples.Example) {
+func requireValid(t *testing.T, contract *check.Contract, example *examples.Example) {
 	target, err := example.Target()
 	if err != nil {
 		t.Fatal(err)
 	}
 	parsed, err := url.Parse(target)
 	if err != nil || strings.ContainsAny(target, "{}") || parsed.Query().Get("api-version") != example.Version {
-		t.Errorf("the request goes to %s, which has parameters that are not given", target)
+		t.Errorf("the request target %s has parameters without a value", target)
 	}
 	if !strings.HasPrefix(example.Name+"_", example.OperationID+"_") {
-		t.Errorf("the file is not named for its operation, %s", example.OperationID)
+		t.Errorf("the file name does not begin with the operation ID %s", example.OperationID)
 	}
 	if err := contract.Request(example.OperationID, example.Body()); err != nil {
 		t.Error(err)
@@ -61,13 +61,14 @@ func keepsTheContract(t *testing.T, contract *check.Contract, example *examples.
 			}
 		}
 		if resource.ID != "" && resource.ID != parsed.Path {
-			t.Errorf("the answer %d is of %s, but the request was to %s", status, resource.ID, parsed.Path)
+			t.Errorf("response %d has the ID %s, but the request path is %s", status, resource.ID, parsed.Path)
 		}
 	}
 }
 
-// TestExamplesAreOfEverything: each operation, with each of its parameters and each of its statuses, in each version.
-func TestExamplesAreOfEverything(t *testing.T) {
+// TestExamplesCoverTheContract checks that each operation, required parameter and success status of each api-version has an
+// example.
+func TestExamplesCoverTheContract(t *testing.T) {
 	for _, version := range openapi.Versions() {
 		t.Run(version, func(t *testing.T) {
 			contract, err := check.New(version)
@@ -90,19 +91,19 @@ func TestExamplesAreOfEverything(t *testing.T) {
 				for _, parameter := range operations[example.OperationID].Parameters {
 					known[parameter.Name] = true
 					if _, given := example.Parameters[parameter.Name]; parameter.Required && !given {
-						t.Errorf("%s does not give %s", example.Name, parameter.Name)
+						t.Errorf("%s: no value for %s", example.Name, parameter.Name)
 					}
 				}
 				for name := range example.Parameters {
 					if !known[name] {
-						t.Errorf("%s gives %s, which %s does not take", example.Name, name, example.OperationID)
+						t.Errorf("%s: unknown parameter %s of %s", example.Name, name, example.OperationID)
 					}
 				}
 			}
 			for id := range operations {
 				for _, status := range contract.Statuses(id) {
 					if !shown[id][status] {
-						t.Errorf("no example shows the answer %d of %s", status, id)
+						t.Errorf("no example has response %d of %s", status, id)
 					}
 				}
 			}

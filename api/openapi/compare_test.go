@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// difference is one place where two documents are not of the same structure.
+// difference is one structural difference between two documents.
 type difference struct {
-	// where is the way to it from the document's root.
+	// where is the path from the root of the document.
 	where string
-	// published and ours are JSON; absent when there is nothing.
+	// published and ours are JSON, or absent.
 	published, ours string
 }
 
@@ -27,7 +27,7 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s\n\tpublished: %s\n\tours:      %s", d.where, d.published, d.ours)
 }
 
-// document is a parsed OpenAPI document that can follow its references into the common types.
+// document is a parsed OpenAPI document that resolves references to the common types.
 type document struct {
 	root        map[string]any
 	commonTypes fs.FS
@@ -51,25 +51,25 @@ func parseDocument(t *testing.T, content string) document {
 	return d
 }
 
-// prose are the members that say nothing about structure. A member of a map of names, such as a property called
+// prose lists the members without structural meaning. A member of a map of names, for example a property called
 // description, is never prose.
 var prose = map[string]bool{
 	"description": true, "title": true, "summary": true, "info": true, "externalDocs": true, "x-ms-examples": true, "x-ms-summary": true,
 }
 
-// nameMaps are the members whose own members are named by the contract rather than by OpenAPI.
+// nameMaps lists the members that map names of the contract to values.
 var nameMaps = map[string]bool{
 	"paths": true, "definitions": true, "properties": true, "responses": true, "headers": true, "securityDefinitions": true, "scopes": true,
 }
 
-// sets are the lists whose order means nothing.
+// sets lists the arrays whose order has no meaning.
 var sets = map[string]bool{
 	"required": true, "enum": true, "x-ms-mutability": true, "x-ms-identifiers": true, "tags": true, "schemes": true,
 	"consumes": true, "produces": true, "parameters": true, "allOf": true, "values": true, "allowedResources": true, "scopes": true,
 }
 
-// compare finds where ours differs from published. Order and prose do not count, nor does the case of paths, nor whether
-// something is written down in place or referred to.
+// compare returns the differences between published and ours. It ignores order, prose, the case of paths, and whether a
+// value is inline or referenced.
 func compare(published, ours document) []difference {
 	c := comparison{published: published, ours: ours}
 	c.value("", "", published.root, ours.root)
@@ -82,7 +82,7 @@ type comparison struct {
 	found           []difference
 }
 
-// value compares two values that are the member called member of what is at where's parent.
+// value compares two values of the member called member at path where.
 func (c *comparison) value(where, member string, published, ours any) {
 	published, ours = c.sameReference(published, ours)
 	publishedMap, publishedIsMap := members(c.published, member, published)
@@ -120,14 +120,14 @@ func (c *comparison) value(where, member string, published, ours any) {
 	}
 }
 
-// members gives an object's members, or a set's elements by what tells them apart.
+// members returns the members of an object, or the elements of a set by their identity.
 func members(d document, member string, value any) (map[string]any, bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		if member != "paths" {
 			return value, true
 		}
-		lower := make(map[string]any, len(value)) // ARM matches paths without regard to case
+		lower := make(map[string]any, len(value)) // ARM paths are case-insensitive
 		for name, described := range value {
 			lower[strings.ToLower(name)] = described
 		}
@@ -145,7 +145,7 @@ func members(d document, member string, value any) (map[string]any, bool) {
 	return nil, false
 }
 
-// identity is what tells an element of a set apart from the others.
+// identity returns the key that distinguishes an element of a set from the others.
 func identity(d document, element any) string {
 	object, ok := element.(map[string]any)
 	if !ok {
@@ -165,8 +165,7 @@ func identity(d document, element any) string {
 	return text(element)
 }
 
-// sameReference writes references to the common types alike on both sides and, where only one side refers, puts there
-// what is referred to.
+// sameReference normalizes references to the common types on both sides. If only one side has a reference, it is resolved.
 func (c *comparison) sameReference(published, ours any) (any, any) {
 	publishedMap, publishedOK := published.(map[string]any)
 	oursMap, oursOK := ours.(map[string]any)
@@ -195,8 +194,7 @@ func withReference(object map[string]any, name string) map[string]any {
 	return written
 }
 
-// referenceName is a reference without the folders that lead to the common types, which differ from repository to
-// repository.
+// referenceName returns a reference without the folders before common-types, which differ between repositories.
 func referenceName(reference string) string {
 	file, pointer, _ := strings.Cut(reference, "#")
 	if file == "" {
@@ -205,9 +203,9 @@ func referenceName(reference string) string {
 	return "common-types/" + path.Join(path.Base(path.Dir(file)), path.Base(file)) + "#" + pointer
 }
 
-// resolve gives the object that a reference stands for, with the members that stand beside the reference.
+// resolve returns the object that a reference points to, merged with the members beside the reference.
 func (d document) resolve(object map[string]any) map[string]any {
-	for range 16 { // more than any chain of references that is no circle
+	for range 16 { // the bound ends circular references
 		reference, ok := object["$ref"].(string)
 		if !ok {
 			return object
@@ -220,7 +218,7 @@ func (d document) resolve(object map[string]any) map[string]any {
 			if err != nil {
 				return object
 			}
-			// What a common type refers to beside itself is in its own document, wherever it is looked at from.
+			// Local references of a common type point into its own document.
 			content = bytes.ReplaceAll(content, []byte(`"$ref": "#/`), []byte(`"$ref": "`+file+`#/`))
 			root = nil
 			if err := json.Unmarshal(content, &root); err != nil {
@@ -261,18 +259,18 @@ func text(value any) string {
 	return string(encoded)
 }
 
-// exception is an intended difference.
+// exception is an intended difference, with the reason.
 type exception struct {
-	// versions have it.
+	// versions lists the api-versions with the difference.
 	versions        []string
 	where           string
 	published, ours string
 	why             string
 }
 
-// unintended are the differences of a version that no exception covers, and the exceptions that cover none of its
-// differences though they should.
-func unintended(version string, found []difference, exceptions []exception) (differences []difference, idle []exception) {
+// unintended returns the differences of a version that no exception covers, and the exceptions for the version that match no
+// difference.
+func unintended(version string, found []difference, exceptions []exception) (differences []difference, unused []exception) {
 	covered := map[int]bool{}
 	for _, one := range found {
 		at := slices.IndexFunc(exceptions, func(e exception) bool {
@@ -286,8 +284,8 @@ func unintended(version string, found []difference, exceptions []exception) (dif
 	}
 	for i, e := range exceptions {
 		if slices.Contains(e.versions, version) && !covered[i] {
-			idle = append(idle, e)
+			unused = append(unused, e)
 		}
 	}
-	return differences, idle
+	return differences, unused
 }

@@ -1,8 +1,8 @@
 // Package openapi holds the ARM contract as OpenAPI 2 documents, one for each api-version.
 //
-// The documents are written by `make generate` from the TypeSpec sources in ../typespec and are embedded as they are; what
-// they share with all resource providers is in common-types. The package reads of them only what it takes to address an
-// operation: whoever wants to judge requests and responses uses the package check. Nothing here is ever edited by hand.
+// `make generate` writes the documents from the TypeSpec sources in ../typespec. They are embedded unchanged and never
+// edited by hand. The types that all resource providers share are in common-types. The package reads from the documents
+// only what is needed to address an operation. Package check validates requests and responses.
 package openapi
 
 import (
@@ -18,14 +18,14 @@ import (
 //go:embed 20* common-types
 var files embed.FS
 
-// Files is the folder: VERSION/openapi.json, and common-types, to which the documents refer with relative paths.
+// Files returns the documents: VERSION/openapi.json, and common-types, to which they refer with relative paths.
 func Files() fs.FS { return files }
 
-// Versions are the api-versions, oldest first.
+// Versions returns the api-versions, oldest first.
 func Versions() []string {
-	entries, err := files.ReadDir(".") // sorted by name, and so by date
+	entries, err := files.ReadDir(".") // sorted by name and therefore by date
 	if err != nil {
-		panic(fmt.Sprintf("openapi: the embedded folder cannot be read: %v", err))
+		panic(fmt.Sprintf("openapi: reading the embedded folder: %v", err))
 	}
 	var versions []string
 	for _, entry := range entries {
@@ -36,18 +36,18 @@ func Versions() []string {
 	return versions
 }
 
-// Operation is one method of one path.
+// Operation is one HTTP method of one path.
 type Operation struct {
-	// ID is the operationId, such as NodePools_Get.
+	// ID is the operationId, for example NodePools_Get.
 	ID string
 	// Method is an HTTP method in upper case.
 	Method string
-	// Path has a {name} for each parameter in it.
+	// Path is the path template, with {name} for each path parameter.
 	Path       string
 	Parameters []Parameter
 }
 
-// Parameter is what an operation is told.
+// Parameter is a parameter of an operation.
 type Parameter struct {
 	Name string `json:"name"`
 	// In is path, query or body.
@@ -55,7 +55,7 @@ type Parameter struct {
 	Required bool   `json:"required"`
 }
 
-// Operations are the operations of an api-version, by id.
+// Operations returns the operations of an api-version by ID. It returns an error if there is no such api-version.
 func Operations(version string) (map[string]Operation, error) {
 	var document struct {
 		Paths map[string]map[string]struct {
@@ -74,7 +74,7 @@ func Operations(version string) (map[string]Operation, error) {
 			for _, raw := range described.Parameters {
 				parameter, err := readParameter(name, raw)
 				if err != nil {
-					return nil, fmt.Errorf("a parameter of %s in %s: %w", operation.ID, name, err)
+					return nil, fmt.Errorf("reading a parameter of %s in %s: %w", operation.ID, name, err)
 				}
 				operation.Parameters = append(operation.Parameters, parameter)
 			}
@@ -85,7 +85,7 @@ func Operations(version string) (map[string]Operation, error) {
 	return operations, nil
 }
 
-// readParameter reads a parameter that stands in the document name, or in another that it refers to.
+// readParameter decodes a parameter of the document name. It resolves a reference to another document.
 func readParameter(name string, raw json.RawMessage) (Parameter, error) {
 	var parameter struct {
 		Parameter
@@ -109,7 +109,7 @@ func readParameter(name string, raw json.RawMessage) (Parameter, error) {
 	}
 	referred, ok := document.Parameters[pointer]
 	if !ok {
-		return Parameter{}, fmt.Errorf("%s is not in %s", parameter.Ref, name)
+		return Parameter{}, fmt.Errorf("reference %s not found in %s", parameter.Ref, name)
 	}
 	return referred, nil
 }
@@ -117,7 +117,7 @@ func readParameter(name string, raw json.RawMessage) (Parameter, error) {
 func readJSON(name string, into any) error {
 	content, err := files.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("no such document of the contract: %w", err)
+		return fmt.Errorf("opening a document of the contract: %w", err)
 	}
 	if err := json.Unmarshal(content, into); err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)

@@ -10,26 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// intended are the places where our documents are meant to differ from the published ones.
+// intended lists the intended differences between our documents and the published ones.
 var intended = []exception{
 	{
 		versions: Versions(), where: "definitions > ApiProfile > required", published: `["url"]`, ours: absent,
-		why: "the address appears as the cluster comes up, and visibility is shown before: a client that checks answers against the document would refuse that of every create",
+		why: "the URL is absent until the API server has an endpoint, but visibility is always shown: a client that validates responses would reject the response of every create",
 	},
 	{
 		versions: Versions(), where: `definitions > PlatformProfile > required > "issuerUrl"`, published: `"issuerUrl"`, ours: absent,
-		why: "the issuer appears as the cluster comes up, and the rest of the platform is shown before",
+		why: "the issuer is absent until it exists, but the rest of the platform profile is always shown",
 	},
 }
 
-// TestStructureIsThePublishedOne compares our documents with those that ARM publishes, wherever those are at hand: beside
-// the repository in shared/contract, or in HCPMESH_PUBLISHED_CONTRACT.
-func TestStructureIsThePublishedOne(t *testing.T) {
+// TestStructureMatchesPublished compares our documents with the published ones. It reads those from the folder
+// HCPMESH_PUBLISHED_CONTRACT, or from shared/contract beside the repository, and skips if neither exists.
+func TestStructureMatchesPublished(t *testing.T) {
 	folder := os.Getenv("HCPMESH_PUBLISHED_CONTRACT")
 	if folder == "" {
 		folder = filepath.Join(repository(t), "..", "shared", "contract")
 		if _, err := os.Stat(folder); err != nil {
-			t.Skipf("the published documents are not at hand (HCPMESH_PUBLISHED_CONTRACT names their folder): %v", err)
+			t.Skipf("published documents not found (set HCPMESH_PUBLISHED_CONTRACT to their folder): %v", err)
 		}
 	}
 	published := map[string]string{}
@@ -44,35 +44,35 @@ func TestStructureIsThePublishedOne(t *testing.T) {
 	}
 	for _, version := range Versions() {
 		if published[version] == "" {
-			t.Errorf("%s is not among the published documents of %s", version, folder)
+			t.Errorf("%s: no published document in %s", version, folder)
 			continue
 		}
 		t.Run(version, func(t *testing.T) {
 			found := compare(readDocument(t, published[version]), readDocument(t, filepath.Join(version, "openapi.json")))
-			differences, idle := unintended(version, found, intended)
+			differences, unused := unintended(version, found, intended)
 			for _, one := range differences {
 				t.Errorf("%v", one)
 			}
-			for _, one := range idle {
-				t.Errorf("%s is said to differ, and does not: take the entry out", one.where)
+			for _, one := range unused {
+				t.Errorf("%s: exception matches no difference: remove it", one.where)
 			}
 			t.Logf("%d differences, %d of them intended", len(found), len(found)-len(differences))
 		})
 		delete(published, version)
 	}
 	for version := range published {
-		t.Errorf("%s is published, and we have no document of it", version)
+		t.Errorf("%s: published, but the repository has no document", version)
 	}
 }
 
-// repository is the folder of the checkout that this test is in; a linked worktree is a checkout of its own.
+// repository returns the root of the repository, also from a linked worktree.
 func repository(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pointer, err := os.ReadFile(filepath.Join(root, ".git")); err == nil { // of a worktree: the repository it belongs to
+	if pointer, err := os.ReadFile(filepath.Join(root, ".git")); err == nil { // a linked worktree
 		if gitDir, ok := strings.CutPrefix(strings.TrimSpace(string(pointer)), "gitdir: "); ok {
 			return filepath.Dir(filepath.Dir(filepath.Dir(gitDir))) // ROOT/.git/worktrees/NAME
 		}
@@ -80,7 +80,7 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// base is a document that has each kind of thing that the contract has.
+// base is a document with every kind of element that the contract uses.
 const base = `{
   "swagger": "2.0",
   "info": {"title": "one title", "version": "2026-09-01-preview"},
@@ -124,7 +124,7 @@ const base = `{
   }
 }`
 
-func TestComparerSeesTheStructure(t *testing.T) {
+func TestCompareFindsStructuralDifferences(t *testing.T) {
 	const put = "paths > /subscriptions/{subscriptionid}/things/{name} > put"
 	const thing = "definitions > Thing > properties"
 	for name, test := range map[string]struct {
@@ -146,7 +146,7 @@ func TestComparerSeesTheStructure(t *testing.T) {
 		"final state":     {reason: "pollers follow it", old: `"location"`, new: `"azure-async-operation"`, where: put + " > x-ms-long-running-operation-options > final-state-via"},
 		"long-running":    {reason: "SDKs make a poller of it", old: `"x-ms-long-running-operation": true,`, new: ``, where: put + " > x-ms-long-running-operation", published: "true", ours: absent},
 		"pageable":        {reason: "SDKs make a pager of it", old: `"nextLinkName": "nextLink"`, new: `"nextLinkName": "next"`, where: put + " > x-ms-pageable > nextLinkName"},
-		"common type":     {reason: "it means what its document says", old: "ApiVersionParameter", new: "LocationParameter", where: put + " > parameters > path location"},
+		"common type":     {reason: "each common type has its own meaning", old: "ApiVersionParameter", new: "LocationParameter", where: put + " > parameters > path location"},
 		"schema name":     {reason: "SDKs name their types by it", old: `"Mode": {`, new: `"Manner": {`, where: "definitions > Manner"},
 		"property called like prose": {reason: "description is a property here", old: `"description": {"type": "string", "minLength": 1`, new: `"label": {"type": "string", "minLength": 1`,
 			where: thing + " > description"},
@@ -161,11 +161,11 @@ func TestComparerSeesTheStructure(t *testing.T) {
 		"bound":                 {reason: "clients check it", old: `"maximum": 9`, new: `"maximum": 8`, where: thing + " > size > maximum"},
 		"item count":            {reason: "clients check it", old: `"maxItems": 3`, new: `"maxItems": 4`, where: thing + " > items > maxItems"},
 		"default":               {reason: "clients fill it in", old: `"default": 1`, new: `"default": 2`, where: thing + " > size > default"},
-		"required property":     {reason: "clients ask for it", old: `["size", "mode"]`, new: `["size"]`, where: `definitions > Thing > required > "mode"`, published: `"mode"`, ours: absent},
+		"required property":     {reason: "clients require it", old: `["size", "mode"]`, new: `["size"]`, where: `definitions > Thing > required > "mode"`, published: `"mode"`, ours: absent},
 		"read-only":             {reason: "clients do not send it", old: `"readOnly": true`, new: `"readOnly": false`, where: thing + " > mode > readOnly"},
-		"mutability":            {reason: "tools know from it when a change means a new resource", old: `["read", "create"]`, new: `["read", "create", "update"]`, where: thing + ` > description > x-ms-mutability > "update"`},
+		"mutability":            {reason: "tools derive from it whether a change requires a new resource", old: `["read", "create"]`, new: `["read", "create", "update"]`, where: thing + ` > description > x-ms-mutability > "update"`},
 		"identifiers":           {reason: "tools compare arrays by them", old: `["a", "b"]`, new: `["a"]`, where: thing + ` > items > x-ms-identifiers > "b"`},
-		"reference for a value": {reason: "what is referred to is not what stands there", old: `"items": {"type": "string"}`, new: `"items": {"$ref": "#/definitions/Mode"}`, where: thing + " > items > items > enum"},
+		"reference for a value": {reason: "the referenced value differs from the inline one", old: `"items": {"type": "string"}`, new: `"items": {"$ref": "#/definitions/Mode"}`, where: thing + " > items > items > enum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := strings.Replace(base, test.old, test.new, 1)
@@ -178,14 +178,13 @@ func TestComparerSeesTheStructure(t *testing.T) {
 				}
 				t.Logf("%v", found)
 			}
-			t.Errorf("no difference at %s was found: %s", test.where, test.reason)
+			t.Errorf("found no difference at %s: %s", test.where, test.reason)
 		})
 	}
 }
 
-// TestComparerSeesEveryPart takes each member and each element out of the document in turn, and puts another value in each
-// value's place.
-func TestComparerSeesEveryPart(t *testing.T) {
+// TestCompareFindsEveryChange removes each member and each element of the document in turn, and replaces each value.
+func TestCompareFindsEveryChange(t *testing.T) {
 	original := parseDocument(t, base)
 	changed := parseDocument(t, base)
 	parts := 0
@@ -193,7 +192,7 @@ func TestComparerSeesEveryPart(t *testing.T) {
 	seen := func(where string) {
 		parts++
 		if len(compare(original, changed)) == 0 {
-			t.Errorf("a change at %s was not found", where)
+			t.Errorf("compare did not find the change at %s", where)
 		}
 	}
 	visit = func(where, member string, value any) {
@@ -225,21 +224,21 @@ func TestComparerSeesEveryPart(t *testing.T) {
 	}
 	visit("", "", changed.root)
 	if found := compare(original, changed); len(found) > 0 || parts < 100 {
-		t.Fatalf("after %d changes the document is not what it was: %v", parts, found)
+		t.Fatalf("after %d changes the restored document differs: %v", parts, found)
 	}
 }
 
-func TestComparerIgnoresWhatIsNoStructure(t *testing.T) {
+func TestCompareIgnoresProseAndOrder(t *testing.T) {
 	for name, test := range map[string]struct{ reason, old, new string }{
-		"prose":                {"descriptions are each author's own", `"description": "words"`, `"description": "other words"`},
-		"title":                {"so is the title", "one title", "another title"},
-		"case of paths":        {"ARM matches them without regard to it", "/things/{name}", "/Things/{Name}"},
+		"prose":                {"descriptions have no structural meaning", `"description": "words"`, `"description": "other words"`},
+		"title":                {"the title has no structural meaning", "one title", "another title"},
+		"case of paths":        {"ARM paths are case-insensitive", "/things/{name}", "/Things/{Name}"},
 		"order of required":    {"it is a set", `["size", "mode"]`, `["mode", "size"]`},
 		"order of enum":        {"it is a set", `["A", "B"]`, `["B", "A"]`},
 		"place of common type": {"repositories keep them in different folders", "../common-types/v6/types.json", "../../../../common-types/resource-management/v6/types.json"},
-		"common type written out": {"a reference means what it refers to", `{"$ref": "../common-types/v6/types.json#/parameters/ApiVersionParameter"}`,
+		"common type written out": {"a reference equals its target", `{"$ref": "../common-types/v6/types.json#/parameters/ApiVersionParameter"}`,
 			`{"name": "api-version", "in": "query", "required": true, "type": "string", "minLength": 1}`},
-		"own type written out": {"a reference means what it refers to", `{"$ref": "#/definitions/Mode", "readOnly": true}`,
+		"own type written out": {"a reference equals its target", `{"$ref": "#/definitions/Mode", "readOnly": true}`,
 			`{"readOnly": true, "type": "string", "enum": ["A", "B"], "x-ms-enum": {"name": "Mode", "modelAsString": true, "values": [{"name": "A", "value": "A"}, {"name": "B", "value": "B"}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,13 +247,13 @@ func TestComparerIgnoresWhatIsNoStructure(t *testing.T) {
 				t.Fatalf("%q is not in the document", test.old)
 			}
 			for _, found := range compare(parseDocument(t, base), parseDocument(t, changed)) {
-				t.Errorf("%s, but there is a difference: %v", test.reason, found)
+				t.Errorf("%s, but compare found a difference: %v", test.reason, found)
 			}
 		})
 	}
 }
 
-func TestExceptionsCoverExactlyWhatTheySay(t *testing.T) {
+func TestExceptionsMatchExactly(t *testing.T) {
 	const where, version = "definitions > Thing > properties > size > maximum", "2026-09-01-preview"
 	found := []difference{{where, "9", "8"}}
 	entry := exception{versions: []string{version}, where: where, published: "9", ours: "8", why: "a reason"}
@@ -263,17 +262,17 @@ func TestExceptionsCoverExactlyWhatTheySay(t *testing.T) {
 		found       []difference
 		entry       exception
 		differences int
-		idle        int
+		unused      int
 	}{
-		"covered":         {reason: "an intended difference is none", found: found, entry: entry},
-		"nothing differs": {reason: "an entry that matches nothing is out of date", entry: entry, idle: 1},
-		"another value":   {reason: "the entry is for the value that it was written for", found: []difference{{where, "9", "7"}}, entry: entry, differences: 1, idle: 1},
-		"another version": {reason: "the entry is for its versions", found: found, entry: exception{versions: []string{"2024-06-10-preview"}, where: where, published: "9", ours: "8"}, differences: 1},
+		"covered":         {reason: "an exception covers the difference", found: found, entry: entry},
+		"nothing differs": {reason: "an entry without a match is out of date", entry: entry, unused: 1},
+		"another value":   {reason: "an entry covers only its values", found: []difference{{where, "9", "7"}}, entry: entry, differences: 1, unused: 1},
+		"another version": {reason: "an entry covers only its versions", found: found, entry: exception{versions: []string{"2024-06-10-preview"}, where: where, published: "9", ours: "8"}, differences: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			differences, idle := unintended(version, test.found, []exception{test.entry})
-			if got, want := []int{len(differences), len(idle)}, []int{test.differences, test.idle}; !cmp.Equal(got, want) {
-				t.Errorf("%s: %d differences and %d idle entries, want %v", test.reason, got[0], got[1], want)
+			differences, unused := unintended(version, test.found, []exception{test.entry})
+			if got, want := []int{len(differences), len(unused)}, []int{test.differences, test.unused}; !cmp.Equal(got, want) {
+				t.Errorf("%s: %d differences and %d unused entries, want %v", test.reason, got[0], got[1], want)
 			}
 		})
 	}

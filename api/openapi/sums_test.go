@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestDocumentsAreGenerated compares sources, examples and documents with the sums that the last generation left, so
-// that a forgotten `make generate`, or an edit of a document by hand, is found without Node.
+// TestDocumentsAreGenerated compares sources, examples and documents with the checksums of the last generation. It finds a
+// missing `make generate` and a document that was edited by hand, without Node.
 func TestDocumentsAreGenerated(t *testing.T) {
 	recorded := readSums(t)
 	present := map[string]string{}
@@ -47,20 +47,20 @@ func TestDocumentsAreGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(present) < 20 {
-		t.Fatalf("found only %d files: the walk is broken", len(present))
+		t.Fatalf("found only %d files", len(present))
 	}
 	for name, sum := range present {
 		switch recorded[name] {
 		case sum:
 		case "":
-			t.Errorf("%s was added since the documents were generated: run `make generate`", name)
+			t.Errorf("%s was added after the last generation: run `make generate`", name)
 		default:
-			t.Errorf("%s was changed since the documents were generated: run `make generate`", name)
+			t.Errorf("%s was changed after the last generation: run `make generate`", name)
 		}
 	}
 	for name := range recorded {
 		if _, ok := present[name]; !ok {
-			t.Errorf("%s was removed since the documents were generated: run `make generate`", name)
+			t.Errorf("%s was removed after the last generation: run `make generate`", name)
 		}
 	}
 }
@@ -76,20 +76,20 @@ func readSums(t *testing.T) map[string]string {
 	for scanner := bufio.NewScanner(file); scanner.Scan(); {
 		sum, name, ok := strings.Cut(scanner.Text(), "  ")
 		if !ok {
-			t.Fatalf("SHA256SUMS has the line %q", scanner.Text())
+			t.Fatalf("SHA256SUMS: malformed line %q", scanner.Text())
 		}
 		sums[name] = sum
 	}
 	return sums
 }
 
-// isGenerationFolder and isGenerationFile say which parts of the module generation reads and writes, as
-// typespec/generate.mjs does.
+// isGenerationFolder reports whether typespec/generate.mjs reads or writes files in the folder.
 func isGenerationFolder(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return top == "typespec" || top == "examples" || top == "openapi"
 }
 
+// isGenerationFile reports whether typespec/generate.mjs reads or writes the file.
 func isGenerationFile(name string) bool {
 	top, rest, nested := strings.Cut(name, "/")
 	folder, _, inFolder := strings.Cut(rest, "/")

@@ -1,9 +1,8 @@
-// Package check says where a request or a response departs from the ARM contract.
+// Package check validates requests and responses against the ARM contract.
 //
-// A Contract is made of the OpenAPI document of one api-version: each body that the document describes becomes a JSON
-// Schema, stricter than OpenAPI in that a field that the contract does not know is a departure, and that a request must
-// not carry what only the service says. It is meant for tests, whether of examples, of the frontend's answers or of
-// recorded traffic; the frontend itself judges requests in its own words and must not be built on this.
+// A Contract is derived from the OpenAPI document of one api-version. Each body becomes a JSON Schema that is stricter than
+// OpenAPI: unknown fields are violations, and a request must not contain read-only fields. The package is for tests of
+// examples, of the frontend's responses and of recorded traffic. The frontend has its own validation and must not use it.
 package check
 
 import (
@@ -22,33 +21,33 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 )
 
-// Contract judges the requests and responses of one api-version. It is safe for concurrent use.
+// Contract validates the requests and responses of one api-version. It is safe for concurrent use.
 type Contract struct {
 	version    string
 	operations map[string]operation
 	routes     []route
 }
 
-// operation is what the document says of one operation's bodies.
+// operation holds the schemas of the bodies of one operation.
 type operation struct {
-	// request is nil for an operation without a body.
+	// request is nil if the operation has no request body.
 	request   *jsonschema.Schema
 	responses map[string]response
 }
 
 type response struct {
-	// body is nil where the document does not describe one.
+	// body is nil if the document does not describe a body.
 	body *jsonschema.Schema
-	// headers are the types of the described headers by canonical name.
+	// headers maps the canonical names of the described headers to their types.
 	headers map[string]string
 }
 
-// New reads the contract of an api-version.
+// New returns the contract of an api-version. It returns an error if there is no document for it.
 func New(version string) (*Contract, error) {
 	name := path.Join(version, "openapi.json")
 	content, err := fs.ReadFile(openapi.Files(), name)
 	if err != nil {
-		return nil, fmt.Errorf("no contract of the api-version %s: %w", version, err)
+		return nil, fmt.Errorf("reading the contract of api-version %s: %w", version, err)
 	}
 	var document described
 	if err := json.Unmarshal(content, &document); err != nil {
@@ -72,7 +71,7 @@ func New(version string) (*Contract, error) {
 					continue
 				}
 				if compiled.request, err = requests.compile(append(at, "parameters", strconv.Itoa(i), "schema")); err != nil {
-					return nil, fmt.Errorf("the body of %s in %s: %w", of.OperationID, name, err)
+					return nil, fmt.Errorf("compiling the request body of %s in %s: %w", of.OperationID, name, err)
 				}
 			}
 			for status, described := range of.Responses {
@@ -82,7 +81,7 @@ func New(version string) (*Contract, error) {
 				}
 				if described.Schema != nil {
 					if one.body, err = responses.compile(append(at, "responses", status, "schema")); err != nil {
-						return nil, fmt.Errorf("the answer %s of %s in %s: %w", status, of.OperationID, name, err)
+						return nil, fmt.Errorf("compiling response %s of %s in %s: %w", status, of.OperationID, name, err)
 					}
 				}
 				compiled.responses[status] = one
@@ -94,7 +93,7 @@ func New(version string) (*Contract, error) {
 	return contract, nil
 }
 
-// described is what New reads of a document before its schemas are compiled.
+// described is the part of a document that New decodes.
 type described struct {
 	Paths map[string]map[string]struct {
 		OperationID string `json:"operationId"`
@@ -110,7 +109,7 @@ type described struct {
 	} `json:"paths"`
 }
 
-// Request judges the body of a request; an operation without a body has none.
+// Request validates the body of a request. The body must be empty if the operation has none.
 func (c *Contract) Request(operationID string, body []byte) error {
 	described, err := c.operation(operationID)
 	if err != nil {
@@ -118,18 +117,18 @@ func (c *Contract) Request(operationID string, body []byte) error {
 	}
 	if described.request == nil {
 		if len(body) > 0 {
-			return fmt.Errorf("%s takes no body, and the request has one", operationID)
+			return fmt.Errorf("%s takes no body, but the request has one", operationID)
 		}
 		return nil
 	}
 	if err := validate(described.request, body); err != nil {
-		return fmt.Errorf("the request %s at %s: %w", operationID, c.version, err)
+		return fmt.Errorf("request %s at %s: %w", operationID, c.version, err)
 	}
 	return nil
 }
 
-// Response judges a response. A status that the contract does not list must be that of an error. Headers that the
-// contract describes need not be there, but must be of their type; a body that it does not describe is not judged.
+// Response validates a response. A status that the contract does not list must be an error status. Described headers are
+// optional but must have the described type. A body without a description is not validated.
 func (c *Contract) Response(operationID string, status int, header http.Header, body []byte) error {
 	described, err := c.operation(operationID)
 	if err != nil {
@@ -139,31 +138,31 @@ func (c *Contract) Response(operationID string, status int, header http.Header, 
 	if !ok {
 		of = described.responses["default"]
 		if status < http.StatusBadRequest {
-			return fmt.Errorf("%s at %s never answers %d", operationID, c.version, status)
+			return fmt.Errorf("%s at %s never responds with %d", operationID, c.version, status)
 		}
 	}
-	var departures []error
+	var violations []error
 	for name, kind := range of.headers {
 		if value := header.Get(name); value != "" && kind == "integer" {
 			if _, err := strconv.ParseInt(value, 10, 32); err != nil {
-				departures = append(departures, fmt.Errorf("the header %s is no number: %q", name, value))
+				violations = append(violations, fmt.Errorf("header %s is not a number: %q", name, value))
 			}
 		}
 	}
 	if of.body != nil {
-		departures = append(departures, validate(of.body, body))
+		violations = append(violations, validate(of.body, body))
 	}
-	if err := errors.Join(departures...); err != nil {
-		return fmt.Errorf("the answer %d of %s at %s: %w", status, operationID, c.version, err)
+	if err := errors.Join(violations...); err != nil {
+		return fmt.Errorf("response %d of %s at %s: %w", status, operationID, c.version, err)
 	}
 	return nil
 }
 
-// Statuses are those that an operation answers with when it does what it is asked to.
+// Statuses returns the success statuses of an operation, in ascending order.
 func (c *Contract) Statuses(operationID string) []int {
 	var statuses []int
 	for status := range c.operations[operationID].responses {
-		if code, err := strconv.Atoi(status); err == nil { // all but default, which stands for errors
+		if code, err := strconv.Atoi(status); err == nil { // skip "default", which describes errors
 			statuses = append(statuses, code)
 		}
 	}

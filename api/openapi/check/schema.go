@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 )
 
-// direction is which way a body goes.
+// direction distinguishes request bodies from response bodies.
 type direction string
 
 const (
@@ -22,15 +22,15 @@ const (
 	inResponse direction = "response"
 )
 
-// schemas compiles the schemas of one document, for bodies that go one way.
+// schemas compiles the schemas of one document for one direction.
 type schemas struct {
 	compiler *jsonschema.Compiler
 	document string
 }
 
-// newSchemas makes JSON Schemas of a document and of the common types.
+// newSchemas converts the document of a version and the common types to JSON Schemas.
 func newSchemas(version string, way direction) (*schemas, error) {
-	base := "https://contract.invalid/" + string(way) + "/" // only tells documents apart; nothing is ever fetched
+	base := "https://contract.invalid/" + string(way) + "/" // distinguishes documents; nothing is fetched
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -64,13 +64,13 @@ func newSchemas(version string, way direction) (*schemas, error) {
 	for name, document := range documents {
 		converter{way: way, document: name, extended: extended}.walk("", "#", document)
 		if err := compiler.AddResource(base+name, document); err != nil {
-			return nil, fmt.Errorf("taking %s as a schema: %w", name, err)
+			return nil, fmt.Errorf("adding %s as a schema: %w", name, err)
 		}
 	}
 	return &schemas{compiler: compiler, document: base + version + "/openapi.json"}, nil
 }
 
-// compile compiles the schema that the steps lead to.
+// compile compiles the schema at the path of steps.
 func (s *schemas) compile(steps []string) (*jsonschema.Schema, error) {
 	pointer := "#"
 	for _, step := range steps {
@@ -79,7 +79,7 @@ func (s *schemas) compile(steps []string) (*jsonschema.Schema, error) {
 	return s.compiler.Compile(s.document + pointer)
 }
 
-// findExtended notes every schema that others extend with allOf: those alone may meet fields that they do not know.
+// findExtended records every schema that others extend with allOf. Only these may accept unknown fields.
 func findExtended(name string, value any, extended map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -100,7 +100,7 @@ func findExtended(name string, value any, extended map[string]bool) {
 	}
 }
 
-// absolute is a reference with its document's name instead of the way to it.
+// absolute returns a reference with the name of its document instead of a relative path.
 func absolute(name, reference string) string {
 	file, pointer, _ := strings.Cut(reference, "#")
 	if file != "" {
@@ -109,14 +109,14 @@ func absolute(name, reference string) string {
 	return name + "#" + pointer
 }
 
-// converter turns an OpenAPI document into schemas, in place.
+// converter converts an OpenAPI document to JSON Schemas, in place.
 type converter struct {
 	way      direction
 	document string
 	extended map[string]bool
 }
 
-// walk visits a value that is the member called member of what is at the pointer's parent.
+// walk converts a value, which is the member called member of its parent, and everything in it.
 func (c converter) walk(member, pointer string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -133,7 +133,7 @@ func (c converter) walk(member, pointer string, value any) {
 	}
 }
 
-// schema turns one OpenAPI schema into a JSON Schema. What is no schema has none of the members that count here.
+// schema converts one OpenAPI schema to a JSON Schema. Objects that are not schemas have none of these members.
 func (c converter) schema(pointer string, schema map[string]any) {
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		if c.way == inRequest {
@@ -157,7 +157,7 @@ func (c converter) schema(pointer string, schema map[string]any) {
 	}
 }
 
-// forbidReadOnly takes from a request what only the service says.
+// forbidReadOnly rejects read-only properties in requests and removes them from the required ones.
 func (c converter) forbidReadOnly(schema, properties map[string]any) {
 	var required []any
 	wanted, _ := schema["required"].([]any)
@@ -177,7 +177,7 @@ func (c converter) forbidReadOnly(schema, properties map[string]any) {
 	}
 }
 
-// armIDPattern matches, whatever their case, the ids of the resources that are allowed.
+// armIDPattern returns a case-insensitive pattern for the resource IDs of the allowed types.
 func armIDPattern(details map[string]any) string {
 	var alternatives []string
 	allowed, _ := details["allowedResources"].([]any)
@@ -196,17 +196,17 @@ func armIDPattern(details map[string]any) string {
 func isInt32(value any) error {
 	number, ok := value.(json.Number)
 	if !ok {
-		return nil // another type is another keyword's matter
+		return nil // the keyword type validates other types
 	}
 	if n, err := number.Int64(); err != nil || n < math.MinInt32 || n > math.MaxInt32 {
-		return fmt.Errorf("%s is no 32-bit integer", number)
+		return fmt.Errorf("%s is not a 32-bit integer", number)
 	}
 	return nil
 }
 
 func isARMID(value any) error {
 	if id, ok := value.(string); ok && (!strings.HasPrefix(id, "/") || strings.HasSuffix(id, "/") || strings.Contains(id, "//")) {
-		return fmt.Errorf("%q is no ARM id", id)
+		return fmt.Errorf("%q is not a resource ID", id)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 )
 
-// route is where an operation is addressed.
+// route maps a method and a path to an operation.
 type route struct {
 	method      string
 	path        *regexp.Regexp
@@ -20,13 +20,13 @@ type route struct {
 
 var pathParameter = regexp.MustCompile(`\\\{[^}]+\\\}`)
 
-// newRoute makes a route of a path with a {name} for each parameter in it. ARM matches paths whatever their case.
+// newRoute returns the route of a path template with {name} for each parameter. ARM paths are case-insensitive.
 func newRoute(method, template, operationID string) route {
 	pattern := pathParameter.ReplaceAllString(regexp.QuoteMeta(template), "[^/]+")
 	return route{strings.ToUpper(method), regexp.MustCompile("(?i)^" + pattern + "/?$"), operationID}
 }
 
-// Match finds the operation that a request is addressed to; none for what the contract does not have.
+// Match returns the operation that a request addresses. ok is false if the contract has none.
 func (c *Contract) Match(method, path string) (operationID string, ok bool) {
 	for _, route := range c.routes {
 		if route.method == method && route.path.MatchString(path) {
@@ -36,11 +36,11 @@ func (c *Contract) Match(method, path string) (operationID string, ok bool) {
 	return "", false
 }
 
-// Watch judges every answer of a handler to a request that the contract has, whatever its api-version, and tells report of
-// each departure. Requests are not judged: a service may take more than the contract says, but must not say more. The
-// report may be called from several goroutines at once.
+// Watch returns a handler that validates every response of next to a request of the contract, at any api-version, and calls
+// report for each violation. It does not validate requests: a service may accept more than the contract describes, but must
+// not respond with more. Watch may call report from several goroutines at once.
 func Watch(next http.Handler, report func(error)) http.Handler {
-	contracts := map[string]func() (*Contract, error){} // read when they are first needed
+	contracts := map[string]func() (*Contract, error){} // loaded on first use
 	for _, version := range openapi.Versions() {
 		contracts[version] = sync.OnceValues(func() (*Contract, error) { return New(version) })
 	}
@@ -61,31 +61,31 @@ func Watch(next http.Handler, report func(error)) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		method, path := r.Method, r.URL.Path // a handler may change its request
-		answer := &answerWriter{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(answer, r)
-		if err := contract.Response(operationID, answer.status, w.Header(), answer.body.Bytes()); err != nil {
+		method, path := r.Method, r.URL.Path // next may change its request
+		recorder := &responseRecorder{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(recorder, r)
+		if err := contract.Response(operationID, recorder.status, w.Header(), recorder.body.Bytes()); err != nil {
 			report(fmt.Errorf("%s %s: %w", method, path, err))
 		}
 	})
 }
 
-// answerWriter keeps what is answered.
-type answerWriter struct {
+// responseRecorder records status and body while it writes them.
+type responseRecorder struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
-func (w *answerWriter) WriteHeader(status int) {
+func (w *responseRecorder) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *answerWriter) Write(content []byte) (int, error) {
+func (w *responseRecorder) Write(content []byte) (int, error) {
 	w.body.Write(content)
 	return w.ResponseWriter.Write(content)
 }
 
-// Unwrap lets http.ResponseController reach what the writer wraps.
-func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (w *responseRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
