@@ -194,7 +194,7 @@ func TestImportRules(t *testing.T) {
 // importComplaint returns the import rule that an import breaks, or an empty string.
 func importComplaint(file goFile, imported string) string {
 	switch {
-	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("tooling/cosmos-emulator"):
+	case strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos") && !file.under("internal/database") && !file.under("internal/testing/databasetest") && !file.under("tooling/cosmos-emulator"):
 		return "only internal/database may use the Cosmos DB client"
 	case strings.HasPrefix(imported, "github.com/jackc/pgx") && !file.under("internal/postgres") && !file.under("cluster-service") && !file.under("maestro") && !file.test():
 		return "only internal/postgres, cluster-service and maestro may use PostgreSQL"
@@ -229,6 +229,46 @@ func importComplaint(file goFile, imported string) string {
 		return "packages under cmd must not be imported"
 	}
 	return ""
+}
+
+var ownRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(modulePrefix) + `(\S+) v\S+( // indirect)?$`)
+
+// TestModulesDoNotRequireEachOther checks that the requirements between the repository's modules have no cycle.
+func TestModulesDoNotRequireEachOther(t *testing.T) {
+	requires := map[string][]string{}
+	walk(t, func(name string) {
+		if path.Base(name) != "go.mod" {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range ownRequirement.FindAllStringSubmatch(string(text), -1) {
+			requires[path.Dir(name)] = append(requires[path.Dir(name)], match[1])
+		}
+	})
+	const visiting, done = 1, 2
+	state := map[string]int{}
+	var visit func(module string, from []string)
+	visit = func(module string, from []string) {
+		from = append(from, module)
+		switch state[module] {
+		case visiting:
+			t.Errorf("modules require each other: %s", strings.Join(from, " → "))
+			return
+		case done:
+			return
+		}
+		state[module] = visiting
+		for _, required := range requires[module] {
+			visit(required, from)
+		}
+		state[module] = done
+	}
+	for module := range requires {
+		visit(module, nil)
+	}
 }
 
 var moduleRequirement = regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+/\S+|go\.\S+) (v\S+)$`)

@@ -9,7 +9,6 @@ require (
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -26,5 +25,4 @@ require (
 replace (
 	github.com/hcpmesh/hcpmesh/api => ../../api
 	github.com/hcpmesh/hcpmesh/internal => ../../internal
-	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../cosmos-emulator
 )

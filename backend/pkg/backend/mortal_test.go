@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // mortal runs a backend that dies at its external writes: what it writes to Resources and Billing, and what it asks of Cluster

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"encoding/pem"

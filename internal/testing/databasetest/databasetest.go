@@ -1,5 +1,7 @@
-// Package databasetest gives a test its own Cosmos DB: the emulator in the test's process, with the schema in place and
-// faults to switch on, and a connection to it. It is for the tests of every service that uses package database.
+// Package databasetest gives a test its own Cosmos DB: the emulator in the process of the test, with the schema of package
+// database and a connection. A test can inject faults into the emulator's responses.
+//
+// The package is a module of its own, because the emulator's module requires the module internal.
 package databasetest
 
 import (
@@ -18,14 +20,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
 
-// Server is a Cosmos DB emulator that lives as long as the test.
+// Server is a Cosmos DB emulator that stops when the test ends.
 type Server struct {
-	// Options connect to it.
+	// Options connect to the emulator.
 	Options  database.Options
 	emulator *emulator.Server
 }
 
-// NewServer starts an emulator without a schema.
+// NewServer starts an emulator without databases.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	e, err := emulator.Open(emulator.Options{DataDir: t.TempDir(), Key: emulator.WellKnownKey, EnableFaults: true})
@@ -47,7 +49,7 @@ func NewServer(t testing.TB) *Server {
 	}
 }
 
-// Open makes one more connection, which is closed with the test.
+// Open returns a new connection, which is closed when the test ends.
 func (s *Server) Open(t testing.TB) *database.DB {
 	t.Helper()
 	db, err := database.Open(context.Background(), s.Options)
@@ -58,7 +60,7 @@ func (s *Server) Open(t testing.TB) *database.DB {
 	return db
 }
 
-// InjectFault makes requests misbehave until the function returned, or the test, ends it.
+// InjectFault adds a fault rule. The rule is removed by remove, or when the test ends.
 func (s *Server) InjectFault(t testing.TB, rule faults.Rule) (remove func()) {
 	t.Helper()
 	id, err := s.emulator.Faults().Add(rule)
@@ -70,7 +72,7 @@ func (s *Server) InjectFault(t testing.TB, rule faults.Rule) (remove func()) {
 	return remove
 }
 
-// SplitPartition splits a physical partition of the container Resources in two, as the service does when one grows.
+// SplitPartition splits a physical partition of the container Resources in two, as Cosmos DB does when a partition grows.
 func (s *Server) SplitPartition(t testing.TB, partition string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Options.Endpoint+"/_emulator/split?db=hcp&container=Resources&range="+partition, nil)
@@ -87,8 +89,8 @@ func (s *Server) SplitPartition(t testing.TB, partition string) {
 	}
 }
 
-// PutDocument writes a document into the container Resources as it is, in the place of one with its id: what another release left there, or
-// something that is none of ours.
+// PutDocument upserts a document as it is into the container Resources. Tests use it for documents of other releases and for
+// documents that hcpmesh did not write.
 func (s *Server) PutDocument(t testing.TB, partition, document string) {
 	t.Helper()
 	credential, err := azcosmos.NewKeyCredential(s.Options.Key)
@@ -109,7 +111,7 @@ func (s *Server) PutDocument(t testing.TB, partition, document string) {
 	}
 }
 
-// FaultCount is how often the rules that are in place have fired.
+// FaultCount returns how often the current fault rules have fired, in total.
 func (s *Server) FaultCount() int {
 	total := 0
 	for _, rule := range s.emulator.Faults().List() {
@@ -118,19 +120,19 @@ func (s *Server) FaultCount() int {
 	return total
 }
 
-// New starts an emulator with the schema in place and connects to it.
+// New starts an emulator, connects to it and creates the schema.
 func New(t testing.TB) (*database.DB, *Server) {
 	t.Helper()
 	server := NewServer(t)
 	db := server.Open(t)
 	if err := db.EnsureSchema(t.Context()); err != nil {
-		t.Fatalf("making the schema: %v", err)
+		t.Fatalf("creating the schema: %v", err)
 	}
 	return db, server
 }
 
-// WriteContainer is the container that a request of package database writes to, if that is more than a lease; empty for none. For
-// tests that get between a process and its writes.
+// WriteContainer returns the container that a request of package database writes to, or an empty string for reads and for
+// writes of leases. Crash sweeps use it to find the requests to interrupt.
 func WriteContainer(request *http.Request) string {
 	switch {
 	case request.Method == http.MethodPost && request.Header.Get("x-ms-cosmos-is-batch-request") != "" && strings.Contains(request.URL.Path, "/colls/Resources/"):

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // TestNobodyPassesShutGates: a batch that has passed the gate before it was shut, and is committed afterwards, is not.

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 const subscription = "00000000-0000-0000-0000-0000000000aa"

@@ -1,11 +1,11 @@
-package database_test
+package databasetest_test
 
 import (
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // TestOneLifePerIncarnation: however often and in whatever order the beginning and the end of an incarnation are noted,

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // TestWhatSREsDidIsInOneOrder lists operations and elevations, newest first, over pages, and by filters.

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // TestOneUnreadableOperationHidesNoOther: what looks through a region finds everything that can be read, and says that there was

@@ -1,4 +1,4 @@
-package database_test
+package databasetest_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/database"
-	"github.com/hcpmesh/hcpmesh/internal/database/databasetest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 )
 
 // witness remembers the last state seen of each document.

@@ -1,0 +1,31 @@
+module github.com/hcpmesh/hcpmesh/internal/testing/databasetest
+
+go 1.26.0
+
+require (
+	github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos v1.5.0
+	github.com/google/go-cmp v0.7.0
+	github.com/hcpmesh/hcpmesh/api v0.0.0-00010101000000-000000000000
+	github.com/hcpmesh/hcpmesh/internal v0.0.0-00010101000000-000000000000
+	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator v0.0.0-00010101000000-000000000000
+)
+
+require (
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.21.0 // indirect
+	github.com/Azure/azure-sdk-for-go/sdk/internal v1.11.2 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	go.etcd.io/bbolt v1.4.3 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20251029180050-ab9386a59fda // indirect
+	google.golang.org/grpc v1.78.0 // indirect
+	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
+)
+
+replace (
+	github.com/hcpmesh/hcpmesh/api => ../../../api
+	github.com/hcpmesh/hcpmesh/internal => ../..
+	github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator => ../../../tooling/cosmos-emulator
+)
