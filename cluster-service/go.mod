@@ -18,7 +18,13 @@ require (
 	github.com/hcpmesh/hcpmesh/internal v0.0.0-00010101000000-000000000000
 	github.com/hcpmesh/hcpmesh/tooling/azure-emulator v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.11.0
+	github.com/openshift/api v0.0.0-20260429122012-1180c0f5c3e9
+	// HyperShift's types. tooling/third-party/hypershift-crds pins its CRDs at v0.1.81, because older releases reject node pools
+	// with autoScaling.min 0 on Azure. HyperShift does not tag this module, and the module proxy has no version of it at the
+	// commit of a release. pkg/render applies its golden renderings to the CRDs, so that tests prove that both fit together.
+	github.com/openshift/hypershift/api v0.0.0-20260602200802-c135e0c47b37
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
+	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
 	k8s.io/client-go v0.35.4
 	open-cluster-management.io/api v1.2.1-0.20260305152611-5bfebdbc3fdf
@@ -88,7 +94,6 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20251029180050-ab9386a59fda // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
-	k8s.io/api v0.35.4 // indirect
 	k8s.io/apiextensions-apiserver v0.35.4 // indirect
 )
 

@@ -4,19 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/jsonpath"
 	workv1 "open-cluster-management.io/api/work/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"k8s.io/client-go/util/jsonpath"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
@@ -24,28 +26,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
-// managementCluster is a real API server with HyperShift's real CRDs.
+// managementCluster starts a real API server with HyperShift's published CustomResourceDefinitions.
 func managementCluster(t *testing.T) dynamic.Interface {
 	t.Helper()
-	thirdParty, err := filepath.Abs("../../../.build/third-party")
+	operator, err := filepath.Abs("../../../.build/third-party/crds/hypershift/hypershift-operator")
 	if err != nil {
 		t.Fatal(err)
-	}
-	crds, err := filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/zz_generated.crd-manifests/*-Default.crd.yaml"))
-	if err != nil || len(crds) == 0 {
-		t.Skipf("HyperShift's CRDs are not built: run tooling/third-party/build.sh (%v)", err)
 	}
 	var wanted []string
-	for _, path := range crds {
-		if strings.Contains(path, "hostedclusters-") || strings.Contains(path, "nodepools-") {
-			wanted = append(wanted, path)
+	for _, pattern := range []string{"zz_generated.crd-manifests/hostedclusters-*-Default.crd.yaml", "zz_generated.crd-manifests/nodepools-Default.crd.yaml",
+		"certificates.hypershift.openshift.io_*.yaml"} {
+		files, err := filepath.Glob(filepath.Join(operator, pattern))
+		if err != nil {
+			t.Fatal(err)
 		}
+		if len(files) == 0 {
+			kubeapitest.SkipUnlessCI(t, "HyperShift's CustomResourceDefinitions are not built; run tooling/third-party/build.sh")
+		}
+		wanted = append(wanted, files...)
 	}
-	certificates, err := filepath.Glob(filepath.Join(thirdParty, "crds/hypershift/hypershift-operator/certificates.hypershift.openshift.io_*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted = append(wanted, certificates...)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeapitest.Start(t).Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -60,24 +59,24 @@ func managementCluster(t *testing.T) dynamic.Interface {
 	return client
 }
 
-var kinds = map[string]schema.GroupVersionResource{
+var resources = map[string]schema.GroupVersionResource{
 	"Namespace":     {Version: "v1", Resource: "namespaces"},
 	"Secret":        {Version: "v1", Resource: "secrets"},
 	"ConfigMap":     {Version: "v1", Resource: "configmaps"},
-	"HostedCluster": {Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"},
-	"NodePool":      {Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "nodepools"},
+	"HostedCluster": hyperv1.GroupVersion.WithResource("hostedclusters"),
+	"NodePool":      hyperv1.GroupVersion.WithResource("nodepools"),
 
-	"CertificateSigningRequest":         {Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"},
-	"CertificateSigningRequestApproval": {Group: "certificates.hypershift.openshift.io", Version: "v1alpha1", Resource: "certificatesigningrequestapprovals"},
-	"CertificateRevocationRequest":      {Group: "certificates.hypershift.openshift.io", Version: "v1alpha1", Resource: "certificaterevocationrequests"},
+	"CertificateSigningRequest":         certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"),
+	"CertificateSigningRequestApproval": certificatesv1alpha1.SchemeGroupVersion.WithResource("certificatesigningrequestapprovals"),
+	"CertificateRevocationRequest":      certificatesv1alpha1.SchemeGroupVersion.WithResource("certificaterevocationrequests"),
 }
 
-// apply applies a work's manifests as the work agent does, and has the server refuse unknown fields.
-func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *render.Renderer, tenancy *fleet.ClusterAggregate) {
+// apply applies the manifests of all works as the work agent does. The server rejects unknown fields.
+func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *render.Renderer, aggregate *fleet.ClusterAggregate) {
 	t.Helper()
 	force := true
-	for _, w := range tenancy.Works {
-		bundle, err := r.Bundle(tenancy, w)
+	for _, w := range aggregate.Works {
+		bundle, err := r.Bundle(aggregate, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +91,7 @@ func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *rende
 			if err := json.Unmarshal(manifest, &object); err != nil {
 				t.Fatal(err)
 			}
-			_, err := client.Resource(kinds[object.Kind]).Namespace(object.Metadata.Namespace).Patch(ctx, object.Metadata.Name, types.ApplyPatchType,
+			_, err := client.Resource(resources[object.Kind]).Namespace(object.Metadata.Namespace).Patch(ctx, object.Metadata.Name, types.ApplyPatchType,
 				manifest, metav1.PatchOptions{FieldManager: workv1.DefaultFieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict})
 			if err != nil {
 				t.Errorf("%s %s: %v", object.Kind, object.Metadata.Name, err)
@@ -101,58 +100,59 @@ func apply(ctx context.Context, t *testing.T, client dynamic.Interface, r *rende
 	}
 }
 
-// TestRealAPIServerAccepts applies what is rendered to a real API server, CEL rules and all, and then what an update
-// renders over it, with HyperShift's operator having written fields of its own in between.
-func TestRealAPIServerAccepts(t *testing.T) {
+// TestRealAPIServerAcceptsManifests applies the renderings to a real API server with HyperShift's CRDs and their CEL rules.
+// It then applies the rendering of an update, after a write of the HyperShift operator. The CRDs are of a newer release
+// than the Go types (see go.mod), so this test also proves that the two fit together.
+func TestRealAPIServerAcceptsManifests(t *testing.T) {
 	client := managementCluster(t)
 	r := renderer()
 	for name, change := range variants {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			tenancy := settled(t, r, func(tenancy *fleet.ClusterAggregate) {
-				change(tenancy)
-				// Each variant is a cluster of its own.
-				tenancy.Cluster.Status.ClusterId = fleet.ClusterID(name)
+			aggregate := settled(t, r, func(aggregate *fleet.ClusterAggregate) {
+				change(aggregate)
+				aggregate.Cluster.Status.ClusterId = fleet.ClusterID(name) // every variant is a different cluster
 			})
-			// HyperShift makes it, before anything is asked of the control plane.
-			controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
-				"metadata": map[string]any{"name": fleet.ControlPlaneNamespace(r.Environment, tenancy.Cluster)}}}
-			if _, err := client.Resource(kinds["Namespace"]).Create(ctx, controlPlane, metav1.CreateOptions{}); err != nil {
+			// HyperShift creates this namespace before anything is applied to the control plane.
+			controlPlane := &unstructured.Unstructured{}
+			controlPlane.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+			controlPlane.SetName(fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster))
+			if _, err := client.Resource(resources["Namespace"]).Create(ctx, controlPlane, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			apply(ctx, t, client, r, tenancy)
+			apply(ctx, t, client, r, aggregate)
 
-			namespace, clusterName := fleet.Namespace(r.Environment, tenancy.Cluster.ID()), fleet.HostedClusterName(tenancy.Cluster)
-			theirs := `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"annotations":{"hypershift.openshift.io/HasBeenAvailable":"true"},
+			namespace, clusterName := fleet.Namespace(r.Environment, aggregate.Cluster.ID()), fleet.HostedClusterName(aggregate.Cluster)
+			operatorWrite := `{"apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","metadata":{"annotations":{"hypershift.openshift.io/HasBeenAvailable":"true"},
 				"finalizers":["hypershift.openshift.io/finalizer"]}}`
-			hostedClusters := client.Resource(kinds["HostedCluster"]).Namespace(namespace)
-			if _, err := hostedClusters.Patch(ctx, clusterName, types.MergePatchType, []byte(theirs), metav1.PatchOptions{FieldManager: "hypershift-operator-manager"}); err != nil {
+			hostedClusters := client.Resource(resources["HostedCluster"]).Namespace(namespace)
+			if _, err := hostedClusters.Patch(ctx, clusterName, types.MergePatchType, []byte(operatorWrite), metav1.PatchOptions{FieldManager: "hypershift-operator-manager"}); err != nil {
 				t.Fatal(err)
 			}
 
-			tenancy.Cluster.Spec.Api.AuthorizedCidrs = []string{"203.0.113.0/24"}
-			tenancy.Cluster.Spec.Autoscaling.MaxNodesTotal = 7
-			tenancy.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 5}
-			tenancy.Pools[0].Spec.Taints = nil
-			before := tenancy.Work(fleet.HostedCluster, "").Digest
-			if err := r.Region.Settle(tenancy.Cluster.CreateTime, tenancy, r); err != nil {
+			aggregate.Cluster.Spec.Api.AuthorizedCidrs = []string{"203.0.113.0/24"}
+			aggregate.Cluster.Spec.Autoscaling.MaxNodesTotal = 7
+			aggregate.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 5}
+			aggregate.Pools[0].Spec.Taints = nil
+			before := aggregate.Work(fleet.HostedCluster, "").Digest
+			if err := r.Region.Settle(aggregate.Cluster.CreateTime, aggregate, r); err != nil {
 				t.Fatal(err)
 			}
-			apply(ctx, t, client, r, tenancy)
+			apply(ctx, t, client, r, aggregate)
 
 			object, err := hostedClusters.Get(ctx, clusterName, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if object.GetAnnotations()["hypershift.openshift.io/HasBeenAvailable"] != "true" || len(object.GetFinalizers()) != 1 {
-				t.Error("an update took away what is HyperShift's")
+				t.Error("an update removed fields that HyperShift owns")
 			}
-			bundle, err := r.Bundle(tenancy, tenancy.Work(fleet.HostedCluster, ""))
+			bundle, err := r.Bundle(aggregate, aggregate.Work(fleet.HostedCluster, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if bundle.Digest == before {
-				t.Error("the update changed nothing")
+				t.Error("the update did not change the digest")
 			}
 			read := map[string]string{}
 			for _, config := range bundle.Configs {
@@ -172,7 +172,7 @@ func TestRealAPIServerAccepts(t *testing.T) {
 					}
 				}
 			}
-			if read["digest"] != bundle.Digest || read["image"] != tenancy.Cluster.Release.Image {
+			if read["digest"] != bundle.Digest || read["image"] != aggregate.Cluster.Release.Image {
 				t.Errorf("read back %v, want digest %s", read, bundle.Digest)
 			}
 		})

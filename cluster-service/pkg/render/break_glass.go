@@ -1,71 +1,96 @@
 package render
 
 import (
-	"encoding/base64"
 	"time"
 
-	workv1 "open-cluster-management.io/api/work/v1"
+	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-// Where the certificates are that an API server's own certificate is to be judged by: what it serves, where the service
-// gave it a certificate, and the control plane's own root otherwise.
+// The Secret and key that hold the certificate authority of an API server without a serving certificate of its own.
 const (
-	rootCASecret     = "root-ca"
-	rootCAKey        = "ca.crt"
-	servingCertField = "tls.crt"
+	rootCASecret = "root-ca"
+	rootCAKey    = "ca.crt"
 )
 
-// DefaultLifetime is how long a certificate lives when nothing shorter was asked for.
+// DefaultLifetime is the lifetime of a certificate whose request names none. It is also the longest lifetime.
 const DefaultLifetime = 24 * time.Hour
 
-// certificateRequest is the CertificateSigningRequest of a credential. Requests are not in a namespace; their signer's
-// name says which control plane they are for.
-func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credential) object {
-	lifetime := DefaultLifetime
-	if asked := c.Spec.GetLifetime(); asked != nil {
-		lifetime = asked.AsDuration()
+// signerClass returns the name of a class in signer names and revocation requests.
+func signerClass(field string, class csv1.BreakGlassClass) (string, error) {
+	switch class {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		return fleet.SignerClass(class), nil
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_UNSPECIFIED:
 	}
-	return object{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": r.credentialMetadata(cluster, c, ""),
-		"spec": object{
-			"signerName":        "hypershift.openshift.io/" + fleet.ControlPlaneNamespace(r.Environment, cluster) + "." + fleet.SignerClass(c.Spec.GetClass()),
-			"request":           base64.StdEncoding.EncodeToString([]byte(c.Spec.GetCertificateSigningRequest())),
-			"usages":            []any{"client auth"},
-			"expirationSeconds": int64(lifetime / time.Second),
-		}}
+	return "", unsupported(field, class, csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE)
 }
 
-// approval is what has the control plane approve the request: that it may be created is the authority to ask.
-func (r *Renderer) approval(cluster *fleet.Cluster, c *fleet.Credential) object {
-	return object{"apiVersion": "certificates.hypershift.openshift.io/v1alpha1", "kind": "CertificateSigningRequestApproval",
-		"metadata": r.credentialMetadata(cluster, c, fleet.ControlPlaneNamespace(r.Environment, cluster))}
+// certificateRequest returns the CertificateSigningRequest of a credential. It is not in a namespace; the name of its signer
+// identifies the control plane.
+func (r *Renderer) certificateRequest(cluster *fleet.Cluster, c *fleet.Credential) (*certificatesv1.CertificateSigningRequest, error) {
+	class, err := signerClass("spec.class", c.Spec.GetClass())
+	if err != nil {
+		return nil, err
+	}
+	lifetime := DefaultLifetime
+	if requested := c.Spec.GetLifetime(); requested != nil {
+		lifetime = requested.AsDuration()
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		TypeMeta:   typeMeta(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest"),
+		ObjectMeta: r.breakGlassMetadata(cluster, fleet.CredentialName(c), ""),
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName:        "hypershift.openshift.io/" + fleet.ControlPlaneNamespace(r.Environment, cluster) + "." + class,
+			Request:           []byte(c.Spec.GetCertificateSigningRequest()),
+			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+			ExpirationSeconds: new(int32(lifetime / time.Second)),
+		},
+	}, nil
 }
 
-func (r *Renderer) credentialMetadata(cluster *fleet.Cluster, c *fleet.Credential, namespace string) object {
-	metadata := r.metadata(cluster, fleet.CredentialName(c), namespace)
-	metadata["labels"].(object)["api.openshift.com/type"] = "break-glass-credential"
+// approval returns the object that makes the control plane approve a request. The right to create it is the authorization.
+func (r *Renderer) approval(cluster *fleet.Cluster, c *fleet.Credential) *certificatesv1alpha1.CertificateSigningRequestApproval {
+	return &certificatesv1alpha1.CertificateSigningRequestApproval{
+		TypeMeta:   typeMeta(certificatesv1alpha1.SchemeGroupVersion, "CertificateSigningRequestApproval"),
+		ObjectMeta: r.breakGlassMetadata(cluster, fleet.CredentialName(c), fleet.ControlPlaneNamespace(r.Environment, cluster)),
+	}
+}
+
+// revocation returns the request to replace the signer of a class.
+func (r *Renderer) revocation(cluster *fleet.Cluster, v *fleet.Revocation) (*certificatesv1alpha1.CertificateRevocationRequest, error) {
+	class, err := signerClass("class", v.Class)
+	return &certificatesv1alpha1.CertificateRevocationRequest{
+		TypeMeta:   typeMeta(certificatesv1alpha1.SchemeGroupVersion, "CertificateRevocationRequest"),
+		ObjectMeta: r.breakGlassMetadata(cluster, fleet.RevocationName(v), fleet.ControlPlaneNamespace(r.Environment, cluster)),
+		Spec:       certificatesv1alpha1.CertificateRevocationRequestSpec{SignerClass: class},
+	}, err
+}
+
+func (r *Renderer) breakGlassMetadata(cluster *fleet.Cluster, name, namespace string) metav1.ObjectMeta {
+	metadata := r.metadata(cluster, name, namespace)
+	metadata.Labels["api.openshift.com/type"] = "break-glass-credential"
 	return metadata
 }
 
-// servingCA has the agent read the API server's certificate authority, and touch nothing.
-func (r *Renderer) servingCA(cluster *fleet.Cluster) (object, workv1.ManifestConfigOption) {
+// addServingCA adds the Secret with the certificate authority of the API server's certificate, which the agent only reads.
+func (b *Bundle) addServingCA(r *Renderer, cluster *fleet.Cluster) error {
 	name, key := rootCASecret, rootCAKey
 	if r.Config.ServingCertificates != nil {
-		name, key = servingCertName, servingCertField
+		name, key = servingCertName, corev1.TLSCertKey
 	}
-	secret := object{"apiVersion": "v1", "kind": "Secret",
-		"metadata": object{"name": name, "namespace": fleet.ControlPlaneNamespace(r.Environment, cluster)}}
+	secret, err := manifest(&corev1.Secret{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Secret"),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: fleet.ControlPlaneNamespace(r.Environment, cluster)}})
+	if err != nil {
+		return err
+	}
 	config := manifestConfig(secret)
 	config.FeedbackRules = feedback.ServingCARules(key)
-	return secret, config
-}
-
-// revocation is the CertificateRevocationRequest of a class.
-func (r *Renderer) revocation(cluster *fleet.Cluster, v *fleet.Revocation) object {
-	metadata := r.metadata(cluster, fleet.RevocationName(v), fleet.ControlPlaneNamespace(r.Environment, cluster))
-	metadata["labels"].(object)["api.openshift.com/type"] = "break-glass-credential"
-	return object{"apiVersion": "certificates.hypershift.openshift.io/v1alpha1", "kind": "CertificateRevocationRequest", "metadata": metadata,
-		"spec": object{"signerClass": fleet.SignerClass(v.Class)}}
+	return b.addReadOnly(secret, config)
 }

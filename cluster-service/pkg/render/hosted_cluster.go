@@ -1,23 +1,28 @@
 package render
 
 import (
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	configv1 "github.com/openshift/api/config/v1"
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"github.com/openshift/hypershift/api/util/ipnet"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// Names of what a HostedCluster refers to, in its namespace.
+// Names of the Secrets in a HostedCluster's namespace that it refers to.
 const (
-	pullSecretName  = "pull-secret"
-	signingKeyName  = "sa-signing-key"
-	servingCertName = "kube-apiserver-tls-cert"
+	pullSecretName = "pull-secret"
+	signingKeyName = "sa-signing-key"
 )
 
 // The service's experiments that change the rendering; see the ARM contract.
@@ -26,144 +31,163 @@ const (
 	experimentCPOImage      = "aro-hcp.experimental.cluster.control-plane-operator-image-override"
 )
 
-func (r *Renderer) hostedCluster(c *fleet.Cluster, auth *fleet.ExternalAuth) (object, error) {
+func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedCluster, error) {
+	c := t.Cluster
 	spec, prefix := c.Spec, c.Status.GetBaseDomainPrefix()
 	version, err := release.ParseVersion(c.Release.Version)
 	if err != nil {
 		return nil, err
 	}
-	identities, err := r.managedIdentities(c)
+	platform, err := r.azurePlatform(c)
 	if err != nil {
 		return nil, err
 	}
-	availability := "HighlyAvailable"
-	if isTrue(spec.GetExperiments()[experimentSingleReplica]) {
-		availability = "SingleReplica"
+	networking, err := r.networking(spec)
+	if err != nil {
+		return nil, err
 	}
-	apiHost := r.Region.APIHost(prefix)
-	var services []any
+	etcdSize, err := resource.ParseQuantity(r.Config.Etcd.Size)
+	if err != nil {
+		return nil, fmt.Errorf("etcd.size of the configuration: %w", err)
+	}
+	configuration, err := r.configuration(c, t.ExternalAuth())
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := r.secretEncryption(c, spec.GetEtcd().GetKmsKey())
+	if err != nil {
+		return nil, err
+	}
+	availability := hyperv1.HighlyAvailable
+	if strings.EqualFold(spec.GetExperiments()[experimentSingleReplica], "true") {
+		availability = hyperv1.SingleReplica
+	}
+	h := &hyperv1.HostedCluster{
+		TypeMeta:   typeMeta(hyperv1.GroupVersion, "HostedCluster"),
+		ObjectMeta: r.metadata(c, fleet.HostedClusterName(c), r.namespaceOf(c)),
+		Spec: hyperv1.HostedClusterSpec{
+			ClusterID:                        ClusterUUID(c).String(),
+			InfraID:                          prefix,
+			Channel:                          release.Channel(spec.GetVersion().GetChannelGroup(), version.MinorID()),
+			Release:                          hyperv1.Release{Image: c.Release.Image},
+			IssuerURL:                        r.Region.Issuer(c),
+			ServiceAccountSigningKey:         &corev1.LocalObjectReference{Name: signingKeyName},
+			KubeAPIServerDNSName:             r.Region.APIHost(prefix),
+			ControllerAvailabilityPolicy:     availability,
+			InfrastructureAvailabilityPolicy: availability,
+			FIPS:                             spec.GetFips(),
+			OLMCatalogPlacement:              hyperv1.GuestOLMCatalogPlacement,
+			DNS:                              hyperv1.DNSSpec{BaseDomain: r.Region.ClusterDomain(prefix), BaseDomainPrefix: new("")},
+			Networking:                       networking,
+			Etcd: hyperv1.EtcdSpec{ManagementType: hyperv1.Managed, Managed: &hyperv1.ManagedEtcdSpec{Storage: hyperv1.ManagedEtcdStorageSpec{
+				Type:             hyperv1.PersistentVolumeEtcdStorage,
+				PersistentVolume: &hyperv1.PersistentVolumeEtcdStorageSpec{Size: &etcdSize, StorageClassName: &r.Config.Etcd.StorageClass}}}},
+			PullSecret:          corev1.LocalObjectReference{Name: pullSecretName},
+			Platform:            hyperv1.PlatformSpec{Type: hyperv1.AzurePlatform, Azure: platform},
+			Autoscaling:         autoscaling(spec.GetAutoscaling()),
+			ImageContentSources: r.imageContentSources(spec),
+			Configuration:       configuration,
+			SecretEncryption:    encryption,
+			PausedUntil:         pausedUntil(c),
+		},
+	}
 	for _, service := range fleet.Services() {
-		services = append(services, publish(service, r.Region.ServiceHost(service, prefix)))
-	}
-	s := object{
-		"clusterID":                        ClusterUUID(c).String(),
-		"infraID":                          prefix,
-		"channel":                          release.Channel(spec.GetVersion().GetChannelGroup(), version.MinorID()),
-		"release":                          object{"image": c.Release.Image},
-		"issuerURL":                        r.Region.Issuer(c),
-		"serviceAccountSigningKey":         object{"name": signingKeyName},
-		"kubeAPIServerDNSName":             apiHost,
-		"controllerAvailabilityPolicy":     availability,
-		"infrastructureAvailabilityPolicy": availability,
-		"fips":                             spec.GetFips(),
-		"olmCatalogPlacement":              "guest",
-		"dns":                              object{"baseDomain": r.Region.ClusterDomain(prefix), "baseDomainPrefix": ""},
-		"networking":                       r.networking(spec),
-		"etcd": object{"managementType": "Managed", "managed": object{"storage": object{"type": "PersistentVolume",
-			"persistentVolume": object{"size": r.Config.Etcd.Size, "storageClassName": r.Config.Etcd.StorageClass}}}},
-		"services":   services,
-		"pullSecret": object{"name": pullSecretName},
-		"sshKey":     object{},
-		"platform": object{"type": "Azure", "azure": object{
-			"cloud":           r.Config.Azure.Cloud,
-			"location":        spec.GetLocation(),
-			"subscriptionID":  spec.GetPlatform().GetSubscriptionId(),
-			"tenantID":        spec.GetTenantId(),
-			"resourceGroup":   spec.GetPlatform().GetManagedResourceGroup(),
-			"vnetID":          vnetOf(spec.GetPlatform().GetSubnetId()),
-			"subnetID":        spec.GetPlatform().GetSubnetId(),
-			"securityGroupID": spec.GetPlatform().GetNetworkSecurityGroupId(),
-			"azureAuthenticationConfig": object{
-				"azureAuthenticationConfigType": "ManagedIdentities",
-				"managedIdentities":             identities,
-			},
-		}},
-	}
-	if autoscaling := autoscaling(spec.GetAutoscaling()); len(autoscaling) > 0 {
-		s["autoscaling"] = autoscaling
-	}
-	if sources := r.imageContentSources(spec); len(sources) > 0 {
-		s["imageContentSources"] = sources
-	}
-	configuration := object{}
-	if r.Config.ServingCertificates != nil {
-		configuration["apiServer"] = object{"servingCerts": object{"namedCertificates": []any{
-			object{"names": []any{apiHost}, "servingCertificate": object{"name": servingCertName}}}}}
-	}
-	if auth != nil {
-		configuration["authentication"] = authentication(auth)
-	}
-	if len(configuration) > 0 {
-		s["configuration"] = configuration
+		h.Spec.Services = append(h.Spec.Services, hyperv1.ServicePublishingStrategyMapping{Service: hyperv1.ServiceType(service),
+			ServicePublishingStrategy: hyperv1.ServicePublishingStrategy{Type: hyperv1.Route,
+				Route: &hyperv1.RoutePublishingStrategy{Hostname: r.Region.ServiceHost(service, prefix)}}})
 	}
 	if !spec.GetImageRegistryEnabled() {
-		s["capabilities"] = object{"disabled": []any{"ImageRegistry"}}
+		h.Spec.Capabilities = &hyperv1.Capabilities{Disabled: []hyperv1.OptionalCapability{hyperv1.ImageRegistryCapability}}
 	}
-	if key := spec.GetEtcd().GetKmsKey(); key != nil {
-		s["secretEncryption"] = r.secretEncryption(c, key)
+	h.Annotations = map[string]string{
+		"azure.microsoft.com/hcp-cluster-azure-resource-id": c.ResourceID,
+		hyperv1.CleanupCloudResourcesAnnotation:             "true",
 	}
-
-	pause(s, c)
-	metadata := r.metadata(c, fleet.HostedClusterName(c), r.namespaceOf(c))
-	annotations := metadata["annotations"].(object)
-	annotations["azure.microsoft.com/hcp-cluster-azure-resource-id"] = c.ResourceID
-	annotations["hypershift.openshift.io/cleanup-cloud-resources"] = "true"
-	if size := c.Size(); size != "" {
-		annotations["hypershift.openshift.io/cluster-size-override"] = size
+	for annotation, value := range map[string]string{
+		hyperv1.ClusterSizeOverrideAnnotation:       c.Size(),
+		hyperv1.ControlPlaneOperatorImageAnnotation: spec.GetExperiments()[experimentCPOImage],
+		// HyperShift upgrades to exactly this image although the cluster reports that it is not ready for it.
+		hyperv1.ForceUpgradeToAnnotation: t.ForceUpgradeTo(),
+	} {
+		if value != "" {
+			h.Annotations[annotation] = value
+		}
 	}
-	if image := spec.GetExperiments()[experimentCPOImage]; image != "" {
-		annotations["hypershift.openshift.io/control-plane-operator-image"] = image
-	}
-	return object{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster", "metadata": metadata, "spec": s}, nil
+	return h, nil
 }
 
-// ClusterUUID is the OpenShift cluster id, derived so that rendering twice gives the same.
+// ClusterUUID returns the OpenShift cluster ID. It is derived from the UID, so that every rendering gives the same.
 func ClusterUUID(c *fleet.Cluster) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("hcpmesh openshift cluster id\n"+c.UID))
 }
 
-func publish(service, host string) object {
-	return object{"service": service, "servicePublishingStrategy": object{"type": "Route", "route": object{"hostname": host}}}
+func (r *Renderer) azurePlatform(c *fleet.Cluster) (*hyperv1.AzurePlatformSpec, error) {
+	identities, err := r.managedIdentities(c)
+	platform := c.Spec.GetPlatform()
+	return &hyperv1.AzurePlatformSpec{
+		Cloud:             r.Config.Azure.Cloud,
+		Location:          c.Spec.GetLocation(),
+		SubscriptionID:    platform.GetSubscriptionId(),
+		TenantID:          c.Spec.GetTenantId(),
+		ResourceGroupName: platform.GetManagedResourceGroup(),
+		VnetID:            vnetOf(platform.GetSubnetId()),
+		SubnetID:          platform.GetSubnetId(),
+		SecurityGroupID:   platform.GetNetworkSecurityGroupId(),
+		AzureAuthenticationConfig: hyperv1.AzureAuthenticationConfiguration{
+			AzureAuthenticationConfigType: hyperv1.AzureAuthenticationTypeManagedIdentities,
+			ManagedIdentities:             identities,
+		},
+	}, err
 }
 
-func (r *Renderer) networking(spec *csv1.ClusterSpec) object {
+func (r *Renderer) networking(spec *csv1.ClusterSpec) (hyperv1.ClusterNetworking, error) {
 	n := spec.GetNetwork()
-	networking := object{
-		"networkType":    n.GetNetworkType(),
-		"machineNetwork": []any{object{"cidr": n.GetMachineCidr()}},
-		"clusterNetwork": []any{object{"cidr": n.GetPodCidr(), "hostPrefix": n.GetHostPrefix()}},
-		"serviceNetwork": []any{object{"cidr": n.GetServiceCidr()}},
-	}
-	// Without a list of the customer's everybody may come, and nothing is set.
-	if allowed := spec.GetApi().GetAuthorizedCidrs(); len(allowed) > 0 {
-		blocks := anys(allowed)
-		for _, own := range r.Config.InternalAPICIDRs {
-			blocks = append(blocks, own)
+	var wrong []error
+	parse := func(field, cidr string) ipnet.IPNet {
+		parsed, err := ipnet.ParseCIDR(cidr)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("spec.network.%s: %w", field, err))
+			return ipnet.IPNet{}
 		}
-		networking["apiServer"] = object{"allowedCIDRBlocks": blocks}
+		return *parsed
 	}
-	return networking
+	networking := hyperv1.ClusterNetworking{
+		NetworkType:    hyperv1.NetworkType(n.GetNetworkType()),
+		MachineNetwork: []hyperv1.MachineNetworkEntry{{CIDR: parse("machine_cidr", n.GetMachineCidr())}},
+		ClusterNetwork: []hyperv1.ClusterNetworkEntry{{CIDR: parse("pod_cidr", n.GetPodCidr()), HostPrefix: n.GetHostPrefix()}},
+		ServiceNetwork: []hyperv1.ServiceNetworkEntry{{CIDR: parse("service_cidr", n.GetServiceCidr())}},
+	}
+	// Without a customer's list every address may reach the API, and the field is not set.
+	if allowed := spec.GetApi().GetAuthorizedCidrs(); len(allowed) > 0 {
+		networking.APIServer = &hyperv1.APIServerNetworking{}
+		for _, list := range [][]string{allowed, r.Config.InternalAPICIDRs} {
+			for _, cidr := range list {
+				networking.APIServer.AllowedCIDRBlocks = append(networking.APIServer.AllowedCIDRBlocks, hyperv1.CIDRBlock(cidr))
+			}
+		}
+	}
+	return networking, errors.Join(wrong...)
 }
 
-func autoscaling(a *csv1.ClusterAutoscaling) object {
-	o := object{}
+func autoscaling(a *csv1.ClusterAutoscaling) hyperv1.ClusterAutoscaling {
+	var out hyperv1.ClusterAutoscaling
 	if a == nil {
-		return o
+		return out
 	}
 	if n := a.GetMaxNodesTotal(); n > 0 {
-		o["maxNodesTotal"] = n
+		out.MaxNodesTotal = &n
 	}
 	if a.GetMaxPodGracePeriod() != nil {
-		o["maxPodGracePeriod"] = int64(a.GetMaxPodGracePeriod().AsDuration() / time.Second)
+		out.MaxPodGracePeriod = new(int32(a.GetMaxPodGracePeriod().AsDuration() / time.Second))
 	}
 	if a.GetMaxNodeProvisionTime() != nil {
-		o["maxNodeProvisionTime"] = minutesSeconds(a.GetMaxNodeProvisionTime().AsDuration())
+		out.MaxNodeProvisionTime = minutesSeconds(a.GetMaxNodeProvisionTime().AsDuration())
 	}
-	o["podPriorityThreshold"] = a.GetPodPriorityThreshold()
-	return o
+	out.PodPriorityThreshold = new(a.GetPodPriorityThreshold())
+	return out
 }
 
-// minutesSeconds writes a duration as HyperShift's pattern for maxNodeProvisionTime wants it: no fraction, no zero units.
+// minutesSeconds formats a duration as HyperShift's pattern for maxNodeProvisionTime requires: no fraction, no zero units.
 func minutesSeconds(d time.Duration) string {
 	d = d.Round(time.Second)
 	minutes, seconds := d/time.Minute, d%time.Minute/time.Second
@@ -176,73 +200,77 @@ func minutesSeconds(d time.Duration) string {
 	return fmt.Sprintf("%dm%ds", minutes, seconds)
 }
 
-func (r *Renderer) imageContentSources(spec *csv1.ClusterSpec) []any {
-	var sources []any
+func (r *Renderer) imageContentSources(spec *csv1.ClusterSpec) []hyperv1.ImageContentSource {
+	var sources []hyperv1.ImageContentSource
 	for _, s := range r.Config.ImageContentSources {
-		sources = append(sources, object{"source": s.Source, "mirrors": anys(s.Mirrors)})
+		sources = append(sources, hyperv1.ImageContentSource{Source: s.Source, Mirrors: s.Mirrors})
 	}
 	for _, m := range spec.GetImageDigestMirrors() {
-		sources = append(sources, object{"source": m.GetSource(), "mirrors": anys(m.GetMirrors())})
+		sources = append(sources, hyperv1.ImageContentSource{Source: m.GetSource(), Mirrors: m.GetMirrors()})
 	}
 	return sources
 }
 
-func (r *Renderer) secretEncryption(c *fleet.Cluster, key *csv1.KmsKey) object {
-	access := "Public"
-	if key.GetVaultVisibility() == csv1.Visibility_VISIBILITY_PRIVATE {
-		access = "Private"
+// configuration returns spec.configuration: the API server's certificate and the external authentication, where there are any.
+func (r *Renderer) configuration(c *fleet.Cluster, auth *fleet.ExternalAuth) (*hyperv1.ClusterConfiguration, error) {
+	configuration := &hyperv1.ClusterConfiguration{}
+	if r.Config.ServingCertificates != nil {
+		configuration.APIServer = &configv1.APIServerSpec{ServingCerts: configv1.APIServerServingCerts{NamedCertificates: []configv1.APIServerNamedServingCert{{
+			Names:              []string{r.Region.APIHost(c.Status.GetBaseDomainPrefix())},
+			ServingCertificate: configv1.SecretNameReference{Name: servingCertName}}}}}
 	}
-	return object{"type": "kms", "kms": object{"provider": "Azure", "azure": object{
-		"activeKey":      object{"keyVaultName": key.GetVaultName(), "keyName": key.GetKeyName(), "keyVersion": key.GetKeyVersion()},
-		"kms":            r.controlPlaneIdentity(c, "kms"),
-		"keyVaultAccess": access,
-	}}}
+	if auth == nil {
+		return configuration, nil
+	}
+	var err error
+	configuration.Authentication, err = authentication(auth)
+	return configuration, err
 }
 
-// secrets are what a HostedCluster refers to. They hold secret material: nothing may log them.
-func (r *Renderer) secrets(c *fleet.Cluster) ([]object, error) {
+// secretEncryption returns the encryption of etcd's data with the customer's key, and nil if there is no key.
+func (r *Renderer) secretEncryption(c *fleet.Cluster, key *csv1.KmsKey) (*hyperv1.SecretEncryptionSpec, error) {
+	if key == nil {
+		return nil, nil
+	}
+	access, err := keyVaultAccess(key.GetVaultVisibility())
+	if err != nil {
+		return nil, err
+	}
+	identity, err := r.controlPlaneIdentity(c, "kms", "kms")
+	return &hyperv1.SecretEncryptionSpec{Type: hyperv1.KMS, KMS: &hyperv1.KMSSpec{Provider: hyperv1.AZURE, Azure: &hyperv1.AzureKMSSpec{
+		ActiveKey:      hyperv1.AzureKMSKey{KeyVaultName: key.GetVaultName(), KeyName: key.GetKeyName(), KeyVersion: key.GetKeyVersion()},
+		KMS:            identity,
+		KeyVaultAccess: access,
+	}}}, err
+}
+
+func keyVaultAccess(v csv1.Visibility) (hyperv1.AzureKeyVaultAccessType, error) {
+	switch v {
+	case csv1.Visibility_VISIBILITY_PUBLIC:
+		return hyperv1.AzureKeyVaultPublic, nil
+	case csv1.Visibility_VISIBILITY_PRIVATE:
+		return hyperv1.AzureKeyVaultPrivate, nil
+	case csv1.Visibility_VISIBILITY_UNSPECIFIED:
+	}
+	return "", unsupported("spec.etcd.kms_key.vault_visibility", v, csv1.Visibility_VISIBILITY_PUBLIC, csv1.Visibility_VISIBILITY_PRIVATE)
+}
+
+// secrets returns the Secrets that a HostedCluster refers to. They contain secret material and must not be logged.
+func (r *Renderer) secrets(c *fleet.Cluster) ([]*unstructured.Unstructured, error) {
 	key, err := r.Open(c.UID, c.SigningKey)
 	if err != nil {
-		return nil, fmt.Errorf("opening the signing key of cluster %s: %w", c.ID(), err)
+		return nil, fmt.Errorf("decrypt the signing key of cluster %s: %w", c.ID(), err)
 	}
-	secret := func(name, kind, field string, value []byte) object {
-		return object{"apiVersion": "v1", "kind": "Secret", "metadata": r.metadata(c, name, r.namespaceOf(c)), "type": kind,
-			"data": object{field: base64.StdEncoding.EncodeToString(value)}}
-	}
-	return []object{
-		secret(pullSecretName, "kubernetes.io/dockerconfigjson", ".dockerconfigjson", r.PullSecret),
-		secret(signingKeyName, "Opaque", "key", key),
-	}, nil
+	return manifests(
+		r.secret(c, pullSecretName, corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: r.PullSecret}),
+		r.secret(c, signingKeyName, corev1.SecretTypeOpaque, map[string][]byte{"key": key}))
 }
 
-// servingCertificate brings the API server's certificate from Key Vault into the secret that the HostedCluster names.
-// Which version it is the vault decides: its newest. A renewed one is fetched at once, for the name of the version changes
-// what asks for it.
-func (r *Renderer) servingCertificate(t *fleet.ClusterAggregate) []object {
-	c, certificates := t.Cluster, r.Config.ServingCertificates
-	if certificates == nil {
-		return nil
-	}
-	namespace := r.namespaceOf(c)
-	sync := object{"serviceAccountName": "default", "secretProviderClassName": servingCertName,
-		"secretObject": object{"type": "kubernetes.io/tls", "data": []any{
-			object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.crt"},
-			object{"sourcePath": "kas-" + c.ID(), "targetKey": "tls.key"},
-		}}}
-	if version := t.RenewedCertificate(); version != "" {
-		sync["forceSynchronization"] = version
-	}
-	return []object{
-		{"apiVersion": "secrets-store.csi.x-k8s.io/v1", "kind": "SecretProviderClass", "metadata": r.metadata(c, servingCertName, namespace),
-			"spec": object{"provider": "azure", "parameters": object{
-				"clientID": certificates.ClientID, "keyvaultName": certificates.Vault, "tenantID": certificates.TenantID,
-				"objects": fmt.Sprintf("array:\n- |\n  objectName: %s\n  objectType: secret\n", "kas-"+c.ID()),
-			}}},
-		{"apiVersion": "secret-sync.x-k8s.io/v1alpha1", "kind": "SecretSync", "metadata": r.metadata(c, servingCertName, namespace), "spec": sync},
-	}
+func (r *Renderer) secret(c *fleet.Cluster, name string, kind corev1.SecretType, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: typeMeta(corev1.SchemeGroupVersion, "Secret"), ObjectMeta: r.metadata(c, name, r.namespaceOf(c)), Type: kind, Data: data}
 }
 
-// vnetOf is the virtual network of a subnet's ARM id.
+// vnetOf returns the virtual network of a subnet's resource ID.
 func vnetOf(subnetID string) string {
 	i := strings.LastIndex(strings.ToLower(subnetID), "/subnets/")
 	if i < 0 {
@@ -251,19 +279,11 @@ func vnetOf(subnetID string) string {
 	return subnetID[:i]
 }
 
-func anys(list []string) []any {
-	out := make([]any, 0, len(list))
-	for _, s := range list {
-		out = append(out, s)
-	}
-	return out
-}
-
-func isTrue(s string) bool { return strings.EqualFold(s, "true") }
-
-// pause has HyperShift leave an object alone for a while. It deletes a paused one all the same.
-func pause(spec object, c *fleet.Cluster) {
+// pausedUntil returns the end of a cluster's pause, and nil if it is not paused. HyperShift does not reconcile a paused
+// object until then, but still deletes it.
+func pausedUntil(c *fleet.Cluster) *string {
 	if until := c.Paused(); !until.IsZero() {
-		spec["pausedUntil"] = until.UTC().Format(time.RFC3339)
+		return new(until.UTC().Format(time.RFC3339))
 	}
+	return nil
 }

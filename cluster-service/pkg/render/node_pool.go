@@ -1,80 +1,76 @@
 package render
 
 import (
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
-func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) object {
+func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.NodePool {
 	spec := p.Spec
-	subnet := spec.GetPlatform().GetSubnetId()
-	if subnet == "" {
-		subnet = c.Spec.GetPlatform().GetSubnetId()
+	maxSurge, maxUnavailable := intstr.FromInt32(1), intstr.FromInt32(0)
+	n := &hyperv1.NodePool{
+		TypeMeta:   typeMeta(hyperv1.GroupVersion, "NodePool"),
+		ObjectMeta: r.metadata(c, fleet.NodePoolName(c, p), r.namespaceOf(c)),
+		Spec: hyperv1.NodePoolSpec{
+			ClusterName: fleet.HostedClusterName(c),
+			Arch:        hyperv1.ArchitectureAMD64,
+			Release:     hyperv1.Release{Image: p.Release.Image},
+			Management: hyperv1.NodePoolManagement{UpgradeType: hyperv1.UpgradeTypeReplace, AutoRepair: spec.GetAutoRepair(),
+				Replace: &hyperv1.ReplaceUpgrade{Strategy: hyperv1.UpgradeStrategyRollingUpdate,
+					RollingUpdate: &hyperv1.RollingUpdate{MaxSurge: &maxSurge, MaxUnavailable: &maxUnavailable}}},
+			Platform:    hyperv1.NodePoolPlatform{Type: hyperv1.AzurePlatform, Azure: azureNodePool(c, p)},
+			NodeLabels:  spec.GetLabels(),
+			PausedUntil: pausedUntil(c),
+		},
 	}
-	encryptionAtHost := "Disabled"
-	if spec.GetPlatform().GetEncryptionAtHost() {
-		encryptionAtHost = "Enabled"
-	}
-	disk := spec.GetPlatform().GetOsDisk()
-	persistence := "Persistent"
-	if disk.GetEphemeral() {
-		persistence = "Ephemeral"
-	}
-	osDisk := object{"sizeGiB": disk.GetSizeGib(), "diskStorageAccountType": disk.GetStorageAccountType(), "persistence": persistence}
-	if id := disk.GetEncryptionSetId(); id != "" {
-		osDisk["encryptionSetID"] = id
-	}
-	azure := object{
-		"vmSize":           spec.GetPlatform().GetVmSize(),
-		"subnetID":         subnet,
-		"encryptionAtHost": encryptionAtHost,
-		"diagnostics":      object{"storageAccountType": "Managed"},
-		"image":            object{"type": "AzureMarketplace", "azureMarketplace": object{"imageGeneration": "Gen2"}},
-		"osDisk":           osDisk,
-	}
-	if zone := spec.GetPlatform().GetAvailabilityZone(); zone != "" {
-		azure["availabilityZone"] = zone
-	}
-	s := object{
-		"clusterName": fleet.HostedClusterName(c),
-		"arch":        "amd64",
-		"release":     object{"image": p.Release.Image},
-		"management": object{"upgradeType": "Replace", "autoRepair": spec.GetAutoRepair(),
-			"replace": object{"strategy": "RollingUpdate", "rollingUpdate": object{"maxSurge": 1, "maxUnavailable": 0}}},
-		"platform": object{"type": "Azure", "azure": azure},
-	}
-	// HyperShift scales to one node at least; a pool that may have none has none.
+	n.Annotations = map[string]string{"azure.microsoft.com/node-pool-azure-resource-id": p.ResourceID}
+	// HyperShift's autoscaler requires at least one node as maximum. A pool whose maximum is zero has zero replicas.
 	if a := spec.GetAutoscaling(); a != nil && a.GetMax() > 0 {
-		s["autoScaling"] = object{"min": a.GetMin(), "max": a.GetMax()}
+		n.Spec.AutoScaling = &hyperv1.NodePoolAutoScaling{Min: new(a.GetMin()), Max: a.GetMax()}
 	} else {
-		s["replicas"] = spec.GetReplicas()
+		n.Spec.Replicas = new(spec.GetReplicas())
 	}
 	drain := spec.GetNodeDrainTimeout()
 	if drain == nil {
 		drain = c.Spec.GetNodeDrainTimeout()
 	}
 	if drain != nil {
-		s["nodeDrainTimeout"] = drain.AsDuration().String()
+		n.Spec.NodeDrainTimeout = &metav1.Duration{Duration: drain.AsDuration()}
 	}
-	if len(spec.GetLabels()) > 0 {
-		labels := object{}
-		for k, v := range spec.GetLabels() {
-			labels[k] = v
-		}
-		s["nodeLabels"] = labels
-	}
-	var taints []any
 	for _, t := range spec.GetTaints() {
-		taint := object{"key": t.GetKey(), "effect": t.GetEffect()}
-		if t.GetValue() != "" {
-			taint["value"] = t.GetValue()
-		}
-		taints = append(taints, taint)
+		n.Spec.Taints = append(n.Spec.Taints, hyperv1.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: corev1.TaintEffect(t.GetEffect())})
 	}
-	if len(taints) > 0 {
-		s["taints"] = taints
+	return n
+}
+
+func azureNodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.AzureNodePoolPlatform {
+	platform := p.Spec.GetPlatform()
+	subnet := platform.GetSubnetId()
+	if subnet == "" {
+		subnet = c.Spec.GetPlatform().GetSubnetId()
 	}
-	pause(s, c)
-	metadata := r.metadata(c, fleet.NodePoolName(c, p), r.namespaceOf(c))
-	metadata["annotations"].(object)["azure.microsoft.com/node-pool-azure-resource-id"] = p.ResourceID
-	return object{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": metadata, "spec": s}
+	encryptionAtHost := "Disabled"
+	if platform.GetEncryptionAtHost() {
+		encryptionAtHost = "Enabled"
+	}
+	disk := platform.GetOsDisk()
+	persistence := hyperv1.PersistentDiskPersistence
+	if disk.GetEphemeral() {
+		persistence = hyperv1.EphemeralDiskPersistence
+	}
+	return &hyperv1.AzureNodePoolPlatform{
+		VMSize:           platform.GetVmSize(),
+		SubnetID:         subnet,
+		AvailabilityZone: platform.GetAvailabilityZone(),
+		EncryptionAtHost: encryptionAtHost,
+		Diagnostics:      &hyperv1.Diagnostics{StorageAccountType: hyperv1.AzureDiagnosticsStorageAccountTypeManaged},
+		Image: hyperv1.AzureVMImage{Type: hyperv1.AzureMarketplace,
+			AzureMarketplace: &hyperv1.AzureMarketplaceImage{ImageGeneration: new(hyperv1.Gen2)}},
+		OSDisk: hyperv1.AzureNodePoolOSDisk{SizeGiB: disk.GetSizeGib(), Persistence: persistence, EncryptionSetID: disk.GetEncryptionSetId(),
+			DiskStorageAccountType: hyperv1.AzureDiskStorageAccountType(disk.GetStorageAccountType())},
+	}
 }

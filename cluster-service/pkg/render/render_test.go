@@ -39,8 +39,8 @@ func renderer() *render.Renderer {
 	}
 }
 
-// tenancy is a cluster with one node pool, placed, with its three works.
-func tenancy() *fleet.ClusterAggregate {
+// aggregate returns a placed cluster with one node pool. Its works are planned by settled.
+func aggregate() *fleet.ClusterAggregate {
 	c := &fleet.Cluster{
 		UID: uid, Generation: 1, Shard: "mgmt-1",
 		ResourceID: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/my-cluster",
@@ -75,7 +75,7 @@ func read(file string) string {
 	return string(text)
 }
 
-// variants change a tenancy in the ways that change what is rendered.
+// variants change an aggregate in the ways that change its rendering.
 var variants = map[string]func(t *fleet.ClusterAggregate){
 	"plain": func(*fleet.ClusterAggregate) {},
 	"everything": func(t *fleet.ClusterAggregate) {
@@ -97,7 +97,7 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 				EncryptionSetId: "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/cust-rg/providers/Microsoft.Compute/diskEncryptionSets/des"}}
 	},
 	"access": func(t *fleet.ClusterAggregate) {
-		t.Cluster.Status.ObservedGeneration = 1 // its control plane was up
+		t.Cluster.Status.ObservedGeneration = 1 // its control plane was available before
 		t.ExternalAuths = []*fleet.ExternalAuth{{UID: "e", ClusterUID: uid, Generation: 1, Spec: &csv1.ExternalAuthSpec{
 			Name: "Entra", Issuer: &csv1.TokenIssuer{Url: "https://login.example.com/tenant/v2.0", Audiences: []string{"console-id", "cli-id"}, CertificateAuthority: read("issuer-ca.pem")},
 			Clients: []*csv1.OidcClient{
@@ -115,80 +115,88 @@ var variants = map[string]func(t *fleet.ClusterAggregate){
 	},
 }
 
+// settled returns the aggregate after change, with its works.
 func settled(t *testing.T, r *render.Renderer, change func(*fleet.ClusterAggregate)) *fleet.ClusterAggregate {
 	t.Helper()
-	tenancy := tenancy()
-	change(tenancy)
-	if err := r.Region.Settle(time.Unix(1_800_000_000, 0), tenancy, r); err != nil {
+	aggregate := aggregate()
+	change(aggregate)
+	if err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate, r); err != nil {
 		t.Fatal(err)
 	}
-	return tenancy
+	return aggregate
 }
 
 func TestGolden(t *testing.T) {
-	r := renderer()
 	for name, change := range variants {
-		t.Run(name, func(t *testing.T) {
-			tenancy := settled(t, r, change)
-			var out strings.Builder
-			for _, w := range tenancy.Works {
-				bundle, err := r.Bundle(tenancy, w)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if carriesDigest := w.Kind != fleet.CredentialWork && w.Kind != fleet.RevocationWork; carriesDigest && bundle.Digest != w.Digest {
-					t.Errorf("work %s: the bundle's digest is %s, the planned one %s", w.Name, bundle.Digest, w.Digest)
-				}
-				for i, manifest := range bundle.Manifests {
-					text, err := yaml.JSONToYAML(manifest)
-					if err != nil {
-						t.Fatal(err)
-					}
-					strategy := bundle.Configs[i].UpdateStrategy
-					if strategy != nil && strategy.Type == workv1.UpdateStrategyTypeReadOnly {
-						out.WriteString("--- # work " + w.Name + ", read only\n" + string(text))
-						continue
-					}
-					if strategy == nil || strategy.ServerSideApply == nil || !strategy.ServerSideApply.Force {
-						t.Errorf("work %s, manifest %d is not applied server-side", w.Name, i)
-					}
-					out.WriteString("--- # work " + w.Name + "\n" + string(text))
-				}
-			}
-			path := filepath.Join("testdata", name+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
+		t.Run(name, func(t *testing.T) { compareGolden(t, renderer(), name, change) })
+	}
+	t.Run("certificates", func(t *testing.T) {
+		r := renderer()
+		r.Config.ServingCertificates = &config.ServingCertificates{Vault: "hcpmesh-certificates", ClientID: "cccccccc-0000-0000-0000-000000000001",
+			TenantID: "64dc69e4-d083-49fc-9569-ebece1dd1408"}
+		compareGolden(t, r, "certificates", variants["access"])
+	})
+}
+
+// compareGolden compares everything that is rendered for a variant with its golden file.
+func compareGolden(t *testing.T, r *render.Renderer, name string, change func(*fleet.ClusterAggregate)) {
+	aggregate := settled(t, r, change)
+	var out strings.Builder
+	for _, w := range aggregate.Works {
+		bundle, err := r.Bundle(aggregate, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if carriesDigest := w.Kind != fleet.CredentialWork && w.Kind != fleet.RevocationWork; carriesDigest && bundle.Digest != w.Digest {
+			t.Errorf("work %s: the bundle's digest is %s, the planned one %s", w.Name, bundle.Digest, w.Digest)
+		}
+		for i, manifest := range bundle.Manifests {
+			text, err := yaml.JSONToYAML(manifest)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("rendered differently than %s (-want +got):\n%s", path, diff)
+			strategy := bundle.Configs[i].UpdateStrategy
+			if strategy != nil && strategy.Type == workv1.UpdateStrategyTypeReadOnly {
+				out.WriteString("--- # work " + w.Name + ", read only\n" + string(text))
+				continue
 			}
-		})
+			if strategy == nil || strategy.ServerSideApply == nil || !strategy.ServerSideApply.Force {
+				t.Errorf("work %s, manifest %d is not applied server-side", w.Name, i)
+			}
+			out.WriteString("--- # work " + w.Name + "\n" + string(text))
+		}
+	}
+	path := filepath.Join("testdata", name+".golden.yaml")
+	if *update {
+		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("the rendering differs from %s (-want +got):\n%s", path, diff)
 	}
 }
 
-// TestDigestFollowsContent says when a management cluster is brought up to date.
 func TestDigestFollowsContent(t *testing.T) {
 	digests := func(change func(*fleet.ClusterAggregate)) [3]string {
-		tenancy := settled(t, renderer(), change)
-		return [3]string{tenancy.Work(fleet.Namespaces, "").Digest, tenancy.Work(fleet.HostedCluster, "").Digest, tenancy.Work(fleet.NodePoolWork, poolUID).Digest}
+		aggregate := settled(t, renderer(), change)
+		return [3]string{aggregate.Work(fleet.Namespaces, "").Digest, aggregate.Work(fleet.HostedCluster, "").Digest, aggregate.Work(fleet.NodePoolWork, poolUID).Digest}
 	}
 	base := digests(func(*fleet.ClusterAggregate) {})
 	tests := map[string]struct {
 		reason string
 		change func(*fleet.ClusterAggregate)
-		want   [3]bool
+		want   [3]bool // whether the digests of the namespaces, the HostedCluster and the NodePool change
 	}{
 		"Nothing":          {"the same input gives the same bytes", func(*fleet.ClusterAggregate) {}, [3]bool{}},
-		"AuthorizedCIDRs":  {"they are the HostedCluster's", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.Api.AuthorizedCidrs = []string{"192.0.2.0/24"} }, [3]bool{false, true, false}},
-		"Replicas":         {"they are the NodePool's", func(t *fleet.ClusterAggregate) { t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }, [3]bool{false, false, true}},
-		"ClusterDrain":     {"node pools without a drain timeout take the cluster's", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.NodeDrainTimeout = durationpb.New(time.Minute) }, [3]bool{false, false, true}},
-		"SealedSigningKey": {"sealing anew changes no content", func(t *fleet.ClusterAggregate) { t.Cluster.SigningKey = []byte("other") }, [3]bool{}},
+		"AuthorizedCIDRs":  {"the HostedCluster has them", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.Api.AuthorizedCidrs = []string{"192.0.2.0/24"} }, [3]bool{false, true, false}},
+		"Replicas":         {"the NodePool has them", func(t *fleet.ClusterAggregate) { t.Pools[0].Spec.Size = &csv1.NodePoolSpec_Replicas{Replicas: 4} }, [3]bool{false, false, true}},
+		"ClusterDrain":     {"node pools without a drain timeout use the cluster's", func(t *fleet.ClusterAggregate) { t.Cluster.Spec.NodeDrainTimeout = durationpb.New(time.Minute) }, [3]bool{false, false, true}},
+		"SealedSigningKey": {"sealing again changes no content", func(t *fleet.ClusterAggregate) { t.Cluster.SigningKey = []byte("other") }, [3]bool{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,18 +210,17 @@ func TestDigestFollowsContent(t *testing.T) {
 	}
 }
 
-func TestIdentitiesWithoutClientID(t *testing.T) {
+func TestIdentitiesWithoutClientIDAreErrors(t *testing.T) {
 	r := renderer()
 	r.Environment = "arohcpprod"
-	tenancy := tenancy()
-	err := r.Region.Settle(time.Unix(1_800_000_000, 0), tenancy, r)
+	err := r.Region.Settle(time.Unix(1_800_000_000, 0), aggregate(), r)
 	if err == nil || !strings.Contains(err.Error(), "client id") {
 		t.Errorf("outside a local region an identity without a client id gave %v", err)
 	}
 }
 
-// TestNamespaceNamesFit holds the arithmetic of names: the control plane's namespace has the HostedCluster's name appended
-// and must fit 63 characters.
+// TestNamespaceNamesFit checks the length of the control plane's namespace: the name of the cluster's namespace with the
+// name of the HostedCluster appended must not exceed 63 characters.
 func TestNamespaceNamesFit(t *testing.T) {
 	name := fleet.Namespace("arohcpprod", fleet.ClusterID(uid)) + "-" + fleet.Prefix(uid, 0)
 	if len(name) > 63 {
@@ -221,11 +228,11 @@ func TestNamespaceNamesFit(t *testing.T) {
 	}
 }
 
-func TestSecretsAreOnlyInSecrets(t *testing.T) {
+func TestSigningKeyIsOnlyInSecrets(t *testing.T) {
 	r := renderer()
-	tenancy := settled(t, r, variants["everything"])
-	for _, w := range tenancy.Works {
-		bundle, err := r.Bundle(tenancy, w)
+	aggregate := settled(t, r, variants["everything"])
+	for _, w := range aggregate.Works {
+		bundle, err := r.Bundle(aggregate, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +242,7 @@ func TestSecretsAreOnlyInSecrets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if object.Kind != "Secret" && strings.Contains(string(manifest), signingKey) {
-				t.Errorf("a %s holds the signing key", object.Kind)
+				t.Errorf("a %s contains the signing key", object.Kind)
 			}
 		}
 	}

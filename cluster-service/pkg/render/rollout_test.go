@@ -13,25 +13,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// TestRollout: while a control plane rolls out a release all its components are read, and nothing is applied.
-func TestRollout(t *testing.T) {
+// TestRolloutReadsComponents checks that a rollout reads all components of a control plane and applies nothing.
+func TestRolloutReadsComponents(t *testing.T) {
 	r := renderer()
-	tenancy := settled(t, r, func(tenancy *fleet.ClusterAggregate) {
-		tenancy.Upgrades = []*fleet.Upgrade{{UID: "9a4b6f0e-7a52-4a0b-8a0d-0d4f0f6f3c42", ClusterUID: uid, Spec: &csv1.UpgradeSpec{}, Status: &csv1.UpgradeStatus{
+	aggregate := settled(t, r, func(aggregate *fleet.ClusterAggregate) {
+		aggregate.Upgrades = []*fleet.Upgrade{{UID: "9a4b6f0e-7a52-4a0b-8a0d-0d4f0f6f3c42", ClusterUID: uid, Spec: &csv1.UpgradeSpec{}, Status: &csv1.UpgradeStatus{
 			State: csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, Steps: []*csv1.UpgradeStep{{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_CONTROL_PLANE,
 				State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_RUNNING, ToVersion: "4.21.4"}}}}}
 	})
-	i := slices.IndexFunc(tenancy.Works, func(w *fleet.Work) bool { return w.Kind == fleet.RolloutWork })
+	i := slices.IndexFunc(aggregate.Works, func(w *fleet.Work) bool { return w.Kind == fleet.RolloutWork })
 	if i < 0 {
-		t.Fatalf("no rollout among %v", tenancy.Works)
+		t.Fatalf("no rollout work among %v", aggregate.Works)
 	}
-	bundle, err := r.Bundle(tenancy, tenancy.Works[i])
+	bundle, err := r.Bundle(aggregate, aggregate.Works[i])
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for i, manifest := range bundle.Manifests {
-		want := workv1.ResourceIdentifier{Group: "hypershift.openshift.io", Resource: "controlplanecomponents", Namespace: fleet.ControlPlaneNamespace(r.Environment, tenancy.Cluster)}
+		want := workv1.ResourceIdentifier{Group: "hypershift.openshift.io", Resource: "controlplanecomponents", Namespace: fleet.ControlPlaneNamespace(r.Environment, aggregate.Cluster)}
 		var object struct {
 			APIVersion, Kind string
 			Metadata         struct{ Name, Namespace string }
@@ -50,7 +50,7 @@ func TestRollout(t *testing.T) {
 	if diff := cmp.Diff(release.ControlPlaneComponents(), names); diff != "" {
 		t.Error(diff)
 	}
-	// What is written to Maestro must fit a message; see its limit of 500 KiB.
+	// A bundle must fit a message of Maestro, which may have 500 KiB.
 	if text, err := json.Marshal(bundle); err != nil || len(text) > 64<<10 {
 		t.Errorf("the bundle has %d bytes, %v", len(text), err)
 	}

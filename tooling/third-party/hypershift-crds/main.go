@@ -1,6 +1,11 @@
 // Command hypershift-crds writes HyperShift's CustomResourceDefinitions, as embedded in its main module, to a folder:
 // one file each, under the name that HyperShift gives it. It is a module of its own, outside go.work, so that
-// HyperShift's dependency pins never meet ours.
+// HyperShift's dependency pins do not affect the workspace.
+//
+// The workspace pins HyperShift's Go types (github.com/openshift/hypershift/api) separately. One pin for both is not
+// possible: the types are a nested module without tags, of which the module proxy serves no version at the commit of a
+// release, and releases before v0.1.81 reject autoScaling.min 0 on Azure. cluster-service/pkg/render applies its golden
+// renderings to these CRDs on a real API server, and so tests that types and CRDs fit together.
 //
 //	hypershift-crds -out DIR
 package main
