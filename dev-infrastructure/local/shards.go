@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"sigs.k8s.io/yaml"
 )
@@ -48,7 +49,7 @@ func (r *Region) registerConsumers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.address(maestroRESTPort)+"/api/maestro/v1/consumers", bytes.NewReader(body))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.address(maestroRESTPort)+maestroapi.RESTPath+"/consumers", bytes.NewReader(body))
 		if err != nil {
 			return err
 		}

@@ -8,12 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
-
-// experimentPrefix starts the ARM tags that steer the service.
-const experimentPrefix = "aro-hcp.experimental."
 
 // ClusterRequest translates a cluster into the request that brings Cluster Service to its generation. It is pure: the
 // same document makes the same request in every service.
@@ -205,7 +203,7 @@ func minutes(n int32) *durationpb.Duration {
 func experiments(tags map[string]string) map[string]string {
 	var found map[string]string
 	for name, value := range tags {
-		if !strings.HasPrefix(strings.ToLower(name), experimentPrefix) {
+		if !experiment.Is(name) {
 			continue
 		}
 		if found == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -210,7 +211,7 @@ func retryAfter(err error) time.Duration {
 	if !errors.As(err, &response) || response.RawResponse == nil {
 		return 0
 	}
-	if ms, parseErr := strconv.ParseFloat(response.RawResponse.Header.Get("x-ms-retry-after-ms"), 64); parseErr == nil {
+	if ms, parseErr := strconv.ParseFloat(response.RawResponse.Header.Get(armheader.RetryAfterMS), 64); parseErr == nil {
 		return time.Duration(ms * float64(time.Millisecond))
 	}
 	return 0

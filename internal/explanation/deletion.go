@@ -8,6 +8,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
@@ -148,16 +149,11 @@ func evidence(step *csv1.DeletionStep) []string {
 	return []string{fmt.Sprintf("It was tried %d times, the last time with %s.", max(step.GetAttempts(), 1), quote(step.GetLastError()))}
 }
 
-// ours are the beginnings of finalizers whose controllers a management cluster is never without: those that Cluster Service
-// refuses to have taken off.
-var ours = []string{"hypershift.openshift.io/", "cluster.open-cluster-management.io/", "work.open-cluster-management.io/",
-	"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "azuremachine.", "kubernetes", "foregroundDeletion", "orphan"}
-
 // foreignFinalizers are those of a step that nothing of ours takes off.
 func foreignFinalizers(step *csv1.DeletionStep) []string {
 	var foreign []string
 	for _, finalizer := range step.GetFinalizers() {
-		if !slices.ContainsFunc(ours, func(beginning string) bool { return strings.HasPrefix(finalizer, beginning) }) {
+		if !slices.ContainsFunc(managementcluster.PermanentFinalizers(), func(beginning string) bool { return strings.HasPrefix(finalizer, beginning) }) {
 			foreign = append(foreign, finalizer)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/internal/deadline"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
@@ -79,7 +80,7 @@ func (f *Facts) readARM(arm *adminv1.ARMLayer) {
 // say otherwise.
 func deadlineOf(o adminv1.ARMOperation, tags map[string]string) time.Time {
 	for name := range tags {
-		if strings.HasPrefix(strings.ToLower(name), "aro-hcp.experimental.") && strings.HasSuffix(strings.ToLower(name), "-duration") {
+		if experiment.IsDeadline(name) {
 			return time.Time{}
 		}
 	}

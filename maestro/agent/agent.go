@@ -23,6 +23,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/features"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
@@ -114,7 +115,7 @@ func New(o Options) (*Agent, error) {
 	u := newUplink(o.Consumer, o.SourceID, o.Consumer+"-agent", o.Log)
 	u.link = mqttlink.New(mqttlink.Options{
 		Address: o.MQTTAddress, TLS: o.MQTTTLS, ClientID: o.Consumer + "-agent-client",
-		Subscribe: []string{u.topic("sourceevents")},
+		Subscribe: []string{maestroapi.SourceEventsTopic(o.SourceID, o.Consumer)},
 		Receive:   u.receive,
 		Invalid:   func(_ string, err error) { o.Log.Error("message dropped", "error", err) },
 		Up:        u.up,

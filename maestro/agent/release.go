@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 // releaser takes finalizers off objects that are being deleted, where the source says that nobody else will: their
 // controllers are gone. The source names the finalizers and where to look with the deletion of a work
-// (resource.ReleaseFinalizers), so that whoever decided it is known there. Nothing that is not being deleted already is
+// (maestroapi.AnnotationReleaseFinalizers), so that whoever decided it is known there. Nothing that is not being deleted already is
 // touched.
 type releaser struct {
 	works     *works
@@ -38,7 +38,7 @@ func (r *releaser) release(ctx context.Context, name string) error {
 	if err != nil || work.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	finalizers := list(work.Annotations[resource.ReleaseFinalizers])
+	finalizers := list(work.Annotations[maestroapi.AnnotationReleaseFinalizers])
 	if len(finalizers) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (r *releaser) release(ctx context.Context, name string) error {
 		gvr := schema.GroupVersionResource{Group: found.Group, Version: found.Version, Resource: found.Resource}
 		failed = append(failed, r.releaseNamed(ctx, name, gvr, found.Namespace, found.Name, finalizers))
 	}
-	for _, namespace := range list(work.Annotations[resource.ReleaseNamespaces]) {
+	for _, namespace := range list(work.Annotations[maestroapi.AnnotationReleaseNamespaces]) {
 		failed = append(failed, r.releaseIn(ctx, name, namespace, finalizers))
 	}
 	return errors.Join(failed...)

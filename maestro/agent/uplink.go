@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
@@ -52,10 +53,6 @@ func newUplink(consumer, source, agent string, log *slog.Logger) *uplink {
 	}
 	u.works = newWorks(consumer, func(name string) { u.reports.Add(name) })
 	return u
-}
-
-func (u *uplink) topic(channel string) string {
-	return "sources/" + u.source + "/consumers/" + u.consumer + "/" + channel
 }
 
 // run reports and resyncs until the context ends.
@@ -140,7 +137,7 @@ func (u *uplink) askWith(ctx context.Context, id string, strays []string) error 
 	}
 	u.log.Info("asking for a resync", "works", len(held), "parts", len(parts))
 	for _, part := range parts {
-		if err := u.link.Publish(ctx, u.topic("agentevents"), part); err != nil {
+		if err := u.link.Publish(ctx, maestroapi.AgentEventsTopic(u.source, u.consumer), part); err != nil {
 			return err
 		}
 	}
@@ -254,7 +251,7 @@ func (u *uplink) send(ctx context.Context, work *workv1.ManifestWork) error {
 	if err != nil {
 		return fmt.Errorf("encode the status of work %s: %w", work.Name, err)
 	}
-	return u.link.Publish(ctx, u.topic("agentevents"), evt)
+	return u.link.Publish(ctx, maestroapi.AgentEventsTopic(u.source, u.consumer), evt)
 }
 
 // curtailed is a status without the feedback that makes it too large, and with the reason.

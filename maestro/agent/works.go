@@ -18,7 +18,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/common"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/utils"
 
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 // tombstoneLife is how long a deleted work is remembered, so that an older event that arrives late does not bring it
@@ -85,7 +85,7 @@ func (w *works) receive(work *workv1.ManifestWork) {
 	case work.Generation != 0 && work.Generation < last.Generation:
 		return
 	case deleting && !last.DeletionTimestamp.IsZero():
-		if work.Annotations[resource.ReleaseFinalizers] == "" {
+		if work.Annotations[maestroapi.AnnotationReleaseFinalizers] == "" {
 			return
 		}
 		// Said again, it is done again: what is to be released may have come to be deleted since.

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
 func reasonOf(err error) string {
@@ -55,29 +55,29 @@ func TestPublish(t *testing.T) {
 		action  string
 		bundle  bundle
 		code    codes.Code
-		because resource.Reason
+		because maestroapi.Reason
 		version int64
 	}{
 		"CreateAgainSame":      {"a retry of what succeeded succeeds", cs, "create", base, codes.OK, "", 1},
-		"CreateAgainOther":     {"an id means one thing", cs, "create", base.with("other"), codes.AlreadyExists, resource.AlreadyExists, 0},
-		"CreateForeign":        {"an id belongs to its source", other, "create", base, codes.PermissionDenied, resource.ForeignSource, 0},
-		"CreateWhileDeleted":   {"the old life must end first", cs, "create", dying, codes.FailedPrecondition, resource.BeingDeleted, 0},
-		"CreateTooLarge":       {"it could never be delivered", cs, "create", large, codes.InvalidArgument, resource.TooLarge, 0},
-		"CreateEmpty":          {"there is nothing to apply", cs, "create", empty, codes.InvalidArgument, resource.Malformed, 0},
-		"CreateNoConsumer":     {"nobody would apply it", cs, "create", unknownConsumer, codes.FailedPrecondition, resource.UnknownConsumer, 0},
+		"CreateAgainOther":     {"an id means one thing", cs, "create", base.with("other"), codes.AlreadyExists, maestroapi.ReasonAlreadyExists, 0},
+		"CreateForeign":        {"an id belongs to its source", other, "create", base, codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
+		"CreateWhileDeleted":   {"the old life must end first", cs, "create", dying, codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
+		"CreateTooLarge":       {"it could never be delivered", cs, "create", large, codes.InvalidArgument, maestroapi.ReasonTooLarge, 0},
+		"CreateEmpty":          {"there is nothing to apply", cs, "create", empty, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"CreateNoConsumer":     {"nobody would apply it", cs, "create", unknownConsumer, codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, 0},
 		"UpdateSame":           {"nothing changes", cs, "update", base, codes.OK, "", 1},
-		"UpdateWrongVersion":   {"the decision was made on another version", cs, "update", at(base.with("two"), 7), codes.Aborted, resource.VersionConflict, 0},
-		"UpdateUnknown":        {"there is nothing to update", cs, "update", newBundle(consumer, "x"), codes.NotFound, resource.NotFound, 0},
-		"UpdateForeign":        {"an id belongs to its source", other, "update", base.with("two"), codes.PermissionDenied, resource.ForeignSource, 0},
-		"UpdateMoved":          {"a resource stays on its consumer", cs, "update", moved, codes.InvalidArgument, resource.Malformed, 0},
-		"UpdateWhileDeleted":   {"what is being deleted stays so", cs, "update", dying.with("two"), codes.FailedPrecondition, resource.BeingDeleted, 0},
+		"UpdateWrongVersion":   {"the decision was made on another version", cs, "update", at(base.with("two"), 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
+		"UpdateUnknown":        {"there is nothing to update", cs, "update", newBundle(consumer, "x"), codes.NotFound, maestroapi.ReasonNotFound, 0},
+		"UpdateForeign":        {"an id belongs to its source", other, "update", base.with("two"), codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
+		"UpdateMoved":          {"a resource stays on its consumer", cs, "update", moved, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"UpdateWhileDeleted":   {"what is being deleted stays so", cs, "update", dying.with("two"), codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, 0},
 		"DeleteUnknown":        {"gone is what was wanted", cs, "delete", newBundle(consumer, "x"), codes.OK, "", 0},
 		"DeleteAgain":          {"a retry of what succeeded succeeds", cs, "delete", dying, codes.OK, "", 0},
-		"DeleteWrongVersion":   {"the decision was made on another version", cs, "delete", at(base, 7), codes.Aborted, resource.VersionConflict, 0},
-		"DeleteForeign":        {"an id belongs to its source", other, "delete", base, codes.PermissionDenied, resource.ForeignSource, 0},
-		"UnknownAction":        {"sources do not ask for that", cs, "explode", base, codes.InvalidArgument, resource.Malformed, 0},
-		"NegativeVersion":      {"there is no such version", cs, "update", at(base.with("two"), -1), codes.InvalidArgument, resource.Malformed, 0},
-		"MetadataIsNoMetadata": {"names are texts", cs, "create", bundle{ID: uuid.NewString(), Consumer: consumer, Manifests: base.Manifests, Metadata: map[string]any{"name": 5}}, codes.InvalidArgument, resource.Malformed, 0},
+		"DeleteWrongVersion":   {"the decision was made on another version", cs, "delete", at(base, 7), codes.Aborted, maestroapi.ReasonVersionConflict, 0},
+		"DeleteForeign":        {"an id belongs to its source", other, "delete", base, codes.PermissionDenied, maestroapi.ReasonForeignSource, 0},
+		"UnknownAction":        {"sources do not ask for that", cs, "explode", base, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"NegativeVersion":      {"there is no such version", cs, "update", at(base.with("two"), -1), codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
+		"MetadataIsNoMetadata": {"names are texts", cs, "create", bundle{ID: uuid.NewString(), Consumer: consumer, Manifests: base.Manifests, Metadata: map[string]any{"name": 5}}, codes.InvalidArgument, maestroapi.ReasonMalformed, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
 // held puts a finalizer that nobody serves on a ConfigMap of the default namespace.
@@ -36,7 +36,7 @@ func (r *region) terminating(name string) {
 }
 
 func releasing(b bundle, finalizers, namespaces string) bundle {
-	b.Metadata = map[string]any{"name": b.ID, "annotations": map[string]string{resource.ReleaseFinalizers: finalizers, resource.ReleaseNamespaces: namespaces}}
+	b.Metadata = map[string]any{"name": b.ID, "annotations": map[string]string{maestroapi.AnnotationReleaseFinalizers: finalizers, maestroapi.AnnotationReleaseNamespaces: namespaces}}
 	return b
 }
 

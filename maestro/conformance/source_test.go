@@ -22,10 +22,10 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protocol"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/sourceapi"
 )
 
 const eventPrefix = "io.open-cluster-management.works.v1alpha1.manifestbundles."
@@ -262,7 +262,7 @@ func (s *source) send(evt *cloudevents.Event) (int64, error) {
 	var header metadata.MD
 	_, err := s.client.Publish(ctx, &pbv1.PublishRequest{Event: out}, grpc.Header(&header))
 	var version int64
-	if v := header.Get(sourceapi.VersionHeader); len(v) > 0 {
+	if v := header.Get(maestroapi.HeaderResourceVersion); len(v) > 0 {
 		_, _ = fmt.Sscan(v[0], &version)
 	}
 	return version, err

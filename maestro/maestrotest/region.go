@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
@@ -219,7 +220,7 @@ func (r *Region) Call(s *Server, method, path string, body, into any) int {
 	if s.Plain {
 		scheme = "http://"
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.REST+"/api/maestro/v1"+path, payload)
+	request, err := http.NewRequestWithContext(r.t.Context(), method, scheme+s.REST+maestroapi.RESTPath+path, payload)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,7 +88,7 @@ func (h *hostedClusters) expectServing(id string) <-chan time.Time {
 
 func (h *hostedClusters) saw(object *unstructured.Unstructured) {
 	now := time.Now()
-	id := strings.ToLower(object.GetAnnotations()["azure.microsoft.com/hcp-cluster-azure-resource-id"])
+	id := strings.ToLower(object.GetAnnotations()[managementcluster.AnnotationClusterResourceID])
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at, ok := h.existing[id]; ok {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/test/customer"
@@ -183,8 +184,8 @@ func (a *inARMsPlace) do(ctx context.Context, method, id string, body any, want 
 		return err
 	}
 	for name, value := range map[string]string{
-		"Authorization": "Bearer " + a.token, "Content-Type": "application/json", "x-ms-identity-url": "https://identity.example",
-		"x-ms-home-tenant-id": a.tenant, "x-ms-client-object-id": "33333333-0000-0000-0000-000000000001",
+		"Authorization": "Bearer " + a.token, "Content-Type": "application/json", armheader.IdentityURL: "https://identity.example",
+		armheader.HomeTenantID: a.tenant, armheader.ClientObjectID: "33333333-0000-0000-0000-000000000001",
 	} {
 		request.Header.Set(name, value)
 	}

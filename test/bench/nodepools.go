@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 	"github.com/hcpmesh/hcpmesh/test/customer"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,7 +88,7 @@ func (r *replicas) saw(asked int64) {
 func watchReplicas(ctx context.Context, endpoints local.Endpoints, id string) (*replicas, error) {
 	r := &replicas{}
 	stop, err := watchObjects(ctx, endpoints, "nodepools", func(object *unstructured.Unstructured) {
-		if !strings.EqualFold(object.GetAnnotations()["azure.microsoft.com/node-pool-azure-resource-id"], id) {
+		if !strings.EqualFold(object.GetAnnotations()[managementcluster.AnnotationNodePoolResourceID], id) {
 			return
 		}
 		if asked, found, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); found {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
@@ -64,7 +65,7 @@ func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 			t.Fatal(err)
 		}
 		for _, item := range list.Items {
-			if strings.EqualFold(item.Metadata.Annotations["azure.microsoft.com/hcp-cluster-azure-resource-id"], id) {
+			if strings.EqualFold(item.Metadata.Annotations[managementcluster.AnnotationClusterResourceID], id) {
 				k.namespace = item.Metadata.Namespace
 				return k
 			}

@@ -22,6 +22,7 @@ require (
 
 require (
 	github.com/eclipse/paho.golang v0.23.0
+	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/prometheus/client_golang v1.24.0
 )

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
@@ -50,7 +52,7 @@ func (b *Bundle) ClusterID() string {
 	if json.Unmarshal(b.Metadata, &metadata) != nil {
 		return ""
 	}
-	return metadata.Labels["api.openshift.com/id"]
+	return metadata.Labels[managementcluster.LabelClusterID]
 }
 
 // Objects are what it carries, as in HostedCluster ocm-local-…/name.
@@ -126,7 +128,7 @@ type page struct {
 }
 
 func (c *Client) list(ctx context.Context, query url.Values) (*page, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/maestro/v1/resource-bundles?"+query.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+maestroapi.RESTPath+"/resource-bundles?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
@@ -234,7 +235,7 @@ func limitsOf(tags map[string]string, of string) limits {
 	var l limits
 	for name, value := range tags {
 		for limit, tag := range map[*time.Duration]string{&l.creation: "max-creation-duration", &l.deletion: "max-deletion-duration"} {
-			if d, err := time.ParseDuration(value); strings.EqualFold(name, "aro-hcp.experimental."+of+"."+tag) && err == nil && d > 0 {
+			if d, err := time.ParseDuration(value); strings.EqualFold(name, experiment.Prefix+of+"."+tag) && err == nil && d > 0 {
 				*limit = d
 			}
 		}

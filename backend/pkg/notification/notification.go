@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/asyncoperation"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -253,7 +254,7 @@ func (s *Sender) post(ctx context.Context, operation *database.OperationDocument
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Ms-Correlation-Request-Id", operation.CorrelationID)
+	request.Header.Set(armheader.CorrelationID, operation.CorrelationID)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return errors.Unwrap(err) // without the URI, whose query may hold a token

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
@@ -38,7 +39,7 @@ func (i *instance) installed(t *testing.T, name, version string, pools ...string
 	t.Helper()
 	request := applyRequest(name, 1)
 	request.Spec.Version.Id = version[:strings.LastIndexByte(version, '.')]
-	request.Spec.Experiments = map[string]string{fleet.ExperimentExactVersion: version}
+	request.Spec.Experiments = map[string]string{experiment.ExactVersion: version}
 	if _, err := i.ApplyCluster(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}

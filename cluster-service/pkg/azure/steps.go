@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
@@ -171,7 +172,7 @@ func retryAfter(err error) time.Duration {
 
 // wantedWait reads the headers by which Azure asks for patience: milliseconds, seconds, or a date (RFC 9110, section 10.2.3).
 func wantedWait(response *http.Response) time.Duration {
-	for _, name := range []string{"retry-after-ms", "x-ms-retry-after-ms"} {
+	for _, name := range []string{"retry-after-ms", armheader.RetryAfterMS} {
 		if n, err := strconv.Atoi(response.Header.Get(name)); err == nil && n >= 0 {
 			return time.Duration(n) * time.Millisecond
 		}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/due"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
@@ -186,7 +187,7 @@ func order(works []*fleet.Work) []*fleet.Work {
 func (p *Publisher) publishWork(ctx context.Context, t *fleet.ClusterAggregate, w *fleet.Work) outcome {
 	o := outcome{workID: w.ID, desired: w.Desired, deletion: w.Deleting()}
 	bundle := &maestro.Bundle{ID: w.ID, Name: w.Name, Consumer: w.Shard, Version: w.Version,
-		Labels: map[string]string{"api.openshift.com/id": t.Cluster.ID(), "api.openshift.com/environment": p.Renderer.Environment}}
+		Labels: map[string]string{managementcluster.LabelClusterID: t.Cluster.ID(), managementcluster.LabelEnvironment: p.Renderer.Environment}}
 	if o.deletion {
 		// Whatever version it has, it goes.
 		bundle.Version = 0

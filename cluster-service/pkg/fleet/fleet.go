@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
@@ -267,15 +268,12 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	return c
 }
 
-// ExperimentSizeOverride is the tag by which a customer asks for a size of the control plane; see the ARM contract.
-const ExperimentSizeOverride = "aro-hcp.experimental.cluster.size-override"
-
 // Size is the size that was asked for, an SRE's before the customer's; empty when it follows from the cluster.
 func (c *Cluster) Size() string {
 	if size := c.Overrides.GetSize().GetSize(); size != "" {
 		return size
 	}
-	return c.Spec.GetExperiments()[ExperimentSizeOverride]
+	return c.Spec.GetExperiments()[experiment.SizeOverride]
 }
 
 // WantedNodes are those that the node pools were asked for, the maximum where they autoscale.

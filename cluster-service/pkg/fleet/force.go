@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 )
 
 // Leftover is a work whose deletion is not waited for any more. Maestro is asked for it until it is confirmed.
@@ -162,11 +163,6 @@ func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work
 	return text
 }
 
-// protectedFinalizers belong to controllers that a management cluster is never without. Taking theirs off would leave
-// behind what they have still to remove.
-var protectedFinalizers = []string{"hypershift.openshift.io/", "cluster.open-cluster-management.io/", "work.open-cluster-management.io/",
-	"cluster.cluster.x-k8s.io", "machine.cluster.x-k8s.io", "azuremachine.", "kubernetes", "foregroundDeletion", "orphan"}
-
 // Release has the agent take finalizers of controllers that are gone off what a step of a deletion waits for. The step
 // goes on to wait: nothing is left behind but what the gone controller would have done.
 func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finalizers []string, actor *csv1.Actor) (*csv1.DeletionStep, error) {
@@ -178,7 +174,7 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 		return nil, refuse("Step %s waits for no finalizer.", name)
 	}
 	for _, f := range finalizers {
-		for _, protected := range protectedFinalizers {
+		for _, protected := range managementcluster.PermanentFinalizers() {
 			if strings.HasPrefix(f, protected) {
 				return nil, refuse("Finalizer %s cannot be released: its controller is part of every management cluster, and has still to remove something. Once the step is stuck it may be forced without.", f)
 			}

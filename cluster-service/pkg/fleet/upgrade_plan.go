@@ -7,6 +7,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -178,15 +179,12 @@ func (c *Cluster) Behind() bool {
 	if err != nil {
 		return false
 	}
-	if exact, err := release.ParseVersion(c.Spec.GetExperiments()[ExperimentExactVersion]); err == nil {
+	if exact, err := release.ParseVersion(c.Spec.GetExperiments()[experiment.ExactVersion]); err == nil {
 		return exact.Compare(at) > 0
 	}
 	wanted, err := release.ParseMinor(c.Spec.GetVersion().GetId())
 	return err == nil && wanted.Ordinal() > at.Ordinal()
 }
-
-// ExperimentExactVersion is the tag that runs a cluster at exactly this version; see the ARM contract.
-const ExperimentExactVersion = "aro-hcp.experimental.cluster.control-plane-exact-version"
 
 // owedToCustomer says that the customer's generation waits for an upgrade.
 func (t *ClusterAggregate) owedToCustomer() bool {

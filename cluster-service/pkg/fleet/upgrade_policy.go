@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -40,8 +41,8 @@ func CandidateOf(p *csv1.UpgradePolicy, c *Cluster, known Known, releases Releas
 	switch {
 	case version == c.Release.Version:
 		return candidacy
-	case c.Spec.GetExperiments()[ExperimentExactVersion] != "":
-		candidacy.Reason = "It is to run exactly " + c.Spec.GetExperiments()[ExperimentExactVersion] + "."
+	case c.Spec.GetExperiments()[experiment.ExactVersion] != "":
+		candidacy.Reason = "It is to run exactly " + c.Spec.GetExperiments()[experiment.ExactVersion] + "."
 	case slices.Contains(known.Ended[c.UID], version):
 		candidacy.Reason = "An upgrade of it to " + version + " was aborted or failed; it is for somebody to begin the next."
 	case known.Active[c.UID]:

@@ -20,12 +20,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
-)
 
-// What hcpmesh's Maestro server adds to the protocol.
-const (
-	versionHeader       = "maestro-resource-version"
-	omitManifestsHeader = "maestro-omit-manifests"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 const (
@@ -75,18 +71,18 @@ func (c *Client) Ready(context.Context) error {
 
 // Create publishes a new bundle and returns its version; 0 when the server does not say.
 func (c *Client) Create(ctx context.Context, b *Bundle) (int64, error) {
-	return c.publish(ctx, typeCreate, b)
+	return c.publish(ctx, maestroapi.TypeCreate, b)
 }
 
 // Update publishes new content of a bundle and returns its version; 0 when the server does not say.
 func (c *Client) Update(ctx context.Context, b *Bundle) (int64, error) {
-	return c.publish(ctx, typeUpdate, b)
+	return c.publish(ctx, maestroapi.TypeUpdate, b)
 }
 
 // Delete asks for the deletion of a bundle and everything it brought. It is complete when a status with the condition
 // Deleted arrives.
 func (c *Client) Delete(ctx context.Context, b *Bundle) error {
-	_, err := c.publish(ctx, typeDelete, b)
+	_, err := c.publish(ctx, maestroapi.TypeDelete, b)
 	return err
 }
 
@@ -101,7 +97,7 @@ func (c *Client) publish(ctx context.Context, eventType string, b *Bundle) (int6
 	if _, err := c.service.Publish(ctx, &pbv1.PublishRequest{Event: event}, grpc.Header(&header)); err != nil {
 		return 0, classify(err)
 	}
-	if values := header.Get(versionHeader); len(values) == 1 {
+	if values := header.Get(maestroapi.HeaderResourceVersion); len(values) == 1 {
 		version, _ := strconv.ParseInt(values[0], 10, 64)
 		return version, nil
 	}
@@ -112,18 +108,18 @@ func (c *Client) publish(ctx context.Context, eventType string, b *Bundle) (int6
 // Unknown to everything, which is worth another try.
 func classify(err error) error {
 	s := status.Convert(err)
-	reason := ""
+	var reason maestroapi.Reason
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			reason = info.GetReason()
+			reason = maestroapi.Reason(info.GetReason())
 		}
 	}
 	switch {
-	case reason == "ALREADY_EXISTS" || reason == "VERSION_CONFLICT" || s.Code() == codes.AlreadyExists || s.Code() == codes.Aborted:
+	case reason == maestroapi.ReasonAlreadyExists || reason == maestroapi.ReasonVersionConflict || s.Code() == codes.AlreadyExists || s.Code() == codes.Aborted:
 		return fmt.Errorf("%w: %s", ErrConflict, s.Message())
-	case reason == "NOT_FOUND" || s.Code() == codes.NotFound:
+	case reason == maestroapi.ReasonNotFound || s.Code() == codes.NotFound:
 		return fmt.Errorf("%w: %s", ErrNotFound, s.Message())
-	case reason == "MALFORMED" || reason == "TOO_LARGE" || reason == "FOREIGN_SOURCE" || s.Code() == codes.InvalidArgument:
+	case reason == maestroapi.ReasonMalformed || reason == maestroapi.ReasonTooLarge || reason == maestroapi.ReasonForeignSource || s.Code() == codes.InvalidArgument:
 		return fmt.Errorf("%w: %s", ErrRefused, s.Message())
 	}
 	return fmt.Errorf("publishing: %s: %s", s.Code(), s.Message())
@@ -141,8 +137,8 @@ func (c *Client) Resync(ctx context.Context, held []Held) error {
 	for first := true; first || len(held) > 0; first = false {
 		page := held[:min(resyncPage, len(held))]
 		held = held[len(page):]
-		event := newEvent(c.source, typeResync, time.Now())
-		event.Attributes[attrClusterName] = text("")
+		event := newEvent(c.source, maestroapi.TypeStatusResync, time.Now())
+		event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionClusterName] = text("")
 		body, err := json.Marshal(struct {
 			StatusHashes []Held `json:"statusHashes"`
 		}{page})
@@ -195,8 +191,8 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 	defer cancel(nil)
 	alive := time.AfterFunc(silence, func() { cancel(errors.New("no heartbeat")) })
 	defer alive.Stop()
-	stream, err := c.service.Subscribe(metadata.AppendToOutgoingContext(ctx, omitManifestsHeader, "true"),
-		&pbv1.SubscriptionRequest{Source: c.source, DataType: DataType})
+	stream, err := c.service.Subscribe(metadata.AppendToOutgoingContext(ctx, maestroapi.HeaderOmitManifests, "true"),
+		&pbv1.SubscriptionRequest{Source: c.source, DataType: maestroapi.DataType})
 	if err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
@@ -215,7 +211,7 @@ func (c *Client) subscribe(ctx context.Context, started func(ctx context.Context
 			return fmt.Errorf("receiving: %w", err)
 		}
 		alive.Reset(silence)
-		if event.GetType() == typeHeartbeat {
+		if event.GetType() == maestroapi.TypeHeartbeat {
 			continue
 		}
 		decoded, ok, err := decodeStatus(event)

@@ -16,33 +16,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	workv1 "open-cluster-management.io/api/work/v1"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// DataType is the data type of manifest bundles.
-const DataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
-
-// The types of events.
+// Attributes of each event, as the binary mode of CloudEvents over gRPC names them.
 const (
-	typeCreate    = DataType + ".spec.create_request"
-	typeUpdate    = DataType + ".spec.update_request"
-	typeDelete    = DataType + ".spec.delete_request"
-	typeResync    = DataType + ".status.resync_request"
-	typeStatus    = DataType + ".status.update_request"
-	typeHeartbeat = "io.open-cluster-management.cloudevents.heartbeat"
-)
-
-// Attributes of events; each stands under the prefix of binary mode.
-const (
-	attrTime              = "ce-time"
-	attrContentType       = "contenttype"
-	attrClusterName       = "ce-clustername"
-	attrOriginalSource    = "ce-originalsource"
-	attrResourceID        = "ce-resourceid"
-	attrResourceVersion   = "ce-resourceversion"
-	attrSequence          = "ce-sequenceid"
-	attrStatusHash        = "ce-statushash"
-	attrMetadata          = "ce-metadata"
-	attrDeletionTimestamp = "ce-deletiontimestamp"
+	attributeTime        = maestroapi.AttributePrefix + "time"
+	attributeContentType = "contenttype"
 )
 
 // Bundle is a resource bundle to publish.
@@ -61,12 +42,6 @@ type Bundle struct {
 	ReleaseFinalizers []string
 	ReleaseNamespaces []string
 }
-
-// Annotations of a deletion that hcpmesh's Maestro and its agents act on, lists with commas. Others ignore them.
-const (
-	releaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
-	releaseNamespaces = "maestro.hcpmesh.io/release-namespaces"
-)
 
 // Event is the status of a bundle.
 type Event struct {
@@ -102,8 +77,8 @@ func instant(t time.Time) *pbv1.CloudEventAttributeValue {
 
 func newEvent(source, eventType string, now time.Time) *pbv1.CloudEvent {
 	return &pbv1.CloudEvent{Id: uuid.NewString(), Source: source, SpecVersion: "1.0", Type: eventType,
-		Attributes: map[string]*pbv1.CloudEventAttributeValue{attrTime: instant(now), attrContentType: text("application/json"),
-			attrOriginalSource: text("")}}
+		Attributes: map[string]*pbv1.CloudEventAttributeValue{attributeTime: instant(now), attributeContentType: text("application/json"),
+			maestroapi.AttributePrefix + maestroapi.ExtensionOriginalSource: text("")}}
 }
 
 // bundleData is the data of a spec event.
@@ -125,23 +100,23 @@ type bundleMetadata struct {
 func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.CloudEvent, error) {
 	event := newEvent(source, eventType, now)
 	about := bundleMetadata{Name: b.Name, Namespace: b.Consumer, UID: b.ID, Labels: b.Labels}
-	if eventType == typeDelete && len(b.ReleaseFinalizers) > 0 {
-		about.Annotations = map[string]string{releaseFinalizers: strings.Join(b.ReleaseFinalizers, ",")}
+	if eventType == maestroapi.TypeDelete && len(b.ReleaseFinalizers) > 0 {
+		about.Annotations = map[string]string{maestroapi.AnnotationReleaseFinalizers: strings.Join(b.ReleaseFinalizers, ",")}
 		if len(b.ReleaseNamespaces) > 0 {
-			about.Annotations[releaseNamespaces] = strings.Join(b.ReleaseNamespaces, ",")
+			about.Annotations[maestroapi.AnnotationReleaseNamespaces] = strings.Join(b.ReleaseNamespaces, ",")
 		}
 	}
 	metadata, err := json.Marshal(about)
 	if err != nil {
 		return nil, err
 	}
-	event.Attributes[attrResourceID] = text(b.ID)
-	event.Attributes[attrClusterName] = text(b.Consumer)
-	event.Attributes[attrResourceVersion] = &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(b.Version)}}
-	event.Attributes[attrMetadata] = text(string(metadata))
+	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionResourceID] = text(b.ID)
+	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionClusterName] = text(b.Consumer)
+	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionResourceVersion] = &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(b.Version)}}
+	event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionMetadata] = text(string(metadata))
 	data := bundleData{Manifests: []json.RawMessage{}}
-	if eventType == typeDelete {
-		event.Attributes[attrDeletionTimestamp] = instant(now)
+	if eventType == maestroapi.TypeDelete {
+		event.Attributes[maestroapi.AttributePrefix+maestroapi.ExtensionDeletionTimestamp] = instant(now)
 	} else {
 		data = bundleData{Manifests: b.Manifests, ManifestConfigs: b.Configs,
 			DeleteOption: &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}}
@@ -156,16 +131,16 @@ func bundleEvent(source, eventType string, b *Bundle, now time.Time) (*pbv1.Clou
 
 // decodeStatus reads a status event; ok is false for events of other types.
 func decodeStatus(event *pbv1.CloudEvent) (e *Event, ok bool, err error) {
-	if event.GetType() != typeStatus && event.GetType() != DataType+".status.resync_response" {
+	if event.GetType() != maestroapi.TypeStatusUpdate && event.GetType() != maestroapi.TypeStatusResyncResponse {
 		return nil, false, nil
 	}
 	a := event.GetAttributes()
 	e = &Event{
-		ResourceID: stringOf(a[attrResourceID]),
-		Consumer:   stringOf(a[attrClusterName]),
-		Version:    integerOf(a[attrResourceVersion]),
-		Sequence:   stringOf(a[attrSequence]),
-		StatusHash: stringOf(a[attrStatusHash]),
+		ResourceID: stringOf(a[maestroapi.AttributePrefix+maestroapi.ExtensionResourceID]),
+		Consumer:   stringOf(a[maestroapi.AttributePrefix+maestroapi.ExtensionClusterName]),
+		Version:    integerOf(a[maestroapi.AttributePrefix+maestroapi.ExtensionResourceVersion]),
+		Sequence:   stringOf(a[maestroapi.AttributePrefix+maestroapi.ExtensionSequenceID]),
+		StatusHash: stringOf(a[maestroapi.AttributePrefix+maestroapi.ExtensionStatusHash]),
 		Agent:      event.GetSource(),
 		Body:       event.GetBinaryData(),
 	}

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 func TestClassify(t *testing.T) {
@@ -49,7 +51,7 @@ func TestClassify(t *testing.T) {
 
 // TestSecretsStayOutOfErrors has manifests that cannot be encoded.
 func TestSecretsStayOutOfErrors(t *testing.T) {
-	_, err := bundleEvent("s", typeCreate, &Bundle{ID: "i", Manifests: []json.RawMessage{json.RawMessage("{hunter2")}}, time.Now())
+	_, err := bundleEvent("s", maestroapi.TypeCreate, &Bundle{ID: "i", Manifests: []json.RawMessage{json.RawMessage("{hunter2")}}, time.Now())
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
@@ -57,8 +59,8 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 
 // FuzzDecodeStatus feeds events as a server might send them.
 func FuzzDecodeStatus(f *testing.F) {
-	seed, err := proto.Marshal(&pbv1.CloudEvent{Id: "1", Source: "agent", SpecVersion: "1.0", Type: typeStatus, Attributes: map[string]*pbv1.CloudEventAttributeValue{
-		attrResourceID: text("0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"), attrSequence: text("12"), attrResourceVersion: text("3")},
+	seed, err := proto.Marshal(&pbv1.CloudEvent{Id: "1", Source: "agent", SpecVersion: "1.0", Type: maestroapi.TypeStatusUpdate, Attributes: map[string]*pbv1.CloudEventAttributeValue{
+		maestroapi.AttributePrefix + maestroapi.ExtensionResourceID: text("0b5e7ad4-6d0c-4b0c-9f8f-3c1f6a2d7e10"), maestroapi.AttributePrefix + maestroapi.ExtensionSequenceID: text("12"), maestroapi.AttributePrefix + maestroapi.ExtensionResourceVersion: text("3")},
 		Data: &pbv1.CloudEvent_BinaryData{BinaryData: []byte(`{}`)}})
 	if err != nil {
 		f.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
@@ -23,12 +25,6 @@ import (
 const (
 	pullSecretName = "pull-secret"
 	signingKeyName = "sa-signing-key"
-)
-
-// The service's experiments that change the rendering; see the ARM contract.
-const (
-	experimentSingleReplica = "aro-hcp.experimental.cluster.single-replica"
-	experimentCPOImage      = "aro-hcp.experimental.cluster.control-plane-operator-image-override"
 )
 
 func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedCluster, error) {
@@ -59,7 +55,7 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 		return nil, err
 	}
 	availability := hyperv1.HighlyAvailable
-	if strings.EqualFold(spec.GetExperiments()[experimentSingleReplica], "true") {
+	if strings.EqualFold(spec.GetExperiments()[experiment.SingleReplica], "true") {
 		availability = hyperv1.SingleReplica
 	}
 	h := &hyperv1.HostedCluster{
@@ -100,12 +96,12 @@ func (r *Renderer) hostedCluster(t *fleet.ClusterAggregate) (*hyperv1.HostedClus
 		h.Spec.Capabilities = &hyperv1.Capabilities{Disabled: []hyperv1.OptionalCapability{hyperv1.ImageRegistryCapability}}
 	}
 	h.Annotations = map[string]string{
-		"azure.microsoft.com/hcp-cluster-azure-resource-id": c.ResourceID,
-		hyperv1.CleanupCloudResourcesAnnotation:             "true",
+		managementcluster.AnnotationClusterResourceID: c.ResourceID,
+		hyperv1.CleanupCloudResourcesAnnotation:       "true",
 	}
 	for annotation, value := range map[string]string{
 		hyperv1.ClusterSizeOverrideAnnotation:       c.Size(),
-		hyperv1.ControlPlaneOperatorImageAnnotation: spec.GetExperiments()[experimentCPOImage],
+		hyperv1.ControlPlaneOperatorImageAnnotation: spec.GetExperiments()[experiment.ControlPlaneOperatorImage],
 		// HyperShift upgrades to exactly this image although the cluster reports that it is not ready for it.
 		hyperv1.ForceUpgradeToAnnotation: t.ForceUpgradeTo(),
 	} {

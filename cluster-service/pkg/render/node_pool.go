@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 )
 
@@ -27,7 +28,7 @@ func (r *Renderer) nodePool(c *fleet.Cluster, p *fleet.NodePool) *hyperv1.NodePo
 			PausedUntil: pausedUntil(c),
 		},
 	}
-	n.Annotations = map[string]string{"azure.microsoft.com/node-pool-azure-resource-id": p.ResourceID}
+	n.Annotations = map[string]string{managementcluster.AnnotationNodePoolResourceID: p.ResourceID}
 	// HyperShift's autoscaler requires at least one node as maximum. A pool whose maximum is zero has zero replicas.
 	if a := spec.GetAutoscaling(); a != nil && a.GetMax() > 0 {
 		n.Spec.AutoScaling = &hyperv1.NodePoolAutoScaling{Min: new(a.GetMin()), Max: a.GetMax()}

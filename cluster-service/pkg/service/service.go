@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -240,7 +241,7 @@ func (s *Service) newestRelease(spec *csv1.ClusterSpec) (*release.Release, error
 	id, group := spec.GetVersion().GetId(), channelGroup(spec.GetVersion())
 	catalog := s.o.Releases.Catalog()
 	found, ok := catalog.Newest(id, group)
-	if exact := spec.GetExperiments()[fleet.ExperimentExactVersion]; exact != "" {
+	if exact := spec.GetExperiments()[experiment.ExactVersion]; exact != "" {
 		found, ok = catalog.Exact(exact)
 	}
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -72,7 +73,7 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 	if err != nil {
 		return nil, false, err
 	}
-	exact, wasExact := spec.GetExperiments()[fleet.ExperimentExactVersion], c.Spec.GetExperiments()[fleet.ExperimentExactVersion]
+	exact, wasExact := spec.GetExperiments()[experiment.ExactVersion], c.Spec.GetExperiments()[experiment.ExactVersion]
 	wanted, err := release.ParseMinor(spec.GetVersion().GetId())
 	if err != nil {
 		return nil, false, invalidVersion("Invalid value: %s", err)
@@ -170,7 +171,7 @@ func minorsOf(targets []*csv1.UpgradeTarget) []string {
 // withdraw cancels upgrades that have not begun when the customer asks for another version.
 func (s *Service) withdraw(now time.Time, t *fleet.ClusterAggregate, spec *csv1.ClusterSpec) {
 	was, is := t.Cluster.Spec, spec
-	if proto.Equal(was.GetVersion(), is.GetVersion()) && was.GetExperiments()[fleet.ExperimentExactVersion] == is.GetExperiments()[fleet.ExperimentExactVersion] {
+	if proto.Equal(was.GetVersion(), is.GetVersion()) && was.GetExperiments()[experiment.ExactVersion] == is.GetExperiments()[experiment.ExactVersion] {
 		return
 	}
 	for _, u := range t.ActiveUpgrades() {

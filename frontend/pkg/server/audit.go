@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
@@ -35,7 +36,7 @@ func (rq *request) auditRecord() []slog.Attr {
 	result, code := "Success", ""
 	if status >= http.StatusBadRequest {
 		result = "Failure"
-		code = rq.w.Header().Get(headerErrorCode)
+		code = rq.w.Header().Get(armheader.ErrorCode)
 	}
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		result = "Denied"
@@ -50,8 +51,8 @@ func (rq *request) auditRecord() []slog.Attr {
 		slog.String("target", shortened(target)),
 		slog.Group("caller",
 			slog.String("tenant_id", shortened(rq.tenantID)), slog.String("client_tenant_id", shortened(rq.clientTenantID)), slog.String("object_id", shortened(rq.clientID)),
-			slog.String("app_id", shortened(header.Get(headerClientAppID))),
-			slog.String("name", shortened(header.Get(headerClientPrincipalName)))),
+			slog.String("app_id", shortened(header.Get(armheader.ClientAppID))),
+			slog.String("name", shortened(header.Get(armheader.ClientPrincipalName)))),
 		slog.Group("sender", slog.String("tenant_id", rq.sender.TenantID), slog.String("app_id", rq.sender.AppID), slog.String("object_id", rq.sender.ObjectID)),
 		slog.String("result", result), slog.Int("status", status), slog.String("error_code", code),
 		slog.String("operation_id", rq.operationID), slog.String("api_version", rq.apiVersion()),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
@@ -42,9 +43,9 @@ func (clusterType) decode(version *versions.Version, body *wire.Body, base *hub.
 }
 
 func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.ClusterDocument, error) {
-	document := database.ClusterDocument{TenantID: rq.tenantID, IdentityURL: rq.http.Header.Get(headerIdentityURL)}
+	document := database.ClusterDocument{TenantID: rq.tenantID, IdentityURL: rq.http.Header.Get(armheader.IdentityURL)}
 	if document.IdentityURL == "" {
-		return document, apierror.New(apierror.InvalidParameter, "The header is required to create a cluster.").WithTarget(strings.ToLower(headerIdentityURL))
+		return document, apierror.New(apierror.InvalidParameter, "The header is required to create a cluster.").WithTarget(strings.ToLower(armheader.IdentityURL))
 	}
 	if properties := rq.subscription.Properties; document.TenantID == "" && properties != nil {
 		document.TenantID = properties.TenantID

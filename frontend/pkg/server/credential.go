@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
@@ -168,7 +169,7 @@ const maxRequester = 256
 
 // requester names the caller for the record: by the name that ARM gives, or else by the id.
 func (rq *request) requester() string {
-	for _, name := range []string{rq.http.Header.Get(headerClientPrincipalName), rq.clientID} {
+	for _, name := range []string{rq.http.Header.Get(armheader.ClientPrincipalName), rq.clientID} {
 		name = strings.TrimSpace(strings.ToValidUTF8(name, ""))
 		for len(name) > maxRequester {
 			_, size := utf8.DecodeLastRuneInString(name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -96,7 +97,7 @@ func (s *Server) record(ctx context.Context, rq *request, took time.Duration) {
 	attributes := append([]slog.Attr{
 		slog.String("method", rq.http.Method), slog.String("path", rq.http.URL.Path), slog.Int("status", status),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
-		slog.String("client_request_id", shortened(rq.http.Header.Get(headerClientRequestID))),
+		slog.String("client_request_id", shortened(rq.http.Header.Get(armheader.ClientRequestID))),
 	}, rq.identity()...)
 	s.Log.LogAttrs(ctx, level, "request", append(attributes, rq.failure()...)...)
 }

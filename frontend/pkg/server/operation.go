@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -95,7 +96,7 @@ func (s *Server) notificationURI(rq *request) string {
 func (s *Server) follow(rq *request, operationID string, location bool) {
 	rq.operationID = operationID
 	header := rq.w.Header()
-	header.Set(headerAsyncOperation, s.operationURL(rq, "hcpOperationStatuses", operationID))
+	header.Set(armheader.AsyncOperation, s.operationURL(rq, "hcpOperationStatuses", operationID))
 	if location {
 		header.Set("Location", s.operationURL(rq, "hcpOperationResults", operationID))
 	}
@@ -174,7 +175,7 @@ func (s *Server) getOperationResult(ctx context.Context, rq *request) error {
 		if detail.Target == "" && len(detail.Details) == 0 {
 			detail.Target = rq.target()
 		}
-		rq.w.Header().Set(headerErrorCode, detail.Code)
+		rq.w.Header().Set(armheader.ErrorCode, detail.Code)
 		return rq.w.json(http.StatusConflict, errorBody{*detail})
 	}
 	s.follow(rq, operation.OperationID, true)

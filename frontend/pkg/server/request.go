@@ -13,29 +13,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/versions"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 	"github.com/hcpmesh/hcpmesh/internal/database"
-)
-
-// ARM's headers.
-const (
-	headerSystemData            = "X-Ms-Arm-Resource-System-Data"
-	headerIdentityURL           = "X-Ms-Identity-Url"
-	headerHomeTenantID          = "X-Ms-Home-Tenant-Id"
-	headerClientObjectID        = "X-Ms-Client-Object-Id"
-	headerClientTenantID        = "X-Ms-Client-Tenant-Id"
-	headerClientAppID           = "X-Ms-Client-App-Id"
-	headerClientPrincipalName   = "X-Ms-Client-Principal-Name"
-	headerClientRequestID       = "X-Ms-Client-Request-Id"
-	headerReturnClientRequestID = "X-Ms-Return-Client-Request-Id"
-	headerCorrelationID         = "X-Ms-Correlation-Request-Id"
-	headerRequestID             = "X-Ms-Request-Id"
-	headerErrorCode             = "X-Ms-Error-Code"
-	headerAsyncOperation        = "Azure-AsyncOperation"
 )
 
 // request is one request on its way through the stages.
@@ -86,17 +70,17 @@ func (rq *request) identify(routes []*route) {
 	rq.match, rq.known = find(routes, rq.http.Method, rq.http.URL)
 	header := rq.http.Header
 	rq.requestID = uuid.NewString()
-	rq.correlationID = header.Get(headerCorrelationID)
+	rq.correlationID = header.Get(armheader.CorrelationID)
 	if rq.correlationID == "" || len(rq.correlationID) > maxHeader {
 		rq.correlationID = uuid.NewString()
 	}
-	rq.tenantID, rq.clientTenantID, rq.clientID = header.Get(headerHomeTenantID), header.Get(headerClientTenantID), header.Get(headerClientObjectID)
+	rq.tenantID, rq.clientTenantID, rq.clientID = header.Get(armheader.HomeTenantID), header.Get(armheader.ClientTenantID), header.Get(armheader.ClientObjectID)
 	answer := rq.w.Header()
-	answer.Set(headerRequestID, rq.requestID)
-	answer.Set(headerCorrelationID, rq.correlationID)
-	if clientRequestID := header.Get(headerClientRequestID); clientRequestID != "" && len(clientRequestID) <= maxHeader &&
-		strings.EqualFold(header.Get(headerReturnClientRequestID), "true") {
-		answer.Set(headerClientRequestID, clientRequestID)
+	answer.Set(armheader.RequestID, rq.requestID)
+	answer.Set(armheader.CorrelationID, rq.correlationID)
+	if clientRequestID := header.Get(armheader.ClientRequestID); clientRequestID != "" && len(clientRequestID) <= maxHeader &&
+		strings.EqualFold(header.Get(armheader.ReturnClientRequestID), "true") {
+		answer.Set(armheader.ClientRequestID, clientRequestID)
 	}
 	rq.query, _ = url.ParseQuery(rq.http.URL.RawQuery)
 }

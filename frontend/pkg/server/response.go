@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
@@ -124,7 +125,7 @@ func (s *Server) fail(rq *request, err error) {
 	detail := rq.describe(e)
 	status := e.Kind.HTTPStatus()
 	header := rq.w.Header()
-	header.Set(headerErrorCode, detail.Code)
+	header.Set(armheader.ErrorCode, detail.Code)
 	if challenge := authn.Challenge(err); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/armid"
@@ -123,13 +124,13 @@ func readSystemData(_ *Server, _ context.Context, rq *request) error {
 	if rq.http.Method != http.MethodPut && rq.http.Method != http.MethodPatch {
 		return nil
 	}
-	text := rq.http.Header.Get(headerSystemData)
+	text := rq.http.Header.Get(armheader.SystemData)
 	if text == "" {
 		return nil
 	}
 	data, err := parseSystemData(text)
 	if err != nil {
-		return apierror.New(apierror.InvalidParameter, "The header is not valid: %s.", err).WithTarget(strings.ToLower(headerSystemData))
+		return apierror.New(apierror.InvalidParameter, "The header is not valid: %s.", err).WithTarget(strings.ToLower(armheader.SystemData))
 	}
 	rq.systemData = data
 	return nil

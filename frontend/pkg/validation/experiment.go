@@ -7,40 +7,34 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
-
-// experimentalPrefix starts the tags that steer the service.
-const experimentalPrefix = "aro-hcp.experimental."
-
-// exactVersionTag has a value that must fit the cluster's version.
-const exactVersionTag = experimentalPrefix + "cluster.control-plane-exact-version"
 
 // experiments are the experimental tags of a type of resource, in lower case, with what says what is wrong with a value.
 type experiments map[string]func(value string) string
 
 // clusterExperiments are the experimental tags of a cluster.
 var clusterExperiments = experiments{
-	experimentalPrefix + "cluster.single-replica":                        isBoolean,
-	experimentalPrefix + "cluster.size-override":                         isSize,
-	experimentalPrefix + "cluster.control-plane-operator-image-override": isImage,
-	exactVersionTag: isExactVersion,
-	experimentalPrefix + "cluster.max-creation-duration": isDuration,
-	experimentalPrefix + "cluster.max-deletion-duration": isDuration,
+	experiment.SingleReplica:             isBoolean,
+	experiment.SizeOverride:              isSize,
+	experiment.ControlPlaneOperatorImage: isImage,
+	experiment.ExactVersion:              isExactVersion,
+	experiment.ClusterCreationDeadline:   isDuration,
+	experiment.ClusterDeletionDeadline:   isDuration,
 }
 
 // nodePoolExperiments are the experimental tags of a node pool.
 var nodePoolExperiments = experiments{
-	experimentalPrefix + "nodepool.max-creation-duration": isDuration,
+	experiment.NodePoolCreationDeadline: isDuration,
 }
 
 func (r *Rules) experiment(report *report, key, value string, experiments experiments, subscription *hub.Subscription) {
-	lower := strings.ToLower(key)
-	if !strings.HasPrefix(lower, experimentalPrefix) {
+	if !experiment.Is(key) {
 		return
 	}
 	field := "tags[" + key + "]"
-	check, known := experiments[lower]
+	check, known := experiments[strings.ToLower(key)]
 	if !known {
 		report.unsupported(field, key, slices.Sorted(maps.Keys(experiments))...)
 		return
@@ -61,7 +55,7 @@ func exactVersion(report *report, cluster *hub.Cluster) {
 		return
 	}
 	for key, value := range cluster.Tags {
-		if !strings.EqualFold(key, exactVersionTag) {
+		if !strings.EqualFold(key, experiment.ExactVersion) {
 			continue
 		}
 		if exact, ok := parseVersion(value, 3); ok && exact.compare(wanted) != 0 {

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 )
 
 // Field managers, as they appear in metadata.managedFields.
@@ -31,7 +33,7 @@ const (
 	HostedClusterAnnotation    = "hypershift.openshift.io/cluster"
 	HasBeenAvailableAnnotation = "hypershift.openshift.io/HasBeenAvailable"
 	ReferencedResourcePrefix   = "referenced-resource.hypershift.openshift.io/"
-	AzureResourceIDAnnotation  = "azure.microsoft.com/hcp-cluster-azure-resource-id"
+	AzureResourceIDAnnotation  = managementcluster.AnnotationClusterResourceID
 	CurrentConfigAnnotation    = "hypershift.openshift.io/nodePoolCurrentConfig"
 	CurrentConfigVersion       = "hypershift.openshift.io/nodePoolCurrentConfigVersion"
 	CurrentTemplateAnnotation  = "hypershift.openshift.io/nodePoolPlatformMachineTemplate"

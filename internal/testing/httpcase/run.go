@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 )
 
 // Target is the implementation that cases run against.
@@ -127,10 +129,10 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 // defaults are the headers that ARM sends with every request.
 var defaults = [][2]string{
 	{"Content-Type", "application/json"},
-	{"X-Ms-Home-Tenant-Id", "{{tenant}}"},
-	{"X-Ms-Client-Object-Id", "{{client}}"},
-	{"X-Ms-Identity-Url", "https://identity.example/{{subscription}}"},
-	{"X-Ms-Arm-Resource-System-Data", `{"createdBy":"alice@example.com","createdByType":"User","createdAt":"2026-03-02T10:00:00Z",` +
+	{armheader.HomeTenantID, "{{tenant}}"},
+	{armheader.ClientObjectID, "{{client}}"},
+	{armheader.IdentityURL, "https://identity.example/{{subscription}}"},
+	{armheader.SystemData, `{"createdBy":"alice@example.com","createdByType":"User","createdAt":"2026-03-02T10:00:00Z",` +
 		`"lastModifiedBy":"alice@example.com","lastModifiedByType":"User","lastModifiedAt":"2026-03-02T10:00:00Z"}`},
 	{"Referer", "https://management.example{{target}}"},
 }

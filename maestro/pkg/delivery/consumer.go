@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
@@ -219,10 +220,10 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 	}
 	evt, err := event.EncodeSpec(r, c.d.o.SourceID, action)
 	if err != nil {
-		return c.park(ctx, delivery, "NotEncodable", err.Error())
+		return c.park(ctx, delivery, maestroapi.DeliveredNotEncodable, err.Error())
 	}
 	connection := c.d.o.Link.Connects()
-	err = c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), evt)
+	err = c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt)
 	switch {
 	case err == nil:
 		c.healthy = connection
@@ -230,7 +231,7 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 		delete(c.breaks, r.ID)
 		return nil
 	case errors.Is(err, mqttlink.ErrTooLarge):
-		return c.park(ctx, delivery, "TooLarge", err.Error())
+		return c.park(ctx, delivery, maestroapi.DeliveredTooLarge, err.Error())
 	case errors.Is(err, mqttlink.ErrDown) || ctx.Err() != nil:
 		return err
 	}
@@ -253,7 +254,7 @@ func (c *consumer) suspect(ctx context.Context, delivery *store.Delivery, connec
 	}
 	// Next time once is enough.
 	c.breaks[r.ID] = poisonAttempts - 1
-	return c.putAside(ctx, delivery, "NotDeliverable", fmt.Sprintf("the connection broke %d times at it: %v", poisonAttempts, err), c.d.o.MaxResend)
+	return c.putAside(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("the connection broke %d times at it: %v", poisonAttempts, err), c.d.o.MaxResend)
 }
 
 // park puts a delivery aside until its resource changes.
@@ -266,7 +267,7 @@ func (c *consumer) park(ctx context.Context, delivery *store.Delivery, reason, m
 func (c *consumer) putAside(ctx context.Context, delivery *store.Delivery, reason, message string, pause time.Duration) error {
 	r := delivery.Resource
 	status, err := event.ServerStatus(r, c.d.o.SourceID, metav1.Condition{
-		Type: "Delivered", Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		Type: maestroapi.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	}, time.Now())
 	if err != nil {
 		return err
@@ -302,7 +303,7 @@ func (c *consumer) publishStatusResync(ctx context.Context, hashes []payload.Res
 			return err
 		}
 		connection := c.d.o.Link.Connects()
-		if err := c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), evt); err != nil {
+		if err := c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt); err != nil {
 			return fmt.Errorf("ask for statuses: %w", err)
 		}
 		c.healthy = connection

@@ -17,6 +17,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
@@ -154,8 +155,9 @@ func (d *Dispatcher) LinkUp(context.Context) {
 
 // Receive takes an event that an agent published.
 func (d *Dispatcher) Receive(_ context.Context, topic string, evt *cloudevents.Event) {
-	name, ok := consumerOf(topic, d.o.SourceID)
-	if !ok {
+	// The broker checks the topic against the agent's certificate; nobody checks the consumer that the event names.
+	source, name, channel, ok := maestroapi.ParseTopic(topic)
+	if !ok || source != d.o.SourceID || channel != maestroapi.ChannelAgentEvents {
 		return
 	}
 	d.mu.RLock()

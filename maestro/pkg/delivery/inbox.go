@@ -8,6 +8,7 @@ import (
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
@@ -134,7 +135,7 @@ func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 		c.log.Warn("the agent has works this server has never had; they are left alone", "count", n, "first", diff.Unknown[0])
 	}
 	if answer := event.ResyncAnswer(evt, c.d.o.SourceID); answer != nil {
-		if err := c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), answer); err != nil {
+		if err := c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), answer); err != nil {
 			c.log.Warn("the agent's resync could not be acknowledged; it will ask again", "error", err)
 		}
 	}
@@ -167,7 +168,7 @@ func (c *consumer) collect(r *event.SpecResyncRequest) map[string]int64 {
 func (c *consumer) deleteAgain(ctx context.Context, r *resource.Resource) {
 	evt, err := event.EncodeSpec(r, c.d.o.SourceID, event.Delete)
 	if err == nil {
-		err = c.d.o.Link.Publish(ctx, sourceEvents(c.d.o.SourceID, c.name), evt)
+		err = c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt)
 	}
 	if err != nil {
 		c.log.Warn("could not delete an unwanted work", "resource", r.ID, "error", err)

@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -41,17 +42,14 @@ const (
 // DataType is the only data type that is served: manifest bundles.
 var dataType = workpayload.ManifestBundleEventDataType
 
-// tracing is the extension in which the published clients carry their log tracing keys.
-const tracing = "logtracing"
-
 // ActionOf says what an event asks for.
 func ActionOf(evt *cloudevents.Event) (Action, error) {
 	t, err := types.ParseCloudEventsType(evt.Type())
 	if err != nil {
-		return "", resource.Errorf(resource.Malformed, "the event's type: %v", err)
+		return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's type: %v", err)
 	}
 	if t.CloudEventsDataType != dataType {
-		return "", resource.Errorf(resource.Malformed, "the event's data type %s is not served; %s is", t.CloudEventsDataType, dataType)
+		return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's data type %s is not served; %s is", t.CloudEventsDataType, dataType)
 	}
 	switch {
 	case t.SubResource == types.SubResourceSpec && t.Action == types.CreateRequestAction:
@@ -67,7 +65,7 @@ func ActionOf(evt *cloudevents.Event) (Action, error) {
 	case t.SubResource == types.SubResourceStatus && (t.Action == types.UpdateRequestAction || t.Action == types.ResyncResponseAction):
 		return StatusUpdate, nil
 	}
-	return "", resource.Errorf(resource.Malformed, "the event's type %s asks for nothing that is served", evt.Type())
+	return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's type %s asks for nothing that is served", evt.Type())
 }
 
 // DecodeSpec reads a source's create, update or delete request. Version is 0 when the source asks for "whatever is
@@ -78,7 +76,7 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 		ID:       ext.text(types.ExtensionResourceID),
 		Consumer: ext.text(types.ExtensionClusterName),
 		Version:  ext.optionalInteger(types.ExtensionResourceVersion),
-		Tracing:  ext.optionalText(tracing),
+		Tracing:  ext.optionalText(maestroapi.ExtensionLogTracing),
 		Source:   evt.Source(),
 	}
 	if metadata := ext.optionalText(types.ExtensionWorkMeta); metadata != "" {
@@ -122,7 +120,7 @@ func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevent
 	}
 	evt := b.NewEvent()
 	if r.Tracing != "" {
-		evt.SetExtension(tracing, r.Tracing)
+		evt.SetExtension(maestroapi.ExtensionLogTracing, r.Tracing)
 	}
 	metadata, err := agentMetadata(r)
 	if err != nil {
@@ -198,7 +196,7 @@ func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 		evt.SetExtension(types.ExtensionWorkMeta, string(r.Metadata))
 	}
 	if r.Tracing != "" {
-		evt.SetExtension(tracing, r.Tracing)
+		evt.SetExtension(maestroapi.ExtensionLogTracing, r.Tracing)
 	}
 	if !r.DeletedAt.IsZero() {
 		evt.SetExtension(types.ExtensionDeletionTimestamp, r.DeletedAt)
@@ -239,8 +237,8 @@ type SpecResyncRequest struct {
 func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	ext := extensions(evt)
 	r := &SpecResyncRequest{
-		Consumer: ext.text(types.ExtensionClusterName), ID: ext.optionalText(resyncID),
-		Part: ext.optionalInteger(resyncPart), Parts: ext.optionalInteger(resyncParts), Held: map[string]int64{},
+		Consumer: ext.text(types.ExtensionClusterName), ID: ext.optionalText(maestroapi.ExtensionResyncID),
+		Part: ext.optionalInteger(maestroapi.ExtensionResyncPart), Parts: ext.optionalInteger(maestroapi.ExtensionResyncParts), Held: map[string]int64{},
 	}
 	if r.Parts == 0 {
 		r.Part, r.Parts = 1, 1
@@ -253,7 +251,7 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	}
 	list, err := payload.DecodeSpecResyncRequest(*evt)
 	if err != nil {
-		return nil, resource.Errorf(resource.Malformed, "the spec resync's data: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the spec resync's data: %v", err)
 	}
 	for _, v := range list.Versions {
 		r.Held[v.ResourceID] = v.ResourceVersion
@@ -265,7 +263,7 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
 	list, err := payload.DecodeStatusResyncRequest(*evt)
 	if err != nil {
-		return nil, resource.Errorf(resource.Malformed, "the status resync's data: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the status resync's data: %v", err)
 	}
 	hashes := make(map[string]string, len(list.Hashes))
 	for _, h := range list.Hashes {
@@ -316,7 +314,7 @@ func extensions(evt *cloudevents.Event) *attributes {
 
 func (a *attributes) fail(format string, args ...any) {
 	if a.err == nil {
-		a.err = resource.Errorf(resource.Malformed, format, args...)
+		a.err = resource.Errorf(maestroapi.ReasonMalformed, format, args...)
 	}
 }
 
@@ -352,14 +350,7 @@ func (a *attributes) optionalInteger(name string) int64 {
 	return int64(n)
 }
 
-// resyncID is an extension by which our agent recognises the answer to its spec resync. Agents that do not send it get
-// no answer.
-const resyncID = "resyncid"
-
-// resyncPart and resyncParts number the messages of a list that does not fit into one, from 1 on.
 const (
-	resyncPart  = "resyncpart"
-	resyncParts = "resyncparts"
 	// versionsPerPart keeps a part under the size limit, with ids of up to 48 bytes.
 	versionsPerPart = 4000
 	// maxParts bounds what a server collects of one resync.
@@ -376,8 +367,8 @@ func EncodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion
 			return nil, err
 		}
 		if parts > 1 {
-			evt.SetExtension(resyncPart, part+1)
-			evt.SetExtension(resyncParts, parts)
+			evt.SetExtension(maestroapi.ExtensionResyncPart, part+1)
+			evt.SetExtension(maestroapi.ExtensionResyncParts, parts)
 		}
 		events = append(events, evt)
 	}
@@ -388,7 +379,7 @@ func encodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion
 	evt := types.NewEventBuilder(agent, types.CloudEventsType{
 		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: types.ResyncRequestAction,
 	}).WithOriginalSource(types.SourceAll).WithClusterName(consumer).NewEvent()
-	evt.SetExtension(resyncID, id)
+	evt.SetExtension(maestroapi.ExtensionResyncID, id)
 	if err := evt.SetData(cloudevents.ApplicationJSON, payload.ResourceVersionList{Versions: held}); err != nil {
 		return nil, fmt.Errorf("encode a spec resync: %w", err)
 	}
@@ -397,7 +388,7 @@ func encodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion
 
 // ResyncAnswer acknowledges an agent's spec resync; nil when the agent did not ask for that.
 func ResyncAnswer(request *cloudevents.Event, source string) *cloudevents.Event {
-	id, ok := request.Extensions()[resyncID]
+	id, ok := request.Extensions()[maestroapi.ExtensionResyncID]
 	if !ok {
 		return nil
 	}
@@ -405,7 +396,7 @@ func ResyncAnswer(request *cloudevents.Event, source string) *cloudevents.Event 
 	evt := types.NewEventBuilder(source, types.CloudEventsType{
 		CloudEventsDataType: dataType, SubResource: types.SubResourceSpec, Action: types.ResyncResponseAction,
 	}).WithClusterName(ext.optionalText(types.ExtensionClusterName)).NewEvent()
-	evt.SetExtension(resyncID, id)
+	evt.SetExtension(maestroapi.ExtensionResyncID, id)
 	if err := evt.SetData(cloudevents.ApplicationJSON, struct{}{}); err != nil {
 		return nil
 	}
@@ -418,11 +409,8 @@ func AnsweredResync(evt *cloudevents.Event) string {
 	if err != nil || t.SubResource != types.SubResourceSpec || t.Action != types.ResyncResponseAction {
 		return ""
 	}
-	return extensions(evt).optionalText(resyncID)
+	return extensions(evt).optionalText(maestroapi.ExtensionResyncID)
 }
-
-// DataType names the data type that is served, as subscriptions do.
-func DataType() string { return dataType.String() }
 
 // StatusView is a resource's status as the published REST API shows it: the conditions of the whole, and the agent's
 // report on each manifest, with the resource version, sequence id and hash it came with. Nil before the first report.

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 // Consumer is a management cluster that an agent applies resources to.
@@ -64,14 +66,6 @@ type Status struct {
 	Deleted bool
 }
 
-// Annotations of a deletion's metadata, lists with commas. They are hcpmesh's own: other servers and agents ignore them.
-const (
-	// ReleaseFinalizers are finalizers that the agent takes off what it deletes, because their controllers are gone.
-	ReleaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
-	// ReleaseNamespaces are where it does so besides the work's own objects.
-	ReleaseNamespaces = "maestro.hcpmesh.io/release-namespaces"
-)
-
 // Released gives the annotations of metadata that say what a deletion releases; nil when there are none.
 func Released(metadata json.RawMessage) map[string]string {
 	var meta struct {
@@ -81,7 +75,7 @@ func Released(metadata json.RawMessage) map[string]string {
 		return nil
 	}
 	var released map[string]string
-	for _, name := range []string{ReleaseFinalizers, ReleaseNamespaces} {
+	for _, name := range []string{maestroapi.AnnotationReleaseFinalizers, maestroapi.AnnotationReleaseNamespaces} {
 		if value := meta.Annotations[name]; value != "" {
 			if released == nil {
 				released = map[string]string{}
@@ -117,30 +111,15 @@ func WithReleased(metadata json.RawMessage, released map[string]string) (with js
 	return with, true, err
 }
 
-// Reason is why a request about a resource was refused. It crosses the API as google.rpc.ErrorInfo.reason.
-type Reason string
-
-const (
-	Malformed       Reason = "MALFORMED"
-	TooLarge        Reason = "TOO_LARGE"
-	UnknownConsumer Reason = "UNKNOWN_CONSUMER"
-	NotFound        Reason = "NOT_FOUND"
-	AlreadyExists   Reason = "ALREADY_EXISTS"
-	VersionConflict Reason = "VERSION_CONFLICT"
-	BeingDeleted    Reason = "BEING_DELETED"
-	ForeignSource   Reason = "FOREIGN_SOURCE"
-	ConsumerInUse   Reason = "CONSUMER_IN_USE"
-)
-
 // Error is a request's own fault. Every other error is the service's.
 type Error struct {
-	Reason  Reason
+	Reason  maestroapi.Reason
 	Message string
 }
 
 func (e *Error) Error() string { return e.Message }
 
 // Errorf makes an Error.
-func Errorf(reason Reason, format string, args ...any) *Error {
+func Errorf(reason maestroapi.Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -17,12 +17,13 @@ import (
 
 	"github.com/google/uuid"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 const (
-	root = "/api/maestro/v1"
+	root = maestroapi.RESTPath
 	// maxPage is the largest page, as published.
 	maxPage = 65500
 	// maxBody bounds a request's body.
@@ -54,7 +55,7 @@ func Handler(o Options) http.Handler {
 	mux.Handle("GET "+root+"/resource-bundles/{id}", a.answer(a.getBundle))
 	mux.Handle("DELETE "+root+"/resource-bundles/{id}", a.answer(a.deleteBundle))
 	mux.Handle("/", a.answer(func(r *http.Request) (int, any, error) {
-		return 0, nil, resource.Errorf(resource.NotFound, "there is no %s %s", r.Method, r.URL.Path)
+		return 0, nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no %s %s", r.Method, r.URL.Path)
 	}))
 	return mux
 }
@@ -80,16 +81,16 @@ func (a *api) answer(handle func(*http.Request) (status int, body any, err error
 }
 
 // The published API's error codes.
-var codeOf = map[resource.Reason]struct{ status, code int }{
-	resource.Malformed:       {http.StatusBadRequest, 21},
-	resource.TooLarge:        {http.StatusBadRequest, 8},
-	resource.UnknownConsumer: {http.StatusBadRequest, 8},
-	resource.NotFound:        {http.StatusNotFound, 7},
-	resource.AlreadyExists:   {http.StatusConflict, 6},
-	resource.VersionConflict: {http.StatusConflict, 6},
-	resource.BeingDeleted:    {http.StatusConflict, 6},
-	resource.ConsumerInUse:   {http.StatusConflict, 6},
-	resource.ForeignSource:   {http.StatusForbidden, 4},
+var codeOf = map[maestroapi.Reason]struct{ status, code int }{
+	maestroapi.ReasonMalformed:       {http.StatusBadRequest, 21},
+	maestroapi.ReasonTooLarge:        {http.StatusBadRequest, 8},
+	maestroapi.ReasonUnknownConsumer: {http.StatusBadRequest, 8},
+	maestroapi.ReasonNotFound:        {http.StatusNotFound, 7},
+	maestroapi.ReasonAlreadyExists:   {http.StatusConflict, 6},
+	maestroapi.ReasonVersionConflict: {http.StatusConflict, 6},
+	maestroapi.ReasonBeingDeleted:    {http.StatusConflict, 6},
+	maestroapi.ReasonConsumerInUse:   {http.StatusConflict, 6},
+	maestroapi.ReasonForeignSource:   {http.StatusForbidden, 4},
 }
 
 type failure struct {
@@ -133,7 +134,7 @@ func pageOf(r *http.Request) (store.Page, error) {
 		}
 		n, err := strconv.Atoi(query.Get(name))
 		if err != nil || n < least {
-			return 0, resource.Errorf(resource.Malformed, "%s must be a number of at least %d", name, least)
+			return 0, resource.Errorf(maestroapi.ReasonMalformed, "%s must be a number of at least %d", name, least)
 		}
 		return min(n, most), nil
 	}
@@ -146,7 +147,7 @@ func pageOf(r *http.Request) (store.Page, error) {
 		return store.Page{}, err
 	}
 	if query.Get("fields") != "" {
-		return store.Page{}, resource.Errorf(resource.Malformed, "fields is not supported")
+		return store.Page{}, resource.Errorf(maestroapi.ReasonMalformed, "fields is not supported")
 	}
 	return store.Page{Page: page, Size: size, Search: query.Get("search"), OrderBy: query.Get("orderBy")}, nil
 }
@@ -155,7 +156,7 @@ func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return resource.Errorf(resource.Malformed, "the body cannot be read: %s", strings.TrimPrefix(fmt.Sprint(err), "json: "))
+		return resource.Errorf(maestroapi.ReasonMalformed, "the body cannot be read: %s", strings.TrimPrefix(fmt.Sprint(err), "json: "))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -46,7 +47,7 @@ func (a *api) createConsumer(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if in.ID != "" {
-		return 0, nil, resource.Errorf(resource.Malformed, "id must be empty")
+		return 0, nil, resource.Errorf(maestroapi.ReasonMalformed, "id must be empty")
 	}
 	c, err := a.o.Store.CreateConsumer(r.Context(), in.Name, in.Labels)
 	if err != nil {

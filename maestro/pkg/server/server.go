@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
@@ -98,7 +99,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Address: c.MQTTAddress, TLS: c.MQTTTLS,
 		// Replicas hold a session each, under the one name of the certificate.
 		ClientID:  "maestro-server-" + s.id,
-		Subscribe: []string{delivery.AgentEvents(c.SourceID)},
+		Subscribe: []string{maestroapi.AgentEventsTopic(c.SourceID, "+")},
 		Receive: func(ctx context.Context, topic string, evt *cloudevents.Event) {
 			s.dispatcher.Receive(ctx, topic, evt)
 		},

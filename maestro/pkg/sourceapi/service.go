@@ -26,20 +26,12 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protocol"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
-)
-
-const (
-	// VersionHeader is the response header that names the version a publish resulted in.
-	VersionHeader = "maestro-resource-version"
-	// OmitManifestsHeader, sent as "true" with a subscription, leaves the manifests out of its status events.
-	OmitManifestsHeader = "maestro-omit-manifests"
-	// ErrorDomain is the domain of the ErrorInfo of refusals.
-	ErrorDomain = "maestro.hcpmesh"
 )
 
 // Options of the service.
@@ -83,14 +75,14 @@ func (s *Service) Publish(ctx context.Context, request *pbv1.PublishRequest) (*e
 
 func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) error {
 	if request.GetEvent() == nil {
-		return resource.Errorf(resource.Malformed, "the request carries no event")
+		return resource.Errorf(maestroapi.ReasonMalformed, "the request carries no event")
 	}
 	evt, err := binding.ToEvent(ctx, protocol.NewMessage(request.Event))
 	if err != nil {
-		return resource.Errorf(resource.Malformed, "the event cannot be read: %v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "the event cannot be read: %v", err)
 	}
 	if err := evt.Validate(); err != nil {
-		return resource.Errorf(resource.Malformed, "the event is not valid: %v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "the event is not valid: %v", err)
 	}
 	action, err := event.ActionOf(evt)
 	if err != nil {
@@ -104,7 +96,7 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 		return err
 	}
 	if action != event.Create && action != event.Update && action != event.Delete {
-		return resource.Errorf(resource.Malformed, "sources do not publish events of type %s", evt.Type())
+		return resource.Errorf(maestroapi.ReasonMalformed, "sources do not publish events of type %s", evt.Type())
 	}
 	r, err := event.DecodeSpec(evt, action)
 	if err != nil {
@@ -115,7 +107,7 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 		return err
 	}
 	if version > 0 {
-		_ = grpc.SetHeader(ctx, metadata.Pairs(VersionHeader, strconv.FormatInt(version, 10)))
+		_ = grpc.SetHeader(ctx, metadata.Pairs(maestroapi.HeaderResourceVersion, strconv.FormatInt(version, 10)))
 	}
 	return nil
 }
@@ -158,14 +150,14 @@ func fits(ctx context.Context, r *resource.Resource, source string) error {
 	probe.Version = 1
 	evt, err := event.EncodeSpec(&probe, source, event.Create)
 	if err != nil {
-		return resource.Errorf(resource.Malformed, "%v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "%v", err)
 	}
-	msg, err := mqttlink.Message(ctx, "sources/"+source+"/consumers/"+r.Consumer+"/sourceevents", evt)
+	msg, err := mqttlink.Message(ctx, maestroapi.SourceEventsTopic(source, r.Consumer), evt)
 	if err != nil {
-		return resource.Errorf(resource.Malformed, "%v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "%v", err)
 	}
 	if size := mqttlink.Size(msg); size > mqttlink.MaxMessageBytes {
-		return resource.Errorf(resource.TooLarge, "resource %s makes a message of %d bytes; at most %d fit", r.ID, size, mqttlink.MaxMessageBytes)
+		return resource.Errorf(maestroapi.ReasonTooLarge, "resource %s makes a message of %d bytes; at most %d fit", r.ID, size, mqttlink.MaxMessageBytes)
 	}
 	return nil
 }
@@ -250,13 +242,13 @@ func (s *Service) resync(ctx context.Context, source string, listed map[string]s
 func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudEventService_SubscribeServer) error {
 	ctx := stream.Context()
 	if request.Source == "" {
-		return Status(resource.Errorf(resource.Malformed, "the subscription names no source"))
+		return Status(resource.Errorf(maestroapi.ReasonMalformed, "the subscription names no source"))
 	}
-	if want := event.DataType(); request.DataType != "" && request.DataType != want {
-		return Status(resource.Errorf(resource.Malformed, "data type %s is not served; %s is", request.DataType, want))
+	if want := maestroapi.DataType; request.DataType != "" && request.DataType != want {
+		return Status(resource.Errorf(maestroapi.ReasonMalformed, "data type %s is not served; %s is", request.DataType, want))
 	}
 	incoming, _ := metadata.FromIncomingContext(ctx)
-	bare := len(incoming.Get(OmitManifestsHeader)) > 0 && incoming.Get(OmitManifestsHeader)[0] == "true"
+	bare := len(incoming.Get(maestroapi.HeaderOmitManifests)) > 0 && incoming.Get(maestroapi.HeaderOmitManifests)[0] == "true"
 
 	subscription := s.o.Hub.Subscribe(request.Source, request.ClusterName)
 	defer subscription.Close()
@@ -327,15 +319,15 @@ func (s *Service) spec(ctx context.Context, id string) (json.RawMessage, error) 
 }
 
 // codeOf maps reasons to gRPC codes.
-var codeOf = map[resource.Reason]codes.Code{
-	resource.Malformed:       codes.InvalidArgument,
-	resource.TooLarge:        codes.InvalidArgument,
-	resource.UnknownConsumer: codes.FailedPrecondition,
-	resource.NotFound:        codes.NotFound,
-	resource.AlreadyExists:   codes.AlreadyExists,
-	resource.VersionConflict: codes.Aborted,
-	resource.BeingDeleted:    codes.FailedPrecondition,
-	resource.ForeignSource:   codes.PermissionDenied,
+var codeOf = map[maestroapi.Reason]codes.Code{
+	maestroapi.ReasonMalformed:       codes.InvalidArgument,
+	maestroapi.ReasonTooLarge:        codes.InvalidArgument,
+	maestroapi.ReasonUnknownConsumer: codes.FailedPrecondition,
+	maestroapi.ReasonNotFound:        codes.NotFound,
+	maestroapi.ReasonAlreadyExists:   codes.AlreadyExists,
+	maestroapi.ReasonVersionConflict: codes.Aborted,
+	maestroapi.ReasonBeingDeleted:    codes.FailedPrecondition,
+	maestroapi.ReasonForeignSource:   codes.PermissionDenied,
 }
 
 // Status turns an error into what a source gets to see.
@@ -345,7 +337,7 @@ func Status(err error) error {
 	}
 	if fault := (*resource.Error)(nil); errors.As(err, &fault) {
 		st := status.New(codeOf[fault.Reason], fault.Message)
-		if with, detailErr := st.WithDetails(&errdetails.ErrorInfo{Reason: string(fault.Reason), Domain: ErrorDomain}); detailErr == nil {
+		if with, detailErr := st.WithDetails(&errdetails.ErrorInfo{Reason: string(fault.Reason), Domain: maestroapi.ErrorDomain}); detailErr == nil {
 			st = with
 		}
 		return st.Err()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -30,7 +31,7 @@ func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[stri
 		name = id
 	}
 	if !consumerName.MatchString(name) {
-		return nil, resource.Errorf(resource.Malformed, "consumer name %q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "consumer name %q must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit", name)
 	}
 	if labels == nil {
 		labels = map[string]string{}
@@ -41,7 +42,7 @@ func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[stri
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if postgres.Code(err) == postgres.UniqueViolation {
-		return nil, resource.Errorf(resource.AlreadyExists, "consumer %s exists", name)
+		return nil, resource.Errorf(maestroapi.ReasonAlreadyExists, "consumer %s exists", name)
 	}
 	return c, wrap(err, "create consumer %s", name)
 }
@@ -54,7 +55,7 @@ func (s *Store) Consumer(ctx context.Context, id string) (*resource.Consumer, er
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
 	}
 	return c, wrap(err, "read consumer %s", id)
 }
@@ -70,7 +71,7 @@ func (s *Store) RelabelConsumer(ctx context.Context, id string, labels map[strin
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
 	}
 	return c, wrap(err, "relabel consumer %s", id)
 }
@@ -80,11 +81,11 @@ func (s *Store) DeleteConsumer(ctx context.Context, id string) error {
 	tag, err := s.pool.Exec(ctx, `delete from consumers where id = $1`, id)
 	switch {
 	case postgres.Code(err) == postgres.ForeignKeyViolation || postgres.Code(err) == postgres.RestrictViolation:
-		return resource.Errorf(resource.ConsumerInUse, "consumer %s still has resources", id)
+		return resource.Errorf(maestroapi.ReasonConsumerInUse, "consumer %s still has resources", id)
 	case err != nil:
 		return fmt.Errorf("delete consumer %s: %w", id, err)
 	case tag.RowsAffected() == 0:
-		return resource.Errorf(resource.NotFound, "there is no consumer with id %s", id)
+		return resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/search"
@@ -58,12 +59,12 @@ func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, ti
 	if p.Search != "" {
 		var err error
 		if where, args, err = fields.Condition(p.Search, 1); err != nil {
-			return resource.Errorf(resource.Malformed, "search: %v", err)
+			return resource.Errorf(maestroapi.ReasonMalformed, "search: %v", err)
 		}
 	}
 	order, err := fields.Order(p.OrderBy, tie)
 	if err != nil {
-		return resource.Errorf(resource.Malformed, "orderBy: %v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "orderBy: %v", err)
 	}
 	// One snapshot for the count and the page.
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -85,7 +86,7 @@ func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, ti
 // searchError tells a search whose values PostgreSQL cannot take (class 22: data exceptions) from a failure.
 func searchError(err error) error {
 	if code := postgres.Code(err); len(code) == 5 && code[:2] == "22" {
-		return resource.Errorf(resource.Malformed, "search: a value in it cannot be compared")
+		return resource.Errorf(maestroapi.ReasonMalformed, "search: a value in it cannot be compared")
 	}
 	return wrap(err, "list")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -34,9 +35,9 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 	case err == nil:
 		return version, nil
 	case postgres.Code(err) == postgres.ForeignKeyViolation:
-		return 0, resource.Errorf(resource.UnknownConsumer, "there is no consumer %q", r.Consumer)
+		return 0, resource.Errorf(maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
 	case postgres.Code(err) == postgres.UntranslatableCharacter:
-		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
+		return 0, resource.Errorf(maestroapi.ReasonMalformed, "the metadata contains a character that cannot be stored")
 	case !errors.Is(err, pgx.ErrNoRows):
 		return 0, fmt.Errorf("create resource %s: %w", r.ID, err)
 	}
@@ -48,15 +49,15 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		// It was deleted between the two statements. The caller's retry will create it.
-		return 0, resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+		return 0, resource.Errorf(maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 	case err != nil:
 		return 0, fmt.Errorf("create resource %s: read the existing one: %w", r.ID, err)
 	case source != r.Source:
-		return 0, resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", r.ID)
+		return 0, resource.Errorf(maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
 	case deleting:
-		return 0, resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+		return 0, resource.Errorf(maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 	case !same || consumer != r.Consumer:
-		return 0, resource.Errorf(resource.AlreadyExists, "resource %s exists with other content (version %d)", r.ID, version)
+		return 0, resource.Errorf(maestroapi.ReasonAlreadyExists, "resource %s exists with other content (version %d)", r.ID, version)
 	}
 	return version, nil
 }
@@ -75,17 +76,17 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 			from resources where id = $1 for update`, r.ID, hash).Scan(&source, &consumer, &version, &same, &deleting)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return resource.Errorf(resource.NotFound, "there is no resource %s", r.ID)
+			return resource.Errorf(maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
 		case err != nil:
 			return err
 		case source != r.Source:
-			return resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", r.ID)
+			return resource.Errorf(maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
 		case deleting:
-			return resource.Errorf(resource.BeingDeleted, "resource %s is being deleted", r.ID)
+			return resource.Errorf(maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 		case consumer != r.Consumer:
-			return resource.Errorf(resource.Malformed, "resource %s is on consumer %q and cannot move to %q", r.ID, consumer, r.Consumer)
+			return resource.Errorf(maestroapi.ReasonMalformed, "resource %s is on consumer %q and cannot move to %q", r.ID, consumer, r.Consumer)
 		case r.Version != 0 && r.Version != version:
-			return resource.Errorf(resource.VersionConflict, "resource %s is at version %d, not %d", r.ID, version, r.Version)
+			return resource.Errorf(maestroapi.ReasonVersionConflict, "resource %s is at version %d, not %d", r.ID, version, r.Version)
 		case same:
 			return nil
 		}
@@ -97,7 +98,7 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 		return tx.SendBatch(ctx, &batch).Close()
 	})
 	if postgres.Code(err) == postgres.UntranslatableCharacter {
-		return 0, resource.Errorf(resource.Malformed, "the metadata contains a character that cannot be stored")
+		return 0, resource.Errorf(maestroapi.ReasonMalformed, "the metadata contains a character that cannot be stored")
 	}
 	return version, wrap(err, "update resource %s", r.ID)
 }
@@ -126,11 +127,11 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 		case err != nil:
 			return err
 		case source != "" && owner != source:
-			return resource.Errorf(resource.ForeignSource, "resource %s belongs to another source", id)
+			return resource.Errorf(maestroapi.ReasonForeignSource, "resource %s belongs to another source", id)
 		case deleting && len(released) == 0:
 			return nil
 		case !deleting && version != 0 && version != newest:
-			return resource.Errorf(resource.VersionConflict, "resource %s is at version %d, not %d", id, newest, version)
+			return resource.Errorf(maestroapi.ReasonVersionConflict, "resource %s is at version %d, not %d", id, newest, version)
 		}
 		with, changed, err := resource.WithReleased(metadata, released)
 		if err != nil {
@@ -183,7 +184,7 @@ func row(scan func(dest ...any) error, withSpec bool) (*resource.Resource, error
 func (s *Store) Get(ctx context.Context, id string) (*resource.Resource, error) {
 	r, err := row(s.pool.QueryRow(ctx, `select `+resourceColumns+`, r.spec from resources r where r.id = $1`, id).Scan, true)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(resource.NotFound, "there is no resource %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no resource %s", id)
 	}
 	return r, wrap(err, "read resource %s", id)
 }

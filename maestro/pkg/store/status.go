@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*
 		reports[i] = report
 		sequence, err := strconv.ParseInt(status.Sequence, 10, 64)
 		if err != nil {
-			return nil, resource.Errorf(resource.Malformed, "sequence id %q of resource %s is no integer", status.Sequence, status.ResourceID)
+			return nil, resource.Errorf(maestroapi.ReasonMalformed, "sequence id %q of resource %s is no integer", status.Sequence, status.ResourceID)
 		}
 		if status.Deleted {
 			queueRemoval(&batch, report, consumer, sequence)

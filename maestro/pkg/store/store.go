@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
@@ -68,7 +69,7 @@ func ContentHash(r *resource.Resource) ([]byte, error) {
 	metadata := metav1.ObjectMeta{}
 	if len(r.Metadata) > 0 {
 		if err := json.Unmarshal(r.Metadata, &metadata); err != nil {
-			return nil, resource.Errorf(resource.Malformed, "the metadata: %v", err)
+			return nil, resource.Errorf(maestroapi.ReasonMalformed, "the metadata: %v", err)
 		}
 	}
 	if err := json.NewEncoder(h).Encode([]any{metadata.Name, metadata.Namespace, metadata.Labels, metadata.Annotations}); err != nil {
@@ -78,7 +79,7 @@ func ContentHash(r *resource.Resource) ([]byte, error) {
 	decoder.UseNumber()
 	var spec any
 	if err := decoder.Decode(&spec); err != nil {
-		return nil, resource.Errorf(resource.Malformed, "the bundle: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the bundle: %v", err)
 	}
 	if err := json.NewEncoder(h).Encode(spec); err != nil {
 		return nil, fmt.Errorf("hash the bundle: %w", err)

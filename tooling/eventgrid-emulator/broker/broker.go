@@ -22,6 +22,8 @@ import (
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/listeners"
 	"github.com/mochi-mqtt/server/v2/packets"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
 // Limits of Event Grid's MQTT broker that this one keeps. The offline queue's (100 messages) is coarser here: a session
@@ -40,7 +42,7 @@ const (
 type Options struct {
 	// TLS is the server's side of the connection. It must ask for and verify client certificates.
 	TLS *tls.Config
-	// Permit decides which topics a client may use; nil is MaestroTopics("maestro", "maestro-server").
+	// Permit decides which topics a client may use; nil is MaestroTopics("maestro", maestroapi.ServerName).
 	Permit Permit
 	// MaxSessions bounds the sessions the broker holds, connected or not. 0 means 1000.
 	MaxSessions int
@@ -66,7 +68,7 @@ func Start(listener net.Listener, o Options) (*Broker, error) {
 		return nil, errors.New("the broker's TLS configuration must require and verify client certificates")
 	}
 	if o.Permit == nil {
-		o.Permit = MaestroTopics("maestro", "maestro-server")
+		o.Permit = MaestroTopics("maestro", maestroapi.ServerName)
 	}
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = defaultMaxSessions

@@ -1,6 +1,10 @@
 package broker
 
-import "strings"
+import (
+	"strings"
+
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+)
 
 // Permit says whether the client of this name may publish to a topic, or subscribe to a filter and receive what it
 // matches. It is Event Grid's topic spaces and permission bindings in one function.
@@ -13,23 +17,22 @@ func MaestroTopics(source, server string) Permit {
 		if rest, shared := strings.CutPrefix(topic, "$share/"); shared && !publish {
 			_, topic, _ = strings.Cut(rest, "/")
 		}
-		levels := strings.Split(topic, "/")
-		if len(levels) != 5 || levels[0] != "sources" || levels[1] != source || levels[2] != "consumers" || levels[3] == "" {
+		topicSource, consumer, channel, ok := maestroapi.ParseTopic(topic)
+		if !ok || topicSource != source {
 			return false
 		}
-		consumer, channel := levels[3], levels[4]
 		if client == server {
 			if publish {
-				return channel == "sourceevents" && !strings.ContainsAny(consumer, "+#")
+				return channel == maestroapi.ChannelSourceEvents && !strings.ContainsAny(consumer, "+#")
 			}
-			return channel == "agentevents"
+			return channel == maestroapi.ChannelAgentEvents
 		}
 		if consumer != client {
 			return false
 		}
 		if publish {
-			return channel == "agentevents"
+			return channel == maestroapi.ChannelAgentEvents
 		}
-		return channel == "sourceevents"
+		return channel == maestroapi.ChannelSourceEvents
 	}
 }

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	workv1 "open-cluster-management.io/api/work/v1"
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
-)
 
-const dataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+)
 
 // Resource is a bundle as the server holds it.
 type Resource struct {
@@ -201,9 +201,9 @@ func (s *Server) Lose(id string) {
 	delete(s.resources, id)
 }
 
-func refuse(code codes.Code, reason, format string, args ...any) error {
+func refuse(code codes.Code, reason maestroapi.Reason, format string, args ...any) error {
 	st := status.New(code, fmt.Sprintf(format, args...))
-	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: "maestro.hcpmesh"}); err == nil {
+	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: string(reason), Domain: maestroapi.ErrorDomain}); err == nil {
 		st = detailed
 	}
 	return st.Err()
@@ -212,14 +212,14 @@ func refuse(code codes.Code, reason, format string, args ...any) error {
 // Publish is the protocol's.
 func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*emptypb.Empty, error) {
 	event := request.GetEvent()
-	attribute := func(name string) string { return event.GetAttributes()["ce-"+name].GetCeString() }
+	attribute := func(name string) string { return event.GetAttributes()[maestroapi.AttributePrefix+name].GetCeString() }
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if event.GetType() == dataType+".status.resync_request" {
+	if event.GetType() == maestroapi.TypeStatusResync {
 		return &emptypb.Empty{}, s.resync(event)
 	}
-	r := &Resource{ID: attribute("resourceid"), Source: event.GetSource(), Consumer: attribute("clustername"),
-		Version: int64(event.GetAttributes()["ce-resourceversion"].GetCeInteger())}
+	r := &Resource{ID: attribute(maestroapi.ExtensionResourceID), Source: event.GetSource(), Consumer: attribute(maestroapi.ExtensionClusterName),
+		Version: int64(event.GetAttributes()[maestroapi.AttributePrefix+maestroapi.ExtensionResourceVersion].GetCeInteger())}
 	var data struct {
 		Manifests       []json.RawMessage             `json:"manifests"`
 		ManifestConfigs []workv1.ManifestConfigOption `json:"manifestConfigs"`
@@ -229,15 +229,15 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		Annotations map[string]string
 	}
 	if err := json.Unmarshal(event.GetBinaryData(), &data); err != nil {
-		return nil, refuse(codes.InvalidArgument, "MALFORMED", "data: %v", err)
+		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
 	}
-	if err := json.Unmarshal([]byte(attribute("metadata")), &meta); err != nil {
-		return nil, refuse(codes.InvalidArgument, "MALFORMED", "metadata: %v", err)
+	if err := json.Unmarshal([]byte(attribute(maestroapi.ExtensionMetadata)), &meta); err != nil {
+		return nil, refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "metadata: %v", err)
 	}
 	r.Name, r.Manifests, r.Configs = meta.Name, data.Manifests, data.ManifestConfigs
 
-	action := map[string]string{dataType + ".spec.create_request": "create", dataType + ".spec.update_request": "update",
-		dataType + ".spec.delete_request": "delete"}[event.GetType()]
+	action := map[string]string{maestroapi.TypeCreate: "create", maestroapi.TypeUpdate: "update",
+		maestroapi.TypeDelete: "delete"}[event.GetType()]
 	var before, after error
 	if s.fault != nil {
 		before, after = s.fault(action, r)
@@ -249,13 +249,13 @@ func (s *Server) Publish(ctx context.Context, request *pbv1.PublishRequest) (*em
 		return nil, err
 	}
 	if known := s.resources[r.ID]; action == "delete" && known != nil {
-		s.release(known.Name, meta.Annotations["maestro.hcpmesh.io/release-finalizers"])
+		s.release(known.Name, meta.Annotations[maestroapi.AnnotationReleaseFinalizers])
 	}
 	if after != nil {
 		return nil, after
 	}
 	if known := s.resources[r.ID]; known != nil {
-		_ = grpc.SetHeader(ctx, metadata.Pairs("maestro-resource-version", strconv.FormatInt(known.Version, 10)))
+		_ = grpc.SetHeader(ctx, metadata.Pairs(maestroapi.HeaderResourceVersion, strconv.FormatInt(known.Version, 10)))
 	}
 	return &emptypb.Empty{}, nil
 }
@@ -264,7 +264,7 @@ func (s *Server) apply(action string, r *Resource) error {
 	known := s.resources[r.ID]
 	switch {
 	case action == "":
-		return refuse(codes.InvalidArgument, "MALFORMED", "unknown type of event")
+		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "unknown type of event")
 	case action == "delete" && known == nil:
 		s.broadcastGone(r)
 		return nil
@@ -275,21 +275,21 @@ func (s *Server) apply(action string, r *Resource) error {
 		}
 		return nil
 	case known != nil && known.Deleting:
-		return refuse(codes.FailedPrecondition, "BEING_DELETED", "resource %s is being deleted", r.ID)
+		return refuse(codes.FailedPrecondition, maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 	case action == "create" && known != nil:
 		if equalContent(known, r) {
 			return nil
 		}
-		return refuse(codes.AlreadyExists, "ALREADY_EXISTS", "resource %s exists", r.ID)
+		return refuse(codes.AlreadyExists, maestroapi.ReasonAlreadyExists, "resource %s exists", r.ID)
 	case action == "create" && !s.consumers[r.Consumer]:
-		return refuse(codes.FailedPrecondition, "UNKNOWN_CONSUMER", "there is no consumer %q", r.Consumer)
+		return refuse(codes.FailedPrecondition, maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
 	case action == "create":
 		r.Version = 1
 		s.resources[r.ID] = r
 	case known == nil:
-		return refuse(codes.NotFound, "NOT_FOUND", "there is no resource %s", r.ID)
+		return refuse(codes.NotFound, maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
 	case r.Version != 0 && r.Version != known.Version:
-		return refuse(codes.Aborted, "VERSION_CONFLICT", "resource %s is at version %d", r.ID, known.Version)
+		return refuse(codes.Aborted, maestroapi.ReasonVersionConflict, "resource %s is at version %d", r.ID, known.Version)
 	case equalContent(known, r):
 		return nil
 	default:
@@ -336,7 +336,7 @@ func (s *Server) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudE
 		case <-stream.Context().Done():
 			return nil
 		case <-heartbeat.C:
-			if err := stream.Send(&pbv1.CloudEvent{Id: uuid.NewString(), SpecVersion: "1.0", Type: "io.open-cluster-management.cloudevents.heartbeat"}); err != nil {
+			if err := stream.Send(&pbv1.CloudEvent{Id: uuid.NewString(), SpecVersion: "1.0", Type: maestroapi.TypeHeartbeat}); err != nil {
 				return err
 			}
 		case event := <-events:
@@ -352,7 +352,7 @@ func (s *Server) resync(event *pbv1.CloudEvent) error {
 		StatusHashes []struct{ ResourceID, StatusHash string } `json:"statusHashes"`
 	}
 	if err := json.Unmarshal(event.GetBinaryData(), &list); err != nil {
-		return refuse(codes.InvalidArgument, "MALFORMED", "data: %v", err)
+		return refuse(codes.InvalidArgument, maestroapi.ReasonMalformed, "data: %v", err)
 	}
 	if len(list.StatusHashes) == 0 {
 		for _, r := range s.resources {
@@ -373,7 +373,7 @@ func (s *Server) resync(event *pbv1.CloudEvent) error {
 
 func (s *Server) broadcastGone(r *Resource) {
 	gone := &Resource{ID: r.ID, Source: r.Source, Consumer: r.Consumer, Version: r.Version, sequence: 0}
-	gone.status, _ = json.Marshal(map[string]any{"conditions": []map[string]any{{"type": "Deleted", "status": "True", "reason": "NotFound"}}})
+	gone.status, _ = json.Marshal(map[string]any{"conditions": []map[string]any{{"type": maestroapi.ConditionDeleted, "status": "True", "reason": "NotFound"}}})
 	s.broadcast(gone)
 }
 
@@ -384,10 +384,10 @@ func (s *Server) broadcast(r *Resource) {
 	text := func(v string) *pbv1.CloudEventAttributeValue {
 		return &pbv1.CloudEventAttributeValue{Attr: &pbv1.CloudEventAttributeValue_CeString{CeString: v}}
 	}
-	event := &pbv1.CloudEvent{Id: uuid.NewString(), Source: "agent-" + r.Consumer, SpecVersion: "1.0", Type: dataType + ".status.update_request",
-		Attributes: map[string]*pbv1.CloudEventAttributeValue{"ce-resourceid": text(r.ID), "ce-clustername": text(r.Consumer),
-			"ce-originalsource": text(r.Source), "ce-sequenceid": text(strconv.FormatInt(1_000_000+r.sequence, 10)), "ce-statushash": text(r.hash),
-			"ce-resourceversion": {Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(r.Version)}}},
+	event := &pbv1.CloudEvent{Id: uuid.NewString(), Source: "agent-" + r.Consumer, SpecVersion: "1.0", Type: maestroapi.TypeStatusUpdate,
+		Attributes: map[string]*pbv1.CloudEventAttributeValue{maestroapi.AttributePrefix + maestroapi.ExtensionResourceID: text(r.ID), maestroapi.AttributePrefix + maestroapi.ExtensionClusterName: text(r.Consumer),
+			maestroapi.AttributePrefix + maestroapi.ExtensionOriginalSource: text(r.Source), maestroapi.AttributePrefix + maestroapi.ExtensionSequenceID: text(strconv.FormatInt(1_000_000+r.sequence, 10)), maestroapi.AttributePrefix + maestroapi.ExtensionStatusHash: text(r.hash),
+			maestroapi.AttributePrefix + maestroapi.ExtensionResourceVersion: {Attr: &pbv1.CloudEventAttributeValue_CeInteger{CeInteger: int32(r.Version)}}},
 		Data: &pbv1.CloudEvent_BinaryData{BinaryData: r.status}}
 	for events, source := range s.subscribers {
 		if source == r.Source {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
@@ -41,10 +42,10 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 			p.Out.Header.Set("Referer", d.options.PublicURL+p.In.URL.RequestURI())
 			d.addIdentity(p.Out.Header, r)
 			if p.In.Method == http.MethodPut || p.In.Method == http.MethodPatch {
-				p.Out.Header.Set("x-ms-arm-resource-system-data", systemData(r.caller.Name, time.Now()))
+				p.Out.Header.Set(armheader.SystemData, systemData(r.caller.Name, time.Now()))
 			}
 			if p.In.Method == http.MethodPut {
-				p.Out.Header.Set("x-ms-identity-url", d.identityURL(r))
+				p.Out.Header.Set(armheader.IdentityURL, d.identityURL(r))
 			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -52,7 +53,7 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 				return // the caller has gone
 			}
 			d.options.Log.Error("the frontend did not answer", "method", r.Method, "path", r.URL.Path, "error", err)
-			w.Header().Set("x-ms-correlation-request-id", r.Header.Get("x-ms-correlation-request-id"))
+			w.Header().Set(armheader.CorrelationID, r.Header.Get(armheader.CorrelationID))
 			unavailable(err).write(w)
 		},
 		ErrorLog: nil,
@@ -70,7 +71,7 @@ func onlyFromARM(header http.Header) {
 	for name := range header {
 		lower := strings.ToLower(name)
 		switch {
-		case lower == "x-ms-client-request-id":
+		case lower == strings.ToLower(armheader.ClientRequestID):
 		case lower == "authorization", lower == "referer", lower == "azure-asyncnotificationuri",
 			strings.HasPrefix(lower, "x-ms-arm-"), strings.HasPrefix(lower, "x-ms-client-"),
 			strings.HasPrefix(lower, "x-ms-home-"), strings.HasPrefix(lower, "x-ms-identity-"):
@@ -84,12 +85,12 @@ func (d *Door) addIdentity(header http.Header, r *request) {
 	if text := d.ownToken(); text != "" {
 		header.Set("Authorization", "Bearer "+text)
 	}
-	header.Set("x-ms-correlation-request-id", r.correlation)
-	header.Set("x-ms-home-tenant-id", r.caller.TenantID)
-	header.Set("x-ms-client-tenant-id", r.caller.TenantID)
-	header.Set("x-ms-client-object-id", r.caller.ObjectID)
-	header.Set("x-ms-client-principal-name", r.caller.Name)
-	header.Set("x-ms-client-app-id", r.caller.ClientID)
+	header.Set(armheader.CorrelationID, r.correlation)
+	header.Set(armheader.HomeTenantID, r.caller.TenantID)
+	header.Set(armheader.ClientTenantID, r.caller.TenantID)
+	header.Set(armheader.ClientObjectID, r.caller.ObjectID)
+	header.Set(armheader.ClientPrincipalName, r.caller.Name)
+	header.Set(armheader.ClientAppID, r.caller.ClientID)
 }
 
 // ownToken is the door's token at the resource provider, until shortly before it ends.
@@ -144,7 +145,7 @@ var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 
 // correlationID is the caller's, if it is a UUID, or a new one.
 func correlationID(r *http.Request) string {
-	if given := r.Header.Get("x-ms-correlation-request-id"); uuid.MatchString(given) {
+	if given := r.Header.Get(armheader.CorrelationID); uuid.MatchString(given) {
 		return given
 	}
 	return newUUID()
@@ -178,7 +179,7 @@ func (d *Door) ask(ctx context.Context, r *request, method, pathAndQuery string,
 	}
 	if body != nil {
 		out.Header.Set("Content-Type", "application/json")
-		out.Header.Set("x-ms-arm-resource-system-data", systemData(r.caller.Name, time.Now()))
+		out.Header.Set(armheader.SystemData, systemData(r.caller.Name, time.Now()))
 	}
 	out.Header.Set("Referer", d.options.PublicURL+pathAndQuery)
 	d.addIdentity(out.Header, r)

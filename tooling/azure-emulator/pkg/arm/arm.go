@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
@@ -127,7 +128,7 @@ type answer struct {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
-	w.Header().Set("x-ms-correlation-request-id", uuid.NewString())
+	w.Header().Set(armheader.CorrelationID, uuid.NewString())
 	given, err := s.answer(r)
 	if err != nil {
 		WriteError(w, err)
@@ -485,5 +486,5 @@ func (c *call) removeTree(id string) error {
 // SDK, which prefers them.
 func SetRetryAfter(header http.Header, wait time.Duration) {
 	header.Set("Retry-After", strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second))))
-	header.Set("x-ms-retry-after-ms", strconv.Itoa(max(1, int(wait/time.Millisecond))))
+	header.Set(armheader.RetryAfterMS, strconv.Itoa(max(1, int(wait/time.Millisecond))))
 }

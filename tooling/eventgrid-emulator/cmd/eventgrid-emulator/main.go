@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
 )
@@ -32,7 +33,7 @@ func main() {
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8883", "`address` of MQTT over TLS")
 	flags.StringVar(&o.identity, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt; ca.crt also verifies the clients")
 	flags.StringVar(&o.source, "source-id", "maestro", "the Maestro server's `name` in topics")
-	flags.StringVar(&o.server, "server-name", "maestro-server", "DNS `name` in the Maestro server's client certificate")
+	flags.StringVar(&o.server, "server-name", maestroapi.ServerName, "DNS `name` in the Maestro server's client certificate")
 	flags.IntVar(&o.maxSessions, "max-sessions", 1000, "at most so many sessions")
 	flags.BoolVar(&o.faults, "enable-faults", false, "serve fault injection on --faults-listen; for tests")
 	flags.StringVar(&o.faultsListen, "faults-listen", "127.0.0.1:0", "`address` of fault injection, plain HTTP")

@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hcpmesh/hcpmesh/api/managementcluster"
 )
 
 // resourceIDAnnotation is on every HostedCluster that belongs to an ARM resource.
-const resourceIDAnnotation = "azure.microsoft.com/hcp-cluster-azure-resource-id"
+const resourceIDAnnotation = managementcluster.AnnotationClusterResourceID
 
 // NotFound says that no management cluster has the cluster, or that its kubeconfig does not exist yet.
 type NotFound struct{ Message string }

@@ -1,0 +1,139 @@
+// Package maestroapi holds the names of Maestro's wire contract: the CloudEvents that sources and agents exchange with the
+// server, the MQTT topics, and what hcpmesh's server and agent add to the published protocol. Sources, the server, the agent
+// and the emulators use these names. A test of maestro/pkg/event compares them with those of the Open Cluster Management SDK.
+package maestroapi
+
+import "strings"
+
+// DataType is the data type of events about manifest bundles.
+const DataType = "io.open-cluster-management.works.v1alpha1.manifestbundles"
+
+// Types of events.
+const (
+	TypeCreate               = DataType + ".spec.create_request"
+	TypeUpdate               = DataType + ".spec.update_request"
+	TypeDelete               = DataType + ".spec.delete_request"
+	TypeSpecResync           = DataType + ".spec.resync_request"
+	TypeSpecResyncResponse   = DataType + ".spec.resync_response"
+	TypeStatusUpdate         = DataType + ".status.update_request"
+	TypeStatusResync         = DataType + ".status.resync_request"
+	TypeStatusResyncResponse = DataType + ".status.resync_response"
+	TypeHeartbeat            = "io.open-cluster-management.cloudevents.heartbeat"
+)
+
+// Extension attributes of events.
+const (
+	ExtensionResourceID        = "resourceid"
+	ExtensionResourceVersion   = "resourceversion"
+	ExtensionClusterName       = "clustername"
+	ExtensionOriginalSource    = "originalsource"
+	ExtensionSequenceID        = "sequenceid"
+	ExtensionStatusHash        = "statushash"
+	ExtensionMetadata          = "metadata"
+	ExtensionDeletionTimestamp = "deletiontimestamp"
+	// ExtensionLogTracing carries the log tracing keys of published clients from the source to the agent.
+	ExtensionLogTracing = "logtracing"
+)
+
+// Extension attributes that hcpmesh's agent adds to a spec resync. Agents that do not send ExtensionResyncID get no
+// response.
+const (
+	ExtensionResyncID = "resyncid"
+	// ExtensionResyncPart counts from 1 to ExtensionResyncParts, for lists that do not fit into one message.
+	ExtensionResyncPart  = "resyncpart"
+	ExtensionResyncParts = "resyncparts"
+)
+
+// AttributePrefix precedes the name of an attribute in the gRPC protocol and in MQTT user properties.
+const AttributePrefix = "ce-"
+
+// gRPC headers that hcpmesh's server adds.
+const (
+	// HeaderResourceVersion is the response header with the version that a create or update resulted in.
+	HeaderResourceVersion = "maestro-resource-version"
+	// HeaderOmitManifests is the request header that leaves the manifests out of the events of a subscription if it is
+	// "true".
+	HeaderOmitManifests = "maestro-omit-manifests"
+)
+
+// Annotations of a deletion that hcpmesh's agent acts on. Both are lists separated by commas; other servers and agents
+// ignore them.
+const (
+	// AnnotationReleaseFinalizers names the finalizers that the agent removes from the objects of the deleted work,
+	// because no controller removes them any more.
+	AnnotationReleaseFinalizers = "maestro.hcpmesh.io/release-finalizers"
+	// AnnotationReleaseNamespaces names the namespaces in which the agent removes them from all objects.
+	AnnotationReleaseNamespaces = "maestro.hcpmesh.io/release-namespaces"
+)
+
+// ErrorDomain is the domain of the google.rpc.ErrorInfo in rejected requests.
+const ErrorDomain = "maestro.hcpmesh"
+
+// Reason is the reason of a google.rpc.ErrorInfo: why a request was rejected.
+type Reason string
+
+const (
+	ReasonMalformed       Reason = "MALFORMED"
+	ReasonTooLarge        Reason = "TOO_LARGE"
+	ReasonUnknownConsumer Reason = "UNKNOWN_CONSUMER"
+	ReasonNotFound        Reason = "NOT_FOUND"
+	ReasonAlreadyExists   Reason = "ALREADY_EXISTS"
+	ReasonVersionConflict Reason = "VERSION_CONFLICT"
+	ReasonBeingDeleted    Reason = "BEING_DELETED"
+	ReasonForeignSource   Reason = "FOREIGN_SOURCE"
+	ReasonConsumerInUse   Reason = "CONSUMER_IN_USE"
+)
+
+// Condition types of a bundle's status, besides those of ManifestWork.
+const (
+	// ConditionDeleted is True when the agent has deleted everything that the bundle created.
+	ConditionDeleted = "Deleted"
+	// ConditionDelivered is False, with a reason below, if the server cannot send the newest version.
+	ConditionDelivered = "Delivered"
+)
+
+// Reasons of ConditionDelivered.
+const (
+	DeliveredTooLarge       = "TooLarge"
+	DeliveredNotEncodable   = "NotEncodable"
+	DeliveredNotDeliverable = "NotDeliverable"
+)
+
+// RESTPath is the path of the REST API.
+const RESTPath = "/api/maestro/v1"
+
+// ServerName is the DNS name in the server's client certificate at the MQTT broker. An agent's is the name of its consumer.
+const ServerName = "maestro-server"
+
+// Channels are the last level of a topic.
+const (
+	// ChannelSourceEvents is for events from the server to an agent.
+	ChannelSourceEvents = "sourceevents"
+	// ChannelAgentEvents is for events from an agent to the server.
+	ChannelAgentEvents = "agentevents"
+)
+
+// SourceEventsTopic returns the topic on which the server with the given source ID publishes to the agent of a consumer.
+func SourceEventsTopic(source, consumer string) string {
+	return topic(source, consumer, ChannelSourceEvents)
+}
+
+// AgentEventsTopic returns the topic on which the agent of a consumer publishes to the server. With "+" as the consumer it
+// is the filter for all agents.
+func AgentEventsTopic(source, consumer string) string {
+	return topic(source, consumer, ChannelAgentEvents)
+}
+
+func topic(source, consumer, channel string) string {
+	return "sources/" + source + "/consumers/" + consumer + "/" + channel
+}
+
+// ParseTopic returns the parts of a topic or of a filter with a wildcard for one level. ok is false if name has another form.
+func ParseTopic(name string) (source, consumer, channel string, ok bool) {
+	levels := strings.Split(name, "/")
+	if len(levels) != 5 || levels[0] != "sources" || levels[2] != "consumers" || levels[1] == "" || levels[3] == "" {
+		return "", "", "", false
+	}
+	source, consumer, channel = levels[1], levels[3], levels[4]
+	return source, consumer, channel, channel == ChannelSourceEvents || channel == ChannelAgentEvents
+}
