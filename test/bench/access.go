@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// revocations is how often a class of credentials is revoked; before each, credentialsEach are requested.
+// revocations is the number of revocations; before each one, credentialsEach credentials are requested.
 const revocations, credentialsEach = 3, 4
 
-// measureAccess requests credentials of a cluster until each works at the hosted API server, and revokes them until it is refused there.
+// measureAccess measures the time until a requested credential works at the hosted API server, and the time until a revoked one
+// is rejected.
 func measureAccess(ctx context.Context, c *customer.Customer, id string, report *report) error {
-	var works, refused []time.Duration
+	var accepted, rejected []time.Duration
 	for range revocations {
 		var last *kubernetes.Clientset
 		for range credentialsEach {
@@ -28,26 +29,26 @@ func measureAccess(ctx context.Context, c *customer.Customer, id string, report 
 			if err != nil {
 				return err
 			}
-			if err := whoAmI(ctx, administrator); err != nil {
+			if err := authenticate(ctx, administrator); err != nil {
 				return fmt.Errorf("using a credential: %w", err)
 			}
-			works, last = append(works, time.Since(sent)), administrator
+			accepted, last = append(accepted, time.Since(sent)), administrator
 		}
 		sent := time.Now()
 		if err := c.Act(ctx, id, "revokeCredentials", nil, nil); err != nil {
 			return err
 		}
-		if err := whoAmI(ctx, last); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("a revoked credential is answered: %w", err)
+		if err := authenticate(ctx, last); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("the API server accepted a revoked credential: %w", err)
 		}
-		refused = append(refused, time.Since(sent))
+		rejected = append(rejected, time.Since(sent))
 	}
-	report.durations("Credential requested to kubeconfig that works", works, "goal: p50 2s")
-	report.durations("Revocation requested to credential refused", refused, "goal: 15s")
+	report.durations("Credential requested to working kubeconfig", accepted, "goal: p50 2s")
+	report.durations("Revocation requested to credential rejected", rejected, "goal: 15s")
 	return nil
 }
 
-// request gets an administrator's credential through ARM.
+// request requests an admin credential through ARM and returns a client that uses it.
 func request(ctx context.Context, c *customer.Customer, id string) (*kubernetes.Clientset, error) {
 	key, signing, err := credential.Request()
 	if err != nil {
@@ -70,8 +71,8 @@ func request(ctx context.Context, c *customer.Customer, id string) (*kubernetes.
 	return kubernetes.NewForConfig(config)
 }
 
-// whoAmI asks the hosted API server whom it takes the caller for, which it tells everybody whom it knows.
-func whoAmI(ctx context.Context, client *kubernetes.Clientset) error {
+// authenticate creates a SelfSubjectReview, which every authenticated user may do.
+func authenticate(ctx context.Context, client *kubernetes.Clientset) error {
 	_, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	return err
 }

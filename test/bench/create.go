@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// measureCreates creates clusters one after the other, and deletes them at the end. Both times begin when the request is sent,
-// which is before it is accepted.
+// measureCreates creates clusters one after the other and deletes them at the end. All times begin when the request is sent,
+// before it is accepted.
 func measureCreates(ctx context.Context, region *local.Region, o options, report *report) error {
 	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000001", "create")
 	if err != nil {
 		return err
 	}
-	c.Impatient = true
-	seen, err := watchHostedClusters(ctx, region.Endpoints())
+	c.FastPolling = true
+	observed, err := watchHostedClusters(ctx, region.Endpoints())
 	if err != nil {
 		return err
 	}
-	defer seen.stop()
+	defer observed.stop()
 	var appeared, succeeded []time.Duration
 	for i := range o.runs {
 		name := fmt.Sprintf("bench-%04d", i)
-		exists := seen.expect(c.ClusterID(name))
+		exists := observed.expect(c.ClusterID(name))
 		sent := time.Now()
 		if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 			return err
@@ -42,8 +42,8 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 			return ctx.Err()
 		}
 	}
-	// A delete waits for Kubernetes' namespace controller twice, so they go together.
-	c.Impatient = false // so many that ask all the time would measure each other
+	// A deletion waits twice for the namespace controller of Kubernetes, so all clusters are deleted at once.
+	c.FastPolling = false // many fast pollers would slow each other down
 	deleted := make([]time.Duration, o.runs)
 	failed := everyCluster(o.runs, "bench", func(i int, name string) error {
 		sent := time.Now()
@@ -51,24 +51,24 @@ func measureCreates(ctx context.Context, region *local.Region, o options, report
 		return c.EnsureGone(ctx, c.ClusterID(name))
 	})
 	if len(failed) > 0 {
-		return fmt.Errorf("%d deletes failed, the first with: %w", len(failed), failed[0])
+		return fmt.Errorf("%d deletions failed, the first one: %w", len(failed), failed[0])
 	}
 	report.durations("PUT sent to HostedCluster exists", appeared, "goal: p50 150ms, p99 500ms")
 	report.durations("PUT sent to operation Succeeded", succeeded, "goal: p50 600ms")
-	report.durations("DELETE sent to gone, all at once", deleted, "")
+	report.durations("DELETE sent to deleted, all at once", deleted, "")
 	return nil
 }
 
-// hostedClusters tells when each appears on a management cluster.
+// hostedClusters observes when HostedClusters appear on the management clusters.
 type hostedClusters struct {
 	stop context.CancelFunc
 
 	mu sync.Mutex
-	// existing and serving are what is waited for, by ARM id in lower case.
+	// existing and serving hold the awaited clusters by lower-case resource ID.
 	existing, serving map[string]chan time.Time
 }
 
-// expect gives the time at which the HostedCluster of an ARM resource will have been seen.
+// expect returns a channel that receives the time at which the HostedCluster of an ARM resource appears.
 func (h *hostedClusters) expect(id string) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *hostedClusters) expect(id string) <-chan time.Time {
 	return at
 }
 
-// expectServing gives the time at which the hosted API server of an ARM resource will have been reported available.
+// expectServing returns a channel that receives the time at which the hosted API server of an ARM resource is available.
 func (h *hostedClusters) expectServing(id string) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *hostedClusters) expectServing(id string) <-chan time.Time {
 	return at
 }
 
-func (h *hostedClusters) saw(object *unstructured.Unstructured) {
+func (h *hostedClusters) observe(object *unstructured.Unstructured) {
 	now := time.Now()
 	id := strings.ToLower(object.GetAnnotations()[managementcluster.AnnotationClusterResourceID])
 	h.mu.Lock()
@@ -113,10 +113,10 @@ func isTrue(object *unstructured.Unstructured, kind string) bool {
 	return false
 }
 
-// watchHostedClusters watches every management cluster.
+// watchHostedClusters watches the HostedClusters of all management clusters.
 func watchHostedClusters(ctx context.Context, endpoints local.Endpoints) (*hostedClusters, error) {
 	h := &hostedClusters{existing: map[string]chan time.Time{}, serving: map[string]chan time.Time{}}
-	stop, err := watchObjects(ctx, endpoints, "hostedclusters", h.saw)
+	stop, err := watchObjects(ctx, endpoints, "hostedclusters", h.observe)
 	h.stop = stop
 	return h, err
 }

@@ -13,11 +13,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 )
 
-// explanations is how many clusters are explained, one after the other.
+// explanations is the number of clusters that are explained, one after the other.
 const explanations = 40
 
-// measureExplain runs `hcpctl explain` as an operator does, from the start of the program to its end, for clusters of the
-// fleet by their names.
+// measureExplain measures whole runs of `hcpctl explain NAME` for clusters of the fleet.
 func measureExplain(ctx context.Context, region *local.Region, o options, report *report) error {
 	dir, err := os.MkdirTemp("", "hcpmesh-bench-hcpctl-")
 	if err != nil {

@@ -16,11 +16,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
-// idleTime is how long the region is watched doing nothing.
+// idleTime is the duration of the measurement without load.
 const idleTime = 30 * time.Second
 
-// measureFleet creates many clusters at once, then watches what they cost when nothing happens, then has a
-// policy upgrade them, then deletes them.
+// measureFleet creates many clusters at once, measures their idle cost, upgrades them by a policy and deletes them.
 func measureFleet(ctx context.Context, region *local.Region, o options, report *report) error {
 	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000004", "fleet")
 	if err != nil {
@@ -29,10 +28,10 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 
 	began, before := time.Now(), cpuTimes(region)
 	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.Ensure(ctx, c.ClusterID(name), c.ClusterBody(name)) }); len(failed) > 0 {
-		return fmt.Errorf("%d of %d creates failed, the first with: %w", len(failed), o.clusters, failed[0])
+		return fmt.Errorf("%d of %d creations failed, the first one: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters created at once, all Succeeded", o.clusters), "after "+round(time.Since(began)), "")
-	reportSpent(report, before, cpuTimes(region), o.clusters)
+	reportCPU(report, before, cpuTimes(region), o.clusters)
 	for _, line := range memory(region) {
 		report.line("  memory of "+line.name, fmt.Sprintf("%d MiB", line.bytes>>20), "")
 	}
@@ -46,21 +45,21 @@ func measureFleet(ctx context.Context, region *local.Region, o options, report *
 		return err
 	}
 	report.line(fmt.Sprintf("idle with %d clusters, our services together", o.clusters), fmt.Sprintf("%.1f %% of one core", 100*ours), "goal: under 5 %")
-	report.line("  PostgreSQL, etcd and Kubernetes beside them", fmt.Sprintf("%.1f %% of one core", 100*others), "")
+	report.line("  PostgreSQL, etcd and Kubernetes", fmt.Sprintf("%.1f %% of one core", 100*others), "")
 
 	if err := measureUpgrades(ctx, region, o, report); err != nil {
 		return fmt.Errorf("upgrading the fleet: %w", err)
 	}
 	began, before = time.Now(), cpuTimes(region)
 	if failed := everyCluster(o.clusters, "fleet", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }); len(failed) > 0 {
-		return fmt.Errorf("%d of %d deletes failed, the first with: %w", len(failed), o.clusters, failed[0])
+		return fmt.Errorf("%d of %d deletions failed, the first one: %w", len(failed), o.clusters, failed[0])
 	}
 	report.line(fmt.Sprintf("%d clusters deleted at once", o.clusters), "after "+round(time.Since(began)), "")
-	reportSpent(report, before, cpuTimes(region), o.clusters)
+	reportCPU(report, before, cpuTimes(region), o.clusters)
 	return nil
 }
 
-// everyCluster does something to many clusters at once, and returns what failed.
+// everyCluster calls do for many clusters at once and returns the errors.
 func everyCluster(count int, prefix string, do func(i int, name string) error) (failed []error) {
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -77,12 +76,12 @@ func everyCluster(count int, prefix string, do func(i int, name string) error) (
 	return failed
 }
 
-// thirdParty reports whether a process of the region is not ours.
+// thirdParty reports whether a process of the region is a third-party program.
 func thirdParty(name string) bool {
 	return name == "postgres" || name == "etcd" || strings.Contains(name, "kube-")
 }
 
-// idleShare is the share of one core that the region's processes use while nobody asks for anything.
+// idleShare returns the share of one core that the processes of the region use without load.
 func idleShare(ctx context.Context, region *local.Region) (ours, others float64, err error) {
 	before := cpuTimes(region)
 	began := time.Now()
@@ -103,11 +102,11 @@ func idleShare(ctx context.Context, region *local.Region) (ours, others float64,
 	return ours, others, nil
 }
 
-// spenders is of how many processes reportSpent tells.
-const spenders = 5
+// topProcesses is the number of processes that reportCPU prints.
+const topProcesses = 5
 
-// reportSpent prints what each cluster took of the processors between two moments, and which processes took the most of it.
-func reportSpent(report *report, before, after map[string]time.Duration, clusters int) {
+// reportCPU prints the CPU time per cluster between two measurements, and the processes that used most of it.
+func reportCPU(report *report, before, after map[string]time.Duration, clusters int) {
 	var total time.Duration
 	spent := map[string]time.Duration{}
 	for name := range after {
@@ -115,19 +114,19 @@ func reportSpent(report *report, before, after map[string]time.Duration, cluster
 		total += spent[name]
 	}
 	names := slices.SortedFunc(maps.Keys(spent), func(a, b string) int { return cmp.Compare(spent[b], spent[a]) })
-	report.line("  CPU of all processes, for each", total.Round(time.Millisecond).String(), "")
-	for _, name := range names[:min(spenders, len(names))] {
-		report.line("    of which "+name, spent[name].Round(time.Millisecond).String(), "")
+	report.line("  CPU of all processes, per cluster", total.Round(time.Millisecond).String(), "")
+	for _, name := range names[:min(topProcesses, len(names))] {
+		report.line("    "+name, spent[name].Round(time.Millisecond).String(), "")
 	}
 }
 
-// usage is what one process holds.
+// usage is the memory of one process.
 type usage struct {
 	name  string
 	bytes int64
 }
 
-// memory of every process of the region, the largest first.
+// memory returns the resident memory of every process of the region, largest first.
 func memory(region *local.Region) []usage {
 	var all []usage
 	for _, process := range region.Status().Processes {

@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
-// measureFrontend prints what validation costs, and how much time of the frontend's process a request takes.
+// measureFrontend measures the cost of validation and the CPU time of the frontend per request.
 func measureFrontend(ctx context.Context, region *local.Region, o options, report *report) error {
 	endpoints := region.Endpoints()
 	c, err := customer.New(ctx, endpoints, "22222222-0000-0000-0000-000000000005", "frontend")
@@ -40,7 +40,7 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}
 	transport := &http.Transport{TLSClientConfig: identity.ClientTLS(mesh.Frontend), MaxIdleConnsPerHost: loadClients}
 	defer transport.CloseIdleConnections()
-	arm := &inARMsPlace{client: &http.Client{Transport: transport}, token: token, tenant: endpoints.TenantID, frontend: "https://" + endpoints.Frontend}
+	arm := &armClient{client: &http.Client{Transport: transport}, token: token, tenant: endpoints.TenantID, frontend: "https://" + endpoints.Frontend}
 
 	if _, err := c.Put(ctx, c.ClusterID("readme"), c.ClusterBody("readme")); err != nil {
 		return err
@@ -52,7 +52,7 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 		}
 	}
 	if pid == 0 {
-		return fmt.Errorf("the region has no process frontend")
+		return fmt.Errorf("the region has no process called frontend")
 	}
 	perRequest := func(what, against string, do func(ctx context.Context, n int64) error) error {
 		before := procfs.CPUTime(pid)
@@ -69,10 +69,10 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}); err != nil {
 		return err
 	}
-	refused := c.ClusterBody("refused")
-	refused.Properties.(map[string]any)["network"] = map[string]any{"hostPrefix": 30}
-	if err := perRequest("PUT of a cluster that is refused", "goal: 1ms", func(ctx context.Context, _ int64) error {
-		return arm.do(ctx, http.MethodPut, c.ClusterID("refused"), refused, http.StatusBadRequest)
+	invalid := c.ClusterBody("invalid")
+	invalid.Properties.(map[string]any)["network"] = map[string]any{"hostPrefix": 30}
+	if err := perRequest("PUT of an invalid cluster", "goal: 1ms", func(ctx context.Context, _ int64) error {
+		return arm.do(ctx, http.MethodPut, c.ClusterID("invalid"), invalid, http.StatusBadRequest)
 	}); err != nil {
 		return err
 	}
@@ -81,22 +81,22 @@ func measureFrontend(ctx context.Context, region *local.Region, o options, repor
 	}
 	failed := everyCluster(o.runs, "put", func(_ int, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) })
 	if len(failed) > 0 {
-		return fmt.Errorf("%d deletes failed, the first with: %w", len(failed), failed[0])
+		return fmt.Errorf("%d deletions failed, the first one: %w", len(failed), failed[0])
 	}
 	return nil
 }
 
-// The functions of what a PUT does besides its own work: the client of Cosmos DB, of which the loops of HTTP's connections
-// are, and what hands the change to Cluster Service.
+// Patterns of the functions that a PUT uses outside the frontend's own code: the Cosmos DB client, including the loops of its
+// HTTP connections, and the dispatch to Cluster Service.
 const (
-	storesClient = `internal/database\.|azcosmos|net/http\.\(\*(persistConn|Transport)\)`
-	headStart    = `frontend/pkg/dispatch\.|google\.golang\.org/grpc|internal/clusterservice\.`
-	// Go's runtime has stacks of its own where it lets one goroutine wait and looks for the next, and collects garbage.
+	cosmosClient = `internal/database\.|azcosmos|net/http\.\(\*(persistConn|Transport)\)`
+	dispatch     = `frontend/pkg/dispatch\.|google\.golang\.org/grpc|internal/clusterservice\.`
+	// The Go runtime uses its own stacks for scheduling and garbage collection.
 	goRuntime = `^runtime\.(mcall|mstart|mstart1|gcBgMarkWorker|bgsweep|bgscavenge)$`
 )
 
-// measurePuts creates clusters one after the other, as many as are measured one by one: each needs a while to come and go.
-func measurePuts(ctx context.Context, c *customer.Customer, arm *inARMsPlace, pid int, ops string, runs int, report *report) error {
+// measurePuts measures the CPU time of the frontend per creating PUT, and its distribution by CPU profile.
+func measurePuts(ctx context.Context, c *customer.Customer, arm *armClient, pid int, ops string, runs int, report *report) error {
 	var each time.Duration
 	path, err := profile(ctx, ops, func() error {
 		before := procfs.CPUTime(pid)
@@ -113,44 +113,44 @@ func measurePuts(ctx context.Context, c *customer.Customer, arm *inARMsPlace, pi
 	if err != nil {
 		return err
 	}
-	store, err := share(ctx, path, storesClient, "")
+	store, err := share(ctx, path, cosmosClient, "")
 	if err != nil {
 		return err
 	}
-	head, err := share(ctx, path, headStart, storesClient)
+	dispatched, err := share(ctx, path, dispatch, cosmosClient)
 	if err != nil {
 		return err
 	}
-	beside, err := share(ctx, path, goRuntime, storesClient+"|"+headStart)
+	scheduled, err := share(ctx, path, goRuntime, cosmosClient+"|"+dispatch)
 	if err != nil {
 		return err
 	}
 	part := func(share float64) string {
 		return time.Duration(share * float64(each)).Round(10 * time.Microsecond).String()
 	}
-	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", runs), each.Round(time.Microsecond).String(), "of which, by samples:")
-	report.line("  Cosmos DB's client", part(store), "")
-	report.line("  the head start to Cluster Service", part(head), "")
-	report.line("  Go's scheduler and collector", part(beside), "")
-	report.line("  its own, HTTP and TLS among it", part(1-store-head-beside), "goal: 1ms")
+	report.line(fmt.Sprintf("PUT that creates a cluster: CPU of the frontend (%d requests)", runs), each.Round(time.Microsecond).String(), "by CPU profile:")
+	report.line("  Cosmos DB client", part(store), "")
+	report.line("  dispatch to Cluster Service", part(dispatched), "")
+	report.line("  Go scheduler and garbage collector", part(scheduled), "")
+	report.line("  own code, HTTP and TLS", part(1-store-dispatched-scheduled), "goal: 1ms")
 	return nil
 }
 
-// benchmarkLine is what `go test -bench` says of one benchmark.
+// benchmarkLine matches the result line of `go test -bench`.
 var benchmarkLine = regexp.MustCompile(`(?m)^BenchmarkFullCluster\S*\s+\d+\s+([0-9.]+) ns/op\s+(\d+) B/op`)
 
-// measureValidation runs the benchmark of the package that validates: a cluster of which everything is said.
+// measureValidation runs the benchmark of package validation for a cluster with all properties.
 func measureValidation(ctx context.Context, report *report) error {
 	command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkFullCluster$", "-benchmem",
 		"github.com/hcpmesh/hcpmesh/frontend/pkg/validation")
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("running the benchmark of validation: %w", err)
+		return fmt.Errorf("running the validation benchmark: %w", err)
 	}
 	found := benchmarkLine.FindSubmatch(output)
 	if found == nil {
-		return fmt.Errorf("the benchmark of validation said nothing: %s", output)
+		return fmt.Errorf("no result in the output of the validation benchmark: %s", output)
 	}
 	nanoseconds, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {
@@ -165,13 +165,13 @@ func measureValidation(ctx context.Context, report *report) error {
 	return nil
 }
 
-// inARMsPlace sends requests to the frontend as ARM does.
-type inARMsPlace struct {
+// armClient sends requests to the frontend as ARM does.
+type armClient struct {
 	client                  *http.Client
 	token, tenant, frontend string
 }
 
-func (a *inARMsPlace) do(ctx context.Context, method, id string, body any, want int) error {
+func (a *armClient) do(ctx context.Context, method, id string, body any, want int) error {
 	var content []byte
 	if body != nil {
 		var err error
@@ -194,9 +194,9 @@ func (a *inARMsPlace) do(ctx context.Context, method, id string, body any, want 
 		return err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	content, err = io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != want {
-		err = fmt.Errorf("%s %s: %s: %s", method, id, response.Status, bytes.TrimSpace(answer))
+		err = fmt.Errorf("%s %s: %s: %s", method, id, response.Status, bytes.TrimSpace(content))
 	}
 	return err
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// A load lasts loadTime with loadClients requests under way at a time, which lets durable writes share their syncs. Reads have
-// readClients: with more they only wait for each other, for the caller and all that answers share the cores.
+// A load lasts loadTime. Writes run with loadClients concurrent requests, so that durable writes share their syncs. Reads run
+// with readClients: client and servers share the cores, so more concurrency would only add waiting.
 const (
 	loadTime    = 5 * time.Second
 	loadClients = 16
 	readClients = 8
 )
 
-// load calls do from so many callers at a time until its time is over.
+// load calls do from the given number of goroutines for loadTime. It returns the rate, the latencies and all errors.
 func load(ctx context.Context, callers int, do func(ctx context.Context, n int64) error) (perSecond float64, samples []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
@@ -58,8 +58,7 @@ func load(ctx context.Context, callers int, do func(ctx context.Context, n int64
 	return float64(len(samples)) / time.Since(began).Seconds(), samples, errors.Join(failures...)
 }
 
-// measureReads reads one cluster through the frontend as ARM does, and, as the baseline, a page of the frontend that does
-// nothing but answer.
+// measureReads measures GET of one cluster through the frontend, with /healthz of the frontend as the baseline.
 func measureReads(ctx context.Context, region *local.Region, _ options, report *report) error {
 	endpoints := region.Endpoints()
 	c, err := customer.New(ctx, endpoints, "22222222-0000-0000-0000-000000000002", "read")
@@ -114,7 +113,7 @@ func fetch(ctx context.Context, client *http.Client, url, token string) error {
 	return err
 }
 
-// measureStore writes to and reads from the Cosmos DB emulator with the published client, through internal/database.
+// measureStore measures writes and reads of the Cosmos DB emulator with the published client, through internal/database.
 func measureStore(ctx context.Context, region *local.Region, _ options, report *report) error {
 	endpoints := region.Endpoints()
 	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})

@@ -1,7 +1,7 @@
-// Command bench measures a whole region on this machine and prints a table: the time from a customer's request to the
-// HostedCluster and to Succeeded, the same of a node pool's size, reads through the frontend, what requests cost it, the Cosmos DB emulator, five
-// hundred clusters at once, their upgrade by policy, what the region costs when nothing happens, and hosted control planes that are real processes. Each figure stands beside its
-// goal or beside a baseline that was measured in the same run.
+// Command bench measures a whole region on this machine and prints a table. It measures creations, scaling of node pools,
+// reads through the frontend, the frontend's cost per request, the Cosmos DB emulator, a fleet of 500 clusters (creation,
+// idle cost, upgrade by policy, deletion), and hosted control planes that are real processes. The table shows each figure
+// with its goal or with a baseline of the same run.
 //
 //	bench [-runs 200] [-clusters 500] [-only create,scaling,read,frontend,store,fleet,process]
 package main
@@ -22,20 +22,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	runs     int
 	clusters int
 	only     []string
-	// catalogue is the file of the region's releases.
+	// catalogue is the release catalogue file of the region.
 	catalogue string
 }
 
 func main() {
 	var o options
 	only := flag.String("only", "create,scaling,read,frontend,store,fleet,process", "comma-separated `parts` to measure")
-	flag.IntVar(&o.runs, "runs", 200, "`number` of creates that are measured one by one")
-	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters that are created at once")
+	flag.IntVar(&o.runs, "runs", 200, "`number` of creations to measure one by one")
+	flag.IntVar(&o.clusters, "clusters", 500, "`number` of clusters to create at once")
 	flag.Parse()
 	o.only = strings.Split(*only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// The pace at which garbage is collected here: that of the services whose clients the loads stand for.
+// The garbage collector settings of this process equal those of the services.
 const (
 	gcPercent   = 800
 	memoryLimit = 1 << 30
@@ -86,23 +86,23 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// withRegion runs measure with a region of its own, durable as a real one, whose control planes take no time of their own.
+// withRegion runs measure with a new region. Its stores are durable, and its control planes have no simulated delays.
 func withRegion(ctx context.Context, fidelity local.Fidelity, measure func(region *local.Region, catalogue string) error) error {
 	dir, err := os.MkdirTemp("", "hcpmesh-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL's user must be able to pass through
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as another user
 		return err
 	}
 	catalogue := filepath.Join(dir, "releases.yaml")
 	if err := writeCatalogue(catalogue, laterReleases...); err != nil {
 		return err
 	}
-	asFastAsItGoes, freePorts := 0.0, 0
+	noDelays, freePorts := 0.0, 0
 	region, err := local.Start(ctx, local.Config{
-		StateDir: dir, BasePort: &freePorts, TimeScale: &asFastAsItGoes, Fidelity: fidelity, Build: true, LogLevel: "warn", ReleaseCatalog: catalogue,
+		StateDir: dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: fidelity, Build: true, LogLevel: "warn", ReleaseCatalog: catalogue,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the region: %w", err)

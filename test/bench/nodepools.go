@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// measureScaling changes the replicas of a node pool again and again. Both times begin when the request is sent.
+// measureScaling changes the replicas of a node pool repeatedly. All times begin when the request is sent.
 func measureScaling(ctx context.Context, region *local.Region, o options, report *report) error {
 	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000005", "scaling")
 	if err != nil {
 		return err
 	}
-	c.Impatient = true
+	c.FastPolling = true
 	const cluster, pool = "scaled", "workers"
 	id := c.NodePoolID(cluster, pool)
 	if _, err := c.Put(ctx, c.ClusterID(cluster), c.ClusterBody(cluster)); err != nil {
@@ -58,7 +58,7 @@ func measureScaling(ctx context.Context, region *local.Region, o options, report
 	return nil
 }
 
-// replicas tells when a NodePool's spec asks for a number of nodes.
+// replicas observes when the spec of a NodePool has a number of replicas.
 type replicas struct {
 	stop context.CancelFunc
 
@@ -74,25 +74,25 @@ func (r *replicas) expect(wanted int64) <-chan time.Time {
 	return r.seen
 }
 
-func (r *replicas) saw(asked int64) {
+func (r *replicas) observe(count int64) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen != nil && asked == r.wanted {
+	if r.seen != nil && count == r.wanted {
 		r.seen <- now
 		r.seen = nil
 	}
 }
 
-// watchReplicas watches the NodePool of an ARM resource, on whichever management cluster it is.
+// watchReplicas watches the NodePool of an ARM resource on all management clusters.
 func watchReplicas(ctx context.Context, endpoints local.Endpoints, id string) (*replicas, error) {
 	r := &replicas{}
 	stop, err := watchObjects(ctx, endpoints, "nodepools", func(object *unstructured.Unstructured) {
 		if !strings.EqualFold(object.GetAnnotations()[managementcluster.AnnotationNodePoolResourceID], id) {
 			return
 		}
-		if asked, found, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); found {
-			r.saw(asked)
+		if count, found, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); found {
+			r.observe(count)
 		}
 	})
 	r.stop = stop

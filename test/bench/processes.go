@@ -10,25 +10,25 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/procfs"
 )
 
-// hostedControlPlanes is how many real control planes are brought up, one after the other.
+// hostedControlPlanes is the number of real control planes that are created, one after the other.
 const hostedControlPlanes = 5
 
-// measureProcesses brings up hosted control planes that are real API servers.
+// measureProcesses measures hosted control planes that are real API servers.
 func measureProcesses(ctx context.Context, region *local.Region, report *report) error {
 	c, err := customer.New(ctx, region.Endpoints(), "22222222-0000-0000-0000-000000000005", "process")
 	if err != nil {
 		return err
 	}
-	c.Impatient = true
-	seen, err := watchHostedClusters(ctx, region.Endpoints())
+	c.FastPolling = true
+	observed, err := watchHostedClusters(ctx, region.Endpoints())
 	if err != nil {
 		return err
 	}
-	defer seen.stop()
+	defer observed.stop()
 	var ready, succeeded []time.Duration
 	for i := range hostedControlPlanes {
 		name := fmt.Sprintf("real-%d", i)
-		exists, serving := seen.expect(c.ClusterID(name)), seen.expectServing(c.ClusterID(name))
+		exists, serving := observed.expect(c.ClusterID(name)), observed.expectServing(c.ClusterID(name))
 		if _, err := c.Put(ctx, c.ClusterID(name), c.ClusterBody(name)); err != nil {
 			return err
 		}

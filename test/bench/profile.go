@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// profileTime is how long the processor's time of a process is sampled, a hundred times in each second that it runs.
+// profileTime is the duration of a CPU profile.
 const profileTime = 3 * time.Second
 
-// profile samples where a process spends its time, from its ops address, while during runs; both have ended on return.
+// profile records a CPU profile of the process with the given ops address while during runs. It returns the path of the
+// profile after both have ended.
 func profile(ctx context.Context, ops string, during func() error) (path string, err error) {
 	path = filepath.Join(os.TempDir(), fmt.Sprintf("hcpmesh-bench-%d.pprof", os.Getpid()))
 	sampled := make(chan error, 1)
@@ -25,7 +26,7 @@ func profile(ctx context.Context, ops string, during func() error) (path string,
 	}()
 	err = during()
 	if sampleErr := <-sampled; err == nil && sampleErr != nil {
-		err = fmt.Errorf("sampling the processor's time: %w", sampleErr)
+		err = fmt.Errorf("recording the CPU profile: %w", sampleErr)
 	}
 	return path, err
 }
@@ -54,10 +55,10 @@ func download(ctx context.Context, url, path string) error {
 	return file.Close()
 }
 
-// accounted is what `go tool pprof -top` says first: how much of a profile it shows.
+// accounted matches the header of `go tool pprof -top`, which states the share of the profile that it shows.
 var accounted = regexp.MustCompile(`(?m)^Showing nodes accounting for \S+, ([0-9.]+)% of`)
 
-// share is the part of a profile whose stacks have a function that matches in, and none that matches out.
+// share returns the share of a profile with stacks that contain a function that matches in and none that matches out.
 func share(ctx context.Context, path, in, out string) (float64, error) {
 	arguments := []string{"tool", "pprof", "-top", "-nodefraction=0", "-nodecount=1000000", "-focus=" + in}
 	if out != "" {
@@ -70,7 +71,7 @@ func share(ctx context.Context, path, in, out string) (float64, error) {
 	}
 	found := accounted.FindSubmatch(output)
 	if found == nil {
-		return 0, nil // nothing of the kind was sampled
+		return 0, nil // no sample matches
 	}
 	percent, err := strconv.ParseFloat(string(found[1]), 64)
 	return percent / 100, err

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// report prints one line per figure, as soon as it is known.
+// report prints one line per figure.
 type report struct{ out io.Writer }
 
 func newReport(out io.Writer) *report { return &report{out: out} }
 
-// line prints a figure and what it is held against.
+// line prints a figure with its goal or baseline.
 func (r *report) line(what, figure, against string) {
 	fmt.Fprintf(r.out, "%-58s %-34s %s\n", what, figure, against)
 }
@@ -22,7 +22,7 @@ func (r *report) durations(what string, samples []time.Duration, against string)
 	r.line(fmt.Sprintf("%s (%d runs)", what, len(samples)), "p50 "+round(quantile(samples, 0.50))+", p99 "+round(quantile(samples, 0.99)), against)
 }
 
-// quantile of samples by the nearest rank; 0 without samples.
+// quantile returns a quantile of samples by the nearest-rank method, or 0 if there are none.
 func quantile(samples []time.Duration, q float64) time.Duration {
 	if len(samples) == 0 {
 		return 0

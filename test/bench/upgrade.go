@@ -16,16 +16,16 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// upgradesAtOnce is the limit of the policy that is measured.
+// upgradesAtOnce is the concurrency limit of the measured policy.
 const upgradesAtOnce = 50
 
-// policyName is its name.
+// policyName is the name of the measured policy.
 const policyName = "bench"
 
-// laterReleases come out while the fleet runs.
+// laterReleases are added to the catalogue while the fleet runs.
 var laterReleases = []string{"4.21.4", "4.21.6"}
 
-// writeCatalogue writes the built-in catalogue without some releases. Ways are those that follow from the versions.
+// writeCatalogue writes the built-in catalogue without the given releases. Upgrade paths follow from the versions.
 func writeCatalogue(path string, without ...string) error {
 	catalogue, err := release.Default()
 	if err != nil {
@@ -49,12 +49,12 @@ func writeCatalogue(path string, without ...string) error {
 	return os.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// measureUpgrades has a release come out and a policy bring it to the whole fleet.
+// measureUpgrades adds a release to the catalogue and measures the upgrade of the whole fleet by a policy.
 func measureUpgrades(ctx context.Context, region *local.Region, o options, report *report) error {
 	if err := writeCatalogue(o.catalogue); err != nil {
 		return err
 	}
-	// They read the catalogue when they start; the update graph follows the file.
+	// These processes read the catalogue at start. The update graph watches the file.
 	for _, process := range region.Processes() {
 		if strings.HasSuffix(process, "-hypershift-runtime") || process == "cluster-service" {
 			if err := region.Restart(ctx, process); err != nil {
@@ -69,7 +69,7 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 	if err != nil {
 		return err
 	}
-	elevation, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "upgrades of a fleet are measured", Ticket: "BENCH", Duration: "1h"})
+	elevation, err := engineer.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "measuring fleet upgrades", Ticket: "BENCH", Duration: "1h"})
 	if err != nil {
 		return err
 	}
@@ -95,19 +95,19 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 			if err != nil {
 				return err
 			}
-			// Until the graph is known there is nothing to do, and nothing was done.
-			if took, most := course(upgrades); took > 0 {
+			// Before Cluster Service has read the update graph, the policy has nothing to upgrade.
+			if took, most := summarize(upgrades); took > 0 {
 				report.line(fmt.Sprintf("%d clusters to a new patch release by policy, %d at a time", o.clusters, upgradesAtOnce),
 					fmt.Sprintf("after %s, at most %d at once", round(took), most), fmt.Sprintf("goal: never over %d, none left behind", upgradesAtOnce))
-				// The policy is for the whole region, where the parts before may have left a cluster.
+				// The policy applies to the whole region, which can contain clusters of earlier parts.
 				if int(s.GetUpToDate()) < o.clusters || len(s.GetLeftOut()) > 0 || most > upgradesAtOnce {
-					return fmt.Errorf("%d of %d clusters are up to date, at most %d were upgraded at once: %v", s.GetUpToDate(), o.clusters, most, s.GetLeftOut())
+					return fmt.Errorf("%d of %d clusters are up to date, at most %d upgrades ran at once, left out: %v", s.GetUpToDate(), o.clusters, most, s.GetLeftOut())
 				}
 				return nil
 			}
 		}
 		if time.Since(began) > 20*time.Minute {
-			return fmt.Errorf("the policy stands at %v", s)
+			return fmt.Errorf("the policy has not finished: %v", s)
 		}
 		select {
 		case <-ctx.Done():
@@ -117,28 +117,28 @@ func measureUpgrades(ctx context.Context, region *local.Region, o options, repor
 	}
 }
 
-// course says how long the upgrades of the policy took together, from the beginning of the first to the end of the last, and how
-// many were under way at once at most. It follows from their records, so that nothing between two looks is missed.
-func course(upgrades []*csv1.Upgrade) (took time.Duration, most int) {
-	type turn struct {
-		at   time.Time
-		more int
+// summarize returns the time from the start of the first upgrade of the policy to the end of the last one, and the maximum number
+// of concurrent upgrades. It uses the recorded times, so it does not depend on when it polls.
+func summarize(upgrades []*csv1.Upgrade) (took time.Duration, most int) {
+	type change struct {
+		at    time.Time
+		delta int
 	}
-	var turns []turn
+	var changes []change
 	for _, u := range upgrades {
 		if u.GetSpec().GetPolicy() == policyName && u.GetStatus().GetCompletionTime() != nil {
-			turns = append(turns, turn{u.GetCreateTime().AsTime(), 1}, turn{u.GetStatus().GetCompletionTime().AsTime(), -1})
+			changes = append(changes, change{u.GetCreateTime().AsTime(), 1}, change{u.GetStatus().GetCompletionTime().AsTime(), -1})
 		}
 	}
-	if len(turns) == 0 {
+	if len(changes) == 0 {
 		return 0, 0
 	}
-	// One that ends makes room for one that begins.
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), a.more-b.more) })
+	// At equal times, an end comes before a start.
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.delta-b.delta) })
 	running := 0
-	for _, t := range turns {
-		running += t.more
+	for _, c := range changes {
+		running += c.delta
 		most = max(most, running)
 	}
-	return turns[len(turns)-1].at.Sub(turns[0].at), most
+	return changes[len(changes)-1].at.Sub(changes[0].at), most
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-func TestCourse(t *testing.T) {
+func TestSummarizeUpgrades(t *testing.T) {
 	at := func(second int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(second, 0)) }
 	upgrade := func(policy string, began, ended int64) *csv1.Upgrade {
 		return &csv1.Upgrade{CreateTime: at(began), Spec: &csv1.UpgradeSpec{Policy: policy}, Status: &csv1.UpgradeStatus{CompletionTime: at(ended)}}
@@ -19,12 +19,12 @@ func TestCourse(t *testing.T) {
 		took   time.Duration
 		most   int
 	}{
-		"None":    {"others' upgrades are not its own", []*csv1.Upgrade{upgrade("another", 1, 9)}, 0, 0},
-		"Apart":   {"one makes room for the next", []*csv1.Upgrade{upgrade(policyName, 3, 5), upgrade(policyName, 1, 3)}, 4 * time.Second, 1},
-		"At once": {"two run while one does", []*csv1.Upgrade{upgrade(policyName, 1, 9), upgrade(policyName, 2, 4), upgrade(policyName, 3, 5)}, 8 * time.Second, 3},
+		"None":       {"upgrades of other policies do not count", []*csv1.Upgrade{upgrade("another", 1, 9)}, 0, 0},
+		"One by one": {"one ends when the next one starts", []*csv1.Upgrade{upgrade(policyName, 3, 5), upgrade(policyName, 1, 3)}, 4 * time.Second, 1},
+		"At once":    {"two run during a third one", []*csv1.Upgrade{upgrade(policyName, 1, 9), upgrade(policyName, 2, 4), upgrade(policyName, 3, 5)}, 8 * time.Second, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if took, most := course(tc.list); took != tc.took || most != tc.most {
+			if took, most := summarize(tc.list); took != tc.took || most != tc.most {
 				t.Errorf("%s: %s, %d at once; want %s, %d", tc.reason, took, most, tc.took, tc.most)
 			}
 		})

@@ -12,21 +12,20 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// watchObjects tells of HyperShift's objects of a kind on all management clusters, as any Kubernetes client does, until it is
-// stopped.
-func watchObjects(ctx context.Context, endpoints local.Endpoints, resource string, saw func(*unstructured.Unstructured)) (stop context.CancelFunc, err error) {
+// watchObjects calls observe for each event of a HyperShift resource on all management clusters, until stop is called.
+func watchObjects(ctx context.Context, endpoints local.Endpoints, resource string, observe func(*unstructured.Unstructured)) (stop context.CancelFunc, err error) {
 	ctx, stop = context.WithCancel(ctx)
 	kind := schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: resource}
 	for name, path := range endpoints.Kubeconfigs {
-		if err := watchOn(ctx, path, kind, saw); err != nil {
+		if err := watchOn(ctx, path, kind, observe); err != nil {
 			stop()
-			return nil, fmt.Errorf("watching the %s of %s: %w", resource, name, err)
+			return nil, fmt.Errorf("watching %s on %s: %w", resource, name, err)
 		}
 	}
 	return stop, nil
 }
 
-func watchOn(ctx context.Context, kubeconfig string, kind schema.GroupVersionResource, saw func(*unstructured.Unstructured)) error {
+func watchOn(ctx context.Context, kubeconfig string, kind schema.GroupVersionResource, observe func(*unstructured.Unstructured)) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -42,7 +41,7 @@ func watchOn(ctx context.Context, kubeconfig string, kind schema.GroupVersionRes
 	go func() {
 		for event := range watch.ResultChan() {
 			if object, ok := event.Object.(*unstructured.Unstructured); ok {
-				saw(object)
+				observe(object)
 			}
 		}
 	}()

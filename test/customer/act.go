@@ -10,12 +10,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 )
 
-// ExternalAuthID is the ARM id of an external authentication.
+// ExternalAuthID returns the resource ID of an external authentication.
 func (c *Customer) ExternalAuthID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/externalAuths/" + name
 }
 
-// ExternalAuthBody is an external authentication that passes every rule.
+// ExternalAuthBody returns a valid external authentication.
 func (c *Customer) ExternalAuthBody() armresources.GenericResource {
 	return armresources.GenericResource{Properties: map[string]any{
 		"issuer": map[string]any{"url": "https://login.example.com/" + c.Subscription + "/v2.0", "audiences": []string{"cli"}},
@@ -29,8 +29,8 @@ func (c *Customer) ExternalAuthBody() armresources.GenericResource {
 	}}
 }
 
-// Act posts an action on a resource, waits for the operation's end, and reads its result into one that is not nil.
-// armresources has no method for actions: this is its pipeline with azcore's poller.
+// Act posts an action on a resource, waits until the operation is terminal, and decodes its result into into unless that is
+// nil. armresources has no method for actions, so Act uses its pipeline with the poller of azcore.
 func (c *Customer) Act(ctx context.Context, id, action string, body, into any) error {
 	poller, err := c.beginAct(ctx, id, action, body)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Customer) Act(ctx context.Context, id, action string, body, into any) e
 	}
 	result, err := wait(ctx, c, poller)
 	if err != nil {
-		return fmt.Errorf("waiting for %s of %s: %w", action, id, err)
+		return fmt.Errorf("waiting for action %s of %s: %w", action, id, err)
 	}
 	return resultOf(result, into)
 }

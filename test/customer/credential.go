@@ -15,7 +15,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
 )
 
-// credential gets tokens at the front door by OAuth 2.0's client credentials, as azidentity does at Microsoft Entra.
+// credential requests tokens from the ARM front door with the OAuth 2.0 client credentials grant, as azidentity does from
+// Microsoft Entra ID.
 type credential struct {
 	authority string
 	client    struct {
@@ -28,7 +29,7 @@ type credential struct {
 
 var _ azcore.TokenCredential = (*credential)(nil)
 
-// newCredential reads the first client of a file that the region wrote.
+// newCredential reads the first client from a credentials file of the region.
 func newCredential(endpoints local.Endpoints, file string, client *http.Client) (*credential, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -36,13 +37,13 @@ func newCredential(endpoints local.Endpoints, file string, client *http.Client) 
 	}
 	var clients []json.RawMessage
 	if err := json.Unmarshal(data, &clients); err != nil || len(clients) == 0 {
-		return nil, fmt.Errorf("%s holds no credentials: %v", file, err)
+		return nil, fmt.Errorf("%s contains no credentials: %v", file, err)
 	}
 	c := &credential{authority: endpoints.ARM, http: client}
 	return c, json.Unmarshal(clients[0], &c.client)
 }
 
-// ARMToken gets the token that ARM calls the frontend with, for those who stand in ARM's place.
+// ARMToken returns a token with which ARM calls the frontend, for tests that call it in place of ARM.
 func (c *Customer) ARMToken(ctx context.Context) (string, error) {
 	credential, err := newCredential(c.endpoints, c.endpoints.ARMCredentialsFile, c.http)
 	if err != nil {
@@ -52,7 +53,7 @@ func (c *Customer) ARMToken(ctx context.Context) (string, error) {
 	return token.Token, err
 }
 
-// GetToken tries until the context is over: the front door may be the process that is being killed.
+// GetToken retries until ctx ends, because a test may have killed the front door.
 func (c *credential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	for {
 		token, err := c.getToken(ctx, options.Scopes)
@@ -84,14 +85,14 @@ func (c *credential) getToken(ctx context.Context, scopes []string) (azcore.Acce
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return azcore.AccessToken{}, fmt.Errorf("the front door answered %s", response.Status)
+		return azcore.AccessToken{}, fmt.Errorf("the front door responded with %s", response.Status)
 	}
-	var answer struct {
+	var decoded struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int    `json:"expires_in"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&decoded); err != nil {
 		return azcore.AccessToken{}, err
 	}
-	return azcore.AccessToken{Token: answer.AccessToken, ExpiresOn: time.Now().Add(time.Duration(answer.ExpiresIn) * time.Second)}, nil
+	return azcore.AccessToken{Token: decoded.AccessToken, ExpiresOn: time.Now().Add(time.Duration(decoded.ExpiresIn) * time.Second)}, nil
 }

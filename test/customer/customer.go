@@ -1,5 +1,5 @@
-// Package customer is a customer of the region for tests and benchmarks: somebody with a subscription, a resource group and
-// the published ARM client, unmodified. It speaks to nothing but ARM.
+// Package customer implements a customer of the region for tests and benchmarks: a subscription, a resource group and the
+// unmodified published ARM client. It communicates only with ARM.
 package customer
 
 import (
@@ -22,33 +22,33 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 )
 
-// APIVersion is the version that the customer speaks.
+// APIVersion is the api-version of all requests.
 const APIVersion = "2026-09-01-preview"
 
-// Customer is somebody with a subscription and the published ARM client.
+// Customer owns a subscription and uses the published ARM client.
 type Customer struct {
 	endpoints local.Endpoints
-	// Subscription is its id.
+	// Subscription is the subscription ID.
 	Subscription  string
 	resourceGroup string
 	// Resources is the published client.
 	Resources *armresources.Client
-	// Impatient has the customer ask after operations as no published poller does: every few milliseconds at first. It is for those
-	// who measure, and for tests that are not about the pollers.
-	Impatient bool
-	// Credential is what the customer gets tokens with.
+	// FastPolling makes the customer poll operations every few milliseconds at first, which no published poller does. It is for
+	// measurements, and for tests that do not test the pollers.
+	FastPolling bool
+	// Credential provides the tokens of the customer.
 	Credential azcore.TokenCredential
 	groups     *armresources.ResourceGroupsClient
 	providers  *armresources.ProvidersClient
-	// pipeline is the client's own, for lists that armresources has no method for.
+	// pipeline is that of the client, for requests that armresources has no method for.
 	pipeline runtime.Pipeline
 	http     *http.Client
 	traffic  *traffic.Recorder
 }
 
-// New opens a subscription, registers the provider in it and makes a resource group there.
+// New creates a subscription, registers the resource provider in it and creates a resource group.
 func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceGroup string) (*Customer, error) {
-	client, err := Trusting(endpoints.CAFile)
+	client, err := NewHTTPClient(endpoints.CAFile)
 	if err != nil {
 		return nil, err
 	}
@@ -85,30 +85,30 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	}
 	c.pipeline = core.Pipeline()
 
-	if err := c.openSubscription(ctx); err != nil {
-		return nil, fmt.Errorf("opening the subscription: %w", err)
+	if err := c.createSubscription(ctx); err != nil {
+		return nil, fmt.Errorf("creating the subscription: %w", err)
 	}
 	if _, err := c.providers.Register(ctx, "Microsoft.RedHatOpenShift", nil); err != nil {
 		return nil, fmt.Errorf("registering the provider: %w", err)
 	}
 	if _, err := c.groups.CreateOrUpdate(ctx, resourceGroup, armresources.ResourceGroup{Location: to.Ptr(endpoints.Location)}, nil); err != nil {
-		return nil, fmt.Errorf("making the resource group: %w", err)
+		return nil, fmt.Errorf("creating the resource group: %w", err)
 	}
 	return c, nil
 }
 
-// Close ends the recording of what the customer said, where there is one.
+// Close closes the traffic recorder, if there is one.
 func (c *Customer) Close() error { return c.traffic.Close() }
 
-// Trusting makes a client that trusts the authority in a file and nobody else.
-func Trusting(authorityFile string) (*http.Client, error) {
+// NewHTTPClient returns a client that trusts only the certificate authority in a file.
+func NewHTTPClient(authorityFile string) (*http.Client, error) {
 	authority, err := os.ReadFile(authorityFile)
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", authorityFile)
+		return nil, fmt.Errorf("%s contains no certificate", authorityFile)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -116,8 +116,8 @@ func Trusting(authorityFile string) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// openSubscription asks the front door for a subscription, which in Azure is there before anything else.
-func (c *Customer) openSubscription(ctx context.Context) error {
+// createSubscription creates the subscription at the front door. In Azure it exists before all resources.
+func (c *Customer) createSubscription(ctx context.Context) error {
 	request, err := runtime.NewRequest(ctx, http.MethodPut, c.endpoints.ARM+"/subscriptions/"+c.Subscription+"?api-version=2022-12-01")
 	if err != nil {
 		return err
@@ -136,28 +136,28 @@ func (c *Customer) openSubscription(ctx context.Context) error {
 	return nil
 }
 
-// GroupID is the resource group's ARM id.
+// GroupID returns the ID of the resource group.
 func (c *Customer) GroupID() string {
 	return "/subscriptions/" + c.Subscription + "/resourceGroups/" + c.resourceGroup
 }
 
-// ClusterID is the ARM id of a cluster.
+// ClusterID returns the resource ID of a cluster.
 func (c *Customer) ClusterID(name string) string {
 	return c.GroupID() + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
 }
 
-// NodePoolID is the ARM id of a node pool.
+// NodePoolID returns the resource ID of a node pool.
 func (c *Customer) NodePoolID(cluster, name string) string {
 	return c.ClusterID(cluster) + "/nodePools/" + name
 }
 
-// The operators that need an identity of their own.
+// The operators that require identities.
 var (
 	controlPlaneOperators = []string{"cluster-api-azure", "control-plane", "cloud-controller-manager", "ingress", "disk-csi-driver", "file-csi-driver", "image-registry", "cloud-network-config"}
 	dataPlaneOperators    = []string{"disk-csi-driver", "file-csi-driver", "image-registry"}
 )
 
-// ClusterBody is a cluster that passes every rule. Its network is its own, so that clusters do not collide.
+// ClusterBody returns a valid cluster. Each name has its own virtual network, so that clusters do not conflict.
 func (c *Customer) ClusterBody(name string) armresources.GenericResource {
 	identity := func(role string) string {
 		return c.GroupID() + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name + "-" + role
@@ -192,7 +192,7 @@ func (c *Customer) ClusterBody(name string) armresources.GenericResource {
 	}
 }
 
-// NodePoolBody is a node pool of so many nodes.
+// NodePoolBody returns a valid node pool with the given number of nodes.
 func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	return armresources.GenericResource{
 		Location: to.Ptr(c.endpoints.Location),
@@ -203,7 +203,7 @@ func (c *Customer) NodePoolBody(replicas int) armresources.GenericResource {
 	}
 }
 
-// Put creates or replaces a resource and waits for the operation's end.
+// Put creates or replaces a resource and waits until the operation is terminal.
 func (c *Customer) Put(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
 	poller, err := c.Resources.BeginCreateOrUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *Customer) Put(ctx context.Context, id string, body armresources.Generic
 	return response.GenericResource, nil
 }
 
-// Patch merges properties or tags into a resource and waits for the operation's end.
+// Patch merges properties or tags into a resource and waits until the operation is terminal.
 func (c *Customer) Patch(ctx context.Context, id string, body armresources.GenericResource) (armresources.GenericResource, error) {
 	poller, err := c.Resources.BeginUpdateByID(ctx, id, APIVersion, body, nil)
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *Customer) Patch(ctx context.Context, id string, body armresources.Gener
 	return response.GenericResource, nil
 }
 
-// Delete deletes a resource and waits for the operation's end.
+// Delete deletes a resource and waits until the operation is terminal.
 func (c *Customer) Delete(ctx context.Context, id string) error {
 	poller, err := c.Resources.BeginDeleteByID(ctx, id, APIVersion, nil)
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Customer) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// List reads all pages of a collection through the client's pipeline and returns the resources' names.
+// List reads all pages of a collection and returns the names of the resources.
 func (c *Customer) List(ctx context.Context, collection string) ([]string, error) {
 	var names []string
 	for next := c.endpoints.ARM + collection + "?api-version=" + APIVersion; next != ""; {

@@ -11,14 +11,15 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 )
 
-// IsStatus reports whether err is ARM's answer with an HTTP status.
+// IsStatus reports whether err is a response of ARM with the given HTTP status.
 func IsStatus(err error, status int) bool {
 	var response *azcore.ResponseError
 	return errors.As(err, &response) && response.StatusCode == status
 }
 
-// Ensure brings a resource to Succeeded whatever happens to the requests: a customer's client may see its connection cut
-// after the request was accepted, and then finds the resource moving or there.
+// Ensure creates or replaces a resource and retries until its state is Succeeded. A connection may break after ARM has accepted
+// the request; Ensure then finds the resource in progress or complete. It returns an error for status 400 and for a
+// resource that is Failed or Canceled.
 func (c *Customer) Ensure(ctx context.Context, id string, body armresources.GenericResource) error {
 	for {
 		_, err := c.Put(ctx, id, body)
@@ -28,7 +29,7 @@ func (c *Customer) Ensure(ctx context.Context, id string, body armresources.Gene
 		if IsStatus(err, http.StatusBadRequest) {
 			return err
 		}
-		state, getErr := c.Settled(ctx, id)
+		state, getErr := c.AwaitTerminal(ctx, id)
 		if getErr != nil {
 			return fmt.Errorf("after %w: %w", err, getErr)
 		}
@@ -36,19 +37,19 @@ func (c *Customer) Ensure(ctx context.Context, id string, body armresources.Gene
 		case "Succeeded":
 			return nil
 		case "Failed", "Canceled":
-			return fmt.Errorf("ended as %s after %w", state, err)
+			return fmt.Errorf("terminal state %s after %w", state, err)
 		}
 	}
 }
 
-// EnsureGone deletes a resource, whatever happens to the requests.
+// EnsureGone deletes a resource and retries until it no longer exists.
 func (c *Customer) EnsureGone(ctx context.Context, id string) error {
 	for {
 		err := c.Delete(ctx, id)
 		if err == nil {
 			return nil
 		}
-		state, getErr := c.Settled(ctx, id)
+		state, getErr := c.AwaitTerminal(ctx, id)
 		if getErr != nil {
 			return fmt.Errorf("after %w: %w", err, getErr)
 		}
@@ -58,8 +59,9 @@ func (c *Customer) EnsureGone(ctx context.Context, id string) error {
 	}
 }
 
-// Settled waits until nothing is under way for a resource and returns its provisioning state, empty when it is not there.
-func (c *Customer) Settled(ctx context.Context, id string) (string, error) {
+// AwaitTerminal waits until no operation is in progress for a resource. It returns the provisioning state, or an empty string if
+// the resource does not exist.
+func (c *Customer) AwaitTerminal(ctx context.Context, id string) (string, error) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {

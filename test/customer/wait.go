@@ -7,32 +7,32 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// pollOften makes the published pollers ask as often as they do: what takes minutes in the cloud takes seconds here.
-var pollOften = &runtime.PollUntilDoneOptions{Frequency: time.Second}
+// pollOptions shorten the interval of the published pollers, because operations take seconds in a local region.
+var pollOptions = &runtime.PollUntilDoneOptions{Frequency: time.Second}
 
-// An impatient customer asks after a twentieth of what an operation has taken already, within these bounds.
+// With fast polling, the pause is a twentieth of the elapsed time, within these bounds.
 const (
-	leastPause = 10 * time.Millisecond
-	mostPause  = time.Second
+	minPause = 10 * time.Millisecond
+	maxPause = time.Second
 )
 
-// wait waits for the end of an operation.
+// wait waits until an operation is terminal and returns its result.
 func wait[T any](ctx context.Context, c *Customer, poller *runtime.Poller[T]) (T, error) {
-	if !c.Impatient {
-		return poller.PollUntilDone(ctx, pollOften)
+	if !c.FastPolling {
+		return poller.PollUntilDone(ctx, pollOptions)
 	}
 	for began := time.Now(); !poller.Done(); {
-		pause := time.NewTimer(min(max(time.Since(began)/20, leastPause), mostPause))
+		pause := time.NewTimer(min(max(time.Since(began)/20, minPause), maxPause))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			var nothing T
-			return nothing, ctx.Err()
+			var zero T
+			return zero, ctx.Err()
 		case <-pause.C:
 		}
 		if _, err := poller.Poll(ctx); err != nil {
-			var nothing T
-			return nothing, err
+			var zero T
+			return zero, err
 		}
 	}
 	return poller.Result(ctx)

@@ -36,7 +36,7 @@ func TestDayOfACluster(t *testing.T) {
 	t.Parallel()
 	ctx := patience(t, 10*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day")
-	c.Impatient = true // what published pollers make of it, the lives of clusters show
+	c.FastPolling = true // what published pollers make of it, the lives of clusters show
 	atOnce.enter()
 	defer func() { atOnce.leave(t, c) }()
 	id, steady, elastic := c.ClusterID("daily"), c.NodePoolID("daily", "steady"), c.NodePoolID("daily", "elastic")

@@ -197,7 +197,7 @@ func control(ctx context.Context, method, url string, body any) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	client, err := customer.Trusting(region.Endpoints().CAFile)
+	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func unbase64(t *testing.T, text string) []byte {
 // anybodyReads gets a JSON document without any credential.
 func anybodyReads(t *testing.T, ctx context.Context, address string, into any) {
 	t.Helper()
-	client, err := customer.Trusting(region.Endpoints().CAFile)
+	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}

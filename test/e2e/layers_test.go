@@ -313,7 +313,7 @@ func inEtcd(ctx context.Context) ([]string, error) {
 // inAzure finds what is in the emulator of Azure beside what a region has from the start and what customers bring: resources,
 // certificates, published documents, and associations of customers' subnets.
 func inAzure(ctx context.Context) ([]string, error) {
-	client, err := customer.Trusting(region.Endpoints().CAFile)
+	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package node runs the JavaScript programs of the tests with Node, on modules that their lock files pin. Node is never
-// needed to build or to run a region: a test that uses it is skipped, saying so, where it cannot be had.
+// Package node runs the JavaScript programs of the tests with Node and the modules that their lock files pin. Building and
+// running a region does not need Node. Tests that use it skip with a message if it is not installed.
 package node
 
 import (
@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// oldest is the first major version of Node that the programs run on.
+// oldest is the oldest supported major version of Node.
 const oldest = 20
 
-// ErrMissing says that Node or a program's modules cannot be had here.
-var ErrMissing = errors.New("there is no usable Node")
+// ErrMissing reports that Node, or the modules of a program, are not available.
+var ErrMissing = errors.New("Node is not available")
 
-// Prepare finds Node and brings the modules of the program in dir to what its lock file says. The error is ErrMissing when
-// the machine has no Node, or cannot get the modules.
+// Prepare checks the version of Node and installs the modules that the lock file in dir pins. It returns ErrMissing if there is
+// no suitable Node, or if the modules cannot be installed.
 func Prepare(ctx context.Context, dir string) error {
 	version, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
@@ -28,7 +28,7 @@ func Prepare(ctx context.Context, dir string) error {
 	}
 	major, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(version)), "v"), ".")
 	if number, err := strconv.Atoi(major); err != nil || number < oldest {
-		return fmt.Errorf("%w: its version is %s, needed is %d or later", ErrMissing, strings.TrimSpace(string(version)), oldest)
+		return fmt.Errorf("%w: version %s is installed, version %d or later is required", ErrMissing, strings.TrimSpace(string(version)), oldest)
 	}
 	if fresh(dir) {
 		return nil
@@ -41,7 +41,7 @@ func Prepare(ctx context.Context, dir string) error {
 	return nil
 }
 
-// fresh reports whether the modules were installed from the lock file as it is now.
+// fresh reports whether the installed modules match the current lock file.
 func fresh(dir string) bool {
 	locked, err := os.Stat(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
@@ -51,7 +51,7 @@ func fresh(dir string) bool {
 	return err == nil && !installed.ModTime().Before(locked.ModTime())
 }
 
-// Command is a run of a program in dir, after Prepare.
+// Command returns a command that runs a program in dir. Call Prepare first.
 func Command(ctx context.Context, dir, program string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "node", append([]string{program}, arguments...)...)
 	command.Dir = dir

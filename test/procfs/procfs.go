@@ -1,5 +1,5 @@
-// Package procfs reads what Linux tells of the region's processes, for tests and benchmarks: their memory, their time, and
-// which of them run a given command. A process that is gone uses nothing; that is no error.
+// Package procfs reads /proc on Linux for tests and benchmarks: memory and CPU time of a process, and the processes that run a
+// given command. A process that has exited uses nothing; this is not an error.
 package procfs
 
 import (
@@ -14,7 +14,7 @@ import (
 // clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which Linux fixes at 100 for programs (proc(5)).
 const clockTick = 10 * time.Millisecond
 
-// Resident is the memory that a process holds, in bytes; 0 when it is gone.
+// Resident returns the resident memory of a process in bytes, or 0 if it has exited.
 func Resident(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -28,13 +28,13 @@ func Resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// CPUTime is what a process and the children it has waited for have used, in user and kernel mode.
+// CPUTime returns the CPU time of a process in user and kernel mode, or 0 if it has exited.
 func CPUTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name in parentheses may hold spaces; what counts comes after it. utime is field 14, stime 15.
+	// The name in parentheses may contain spaces. utime is field 14, stime is field 15.
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
@@ -45,20 +45,20 @@ func CPUTime(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// Process is one that runs.
+// Process is a running process.
 type Process struct {
 	PID int
-	// Command is its command line, the arguments apart by spaces.
+	// Command is the command line, with spaces between the arguments.
 	Command string
 }
 
-// With finds the processes whose command line holds all of the texts.
-func With(texts ...string) []Process {
+// Find returns the processes whose command line contains all of the texts.
+func Find(texts ...string) []Process {
 	var found []Process
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil { // it ended meanwhile
+		if err != nil { // the process has exited
 			continue
 		}
 		command := strings.TrimSpace(strings.ReplaceAll(string(data), "\x00", " "))
@@ -73,7 +73,7 @@ func With(texts ...string) []Process {
 	return found
 }
 
-// HostedAPIServers finds the API servers of hosted control planes that keep their state in the etcd of a region.
+// HostedAPIServers returns the API servers of hosted control planes that store their state in the given etcd.
 func HostedAPIServers(etcd string) []Process {
-	return With("kube-apiserver", etcd, "--etcd-prefix=/hosted/")
+	return Find("kube-apiserver", etcd, "--etcd-prefix=/hosted/")
 }
