@@ -1,9 +1,9 @@
-// Package clusterservice is how the frontend and the backend speak to Cluster Service: the connection, and the one
-// translation between hcpmesh's documents and Cluster Service's requests and reports.
+// Package clusterservice connects the frontend, the backend and admin to Cluster Service. It holds the connection, and the
+// only translation between Cosmos DB documents and Cluster Service's requests and reports.
 //
-// Both services send the same request for the same document, so that whichever is first wins and the other changes
-// nothing: requests are keyed by uid and generation, and translating is a pure function. Errors come back as
-// *apierror.Error.
+// The frontend and the backend both send the request of an accepted document. The first one takes effect and the other
+// changes nothing, because requests are keyed by UID and generation and the translation is a pure function. A value that
+// the translation does not support is an error in both directions. Failed calls return an *apierror.Error.
 package clusterservice
 
 import (
@@ -23,23 +23,24 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// Reasons of Cluster Service's errors that callers act on.
+// The reasons of Cluster Service's errors that callers act on.
 const (
 	ReasonUIDDeleted        = "UID_DELETED"
 	ReasonResourceIDInUse   = "RESOURCE_ID_IN_USE"
 	ReasonClusterUnknown    = "CLUSTER_UNKNOWN"
 	ReasonClusterDeleting   = "CLUSTER_DELETING"
 	ReasonRevisionCompacted = "REVISION_COMPACTED"
-	// ReasonCallDone is the answer to a call whose CallID had its effect before.
+	// ReasonCallDone reports that a call with the same CallIDKey took effect before.
 	ReasonCallDone = "CALL_DONE"
 )
 
-// CallIDKey is the metadata by which a call that has no uid in its request has its effect once.
+// CallIDKey is the metadata key of a call's ID. Cluster Service executes a call with an ID at most once; it is for calls
+// whose requests have no UID.
 const CallIDKey = "hcpmesh-call-id"
 
-// Dial prepares a connection to the Cluster Service at address (host:port) under the process's identity. It does not
-// wait for an answer: calls fail fast with kind Unavailable while nobody answers, and the connection comes back within
-// about a second of the server. Further options, as those of tracing, are taken as they are.
+// Dial creates a connection to the Cluster Service at address (host:port) with the process's identity. It does not wait
+// for the connection: while the server is unreachable, calls fail at once with kind Unavailable. The connection recovers
+// within about a second after the server is back. The options, for example of tracing, are added to those of the connection.
 func Dial(_ context.Context, address string, identity *mesh.Identity, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	connection, err := grpc.NewClient("passthrough:///"+address, append(options,
 		grpc.WithTransportCredentials(credentials.NewTLS(identity.ClientTLS(mesh.ClusterService))),
@@ -47,7 +48,7 @@ func Dial(_ context.Context, address string, identity *mesh.Identity, options ..
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 3 * time.Second,
 		}),
-		// A watch is silent for long stretches; pings find out that its server is gone.
+		// A watch can be silent for a long time; pings detect that its server is gone.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
 	)...)
 	if err != nil {
@@ -56,8 +57,8 @@ func Dial(_ context.Context, address string, identity *mesh.Identity, options ..
 	return connection, nil
 }
 
-// ReadinessCheck returns a readiness check of a connection made by Dial. It connects an idle connection, and waits for the
-// outcome as long as the context lasts.
+// ReadinessCheck returns a readiness check of a connection created by Dial. The check connects an idle connection and
+// waits for the outcome until its context ends.
 func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for {
@@ -77,52 +78,106 @@ func ReadinessCheck(connection *grpc.ClientConn) func(ctx context.Context) error
 	}
 }
 
-// Client calls Cluster Service with documents. Callers give the context its deadline.
+// Client calls Cluster Service with documents and returns its reports. Callers set the deadline in the context. It is
+// safe for concurrent use.
 type Client struct {
 	rpc clusterservicev1.ClusterServiceClient
 }
 
-// NewClient makes a Client of a connection.
+// NewClient returns a Client that uses connection.
 func NewClient(connection grpc.ClientConnInterface) *Client {
 	return &Client{rpc: clusterservicev1.NewClusterServiceClient(connection)}
 }
 
+// call sends a request and translates the response.
+func call[Q, R any](ctx context.Context, request Q, send func(context.Context, Q, ...grpc.CallOption) (R, error), read func(R) (Report, error)) (Report, error) {
+	response, err := send(ctx, request)
+	if err != nil {
+		return Report{}, apierror.FromGRPC(err)
+	}
+	return read(response)
+}
+
 // ApplyCluster sends the desired state of the document's generation.
-func (c *Client) ApplyCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error) {
+func (c *Client) ApplyCluster(ctx context.Context, document *database.ClusterDocument) (Report, error) {
 	request, err := ClusterRequest(document)
 	if err != nil {
-		return nil, err
+		return Report{}, err
 	}
-	report, err := c.rpc.ApplyCluster(ctx, request)
-	return report, apierror.FromGRPC(err)
+	return call(ctx, request, c.rpc.ApplyCluster, ClusterReport)
 }
 
-// DeleteCluster asks for the deletion of the document's incarnation.
-func (c *Client) DeleteCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error) {
-	report, err := c.rpc.DeleteCluster(ctx, DeleteClusterRequest(document))
-	return report, apierror.FromGRPC(err)
+// DeleteCluster requests the deletion of the document's incarnation.
+func (c *Client) DeleteCluster(ctx context.Context, document *database.ClusterDocument) (Report, error) {
+	return call(ctx, DeleteClusterRequest(document), c.rpc.DeleteCluster, ClusterReport)
 }
 
-// GetCluster reads the report of an incarnation; kind NotFound when Cluster Service does not know it.
-func (c *Client) GetCluster(ctx context.Context, uid string) (*clusterservicev1.Cluster, error) {
-	report, err := c.rpc.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: uid})
-	return report, apierror.FromGRPC(err)
+// GetCluster returns the report of an incarnation. It returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetCluster(ctx context.Context, uid string) (Report, error) {
+	return call(ctx, &clusterservicev1.GetClusterRequest{Uid: uid}, c.rpc.GetCluster, ClusterReport)
 }
 
 // ApplyNodePool sends the desired state of the document's generation.
-func (c *Client) ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
-	report, err := c.rpc.ApplyNodePool(ctx, NodePoolRequest(document))
-	return report, apierror.FromGRPC(err)
+func (c *Client) ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (Report, error) {
+	request, err := NodePoolRequest(document)
+	if err != nil {
+		return Report{}, err
+	}
+	return call(ctx, request, c.rpc.ApplyNodePool, NodePoolReport)
 }
 
-// DeleteNodePool asks for the deletion of the document's incarnation.
-func (c *Client) DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
-	report, err := c.rpc.DeleteNodePool(ctx, DeleteNodePoolRequest(document))
-	return report, apierror.FromGRPC(err)
+// DeleteNodePool requests the deletion of the document's incarnation.
+func (c *Client) DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (Report, error) {
+	return call(ctx, DeleteNodePoolRequest(document), c.rpc.DeleteNodePool, NodePoolReport)
 }
 
-// GetNodePool reads the report of an incarnation; kind NotFound when Cluster Service does not know it.
-func (c *Client) GetNodePool(ctx context.Context, uid string) (*clusterservicev1.NodePool, error) {
-	report, err := c.rpc.GetNodePool(ctx, &clusterservicev1.GetNodePoolRequest{Uid: uid})
-	return report, apierror.FromGRPC(err)
+// GetNodePool returns the report of an incarnation. It returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetNodePool(ctx context.Context, uid string) (Report, error) {
+	return call(ctx, &clusterservicev1.GetNodePoolRequest{Uid: uid}, c.rpc.GetNodePool, NodePoolReport)
+}
+
+// ApplyExternalAuth sends the desired state of the document's generation.
+func (c *Client) ApplyExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (Report, error) {
+	request, err := ExternalAuthRequest(document)
+	if err != nil {
+		return Report{}, err
+	}
+	return call(ctx, request, c.rpc.ApplyExternalAuth, ExternalAuthReport)
+}
+
+// DeleteExternalAuth requests the deletion of the document's incarnation.
+func (c *Client) DeleteExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (Report, error) {
+	return call(ctx, DeleteExternalAuthRequest(document), c.rpc.DeleteExternalAuth, ExternalAuthReport)
+}
+
+// GetExternalAuth returns the report of an incarnation. It returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetExternalAuth(ctx context.Context, uid string) (Report, error) {
+	return call(ctx, &clusterservicev1.GetExternalAuthRequest{Uid: uid}, c.rpc.GetExternalAuth, ExternalAuthReport)
+}
+
+// ApplyCredential requests the credential of a document.
+func (c *Client) ApplyCredential(ctx context.Context, document *database.CredentialDocument) (Report, error) {
+	return call(ctx, CredentialRequest(document), c.rpc.ApplyBreakGlassCredential, CredentialReport)
+}
+
+// GetCredential returns a credential, with its certificate if that was issued; see CredentialReport for its state. It
+// returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetCredential(ctx context.Context, uid string) (*clusterservicev1.BreakGlassCredential, error) {
+	credential, err := c.rpc.GetBreakGlassCredential(ctx, &clusterservicev1.GetBreakGlassCredentialRequest{Uid: uid})
+	return credential, apierror.FromGRPC(err)
+}
+
+// GetCredentialReport returns the report of a credential. It returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetCredentialReport(ctx context.Context, uid string) (Report, error) {
+	return call(ctx, &clusterservicev1.GetBreakGlassCredentialRequest{Uid: uid}, c.rpc.GetBreakGlassCredential, CredentialReport)
+}
+
+// RevokeCredentials requests the revocation that an operation stands for.
+func (c *Client) RevokeCredentials(ctx context.Context, operation *database.OperationDocument) (Report, error) {
+	return call(ctx, RevocationRequest(operation), c.rpc.RevokeBreakGlassCredentials, RevocationReport)
+}
+
+// GetRevocation returns the report of a revocation. It returns kind NotFound if Cluster Service does not know the UID.
+func (c *Client) GetRevocation(ctx context.Context, uid string) (Report, error) {
+	return call(ctx, &clusterservicev1.GetBreakGlassRevocationRequest{Uid: uid}, c.rpc.GetBreakGlassRevocation, RevocationReport)
 }

@@ -28,22 +28,13 @@ func TestExternalAuthRequest(t *testing.T) {
 			ValidationRules: []hub.TokenClaimValidationRule{{Type: "RequiredClaim", RequiredClaim: &hub.RequiredClaim{Claim: "tid", RequiredValue: "tenant"}}},
 		},
 	}
-	golden(t, "externalauth_full", ExternalAuthRequest(d))
-	if deletion := DeleteExternalAuthRequest(d); deletion.GetUid() != d.UID || deletion.GetClusterUid() != d.ClusterUID || deletion.GetResourceId() != d.ExternalAuth.ID {
-		t.Errorf("the deletion is %v", deletion)
+	request, err := ExternalAuthRequest(d)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// TestPrefixPolicy: None is what says nothing, and leaves the prefix to the platform.
-func TestPrefixPolicy(t *testing.T) {
-	for word, want := range map[string]clusterservicev1.UsernamePrefixPolicy{
-		"": clusterservicev1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_UNSPECIFIED, "None": clusterservicev1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_UNSPECIFIED,
-		"Prefix":   clusterservicev1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_PREFIX,
-		"NoPrefix": clusterservicev1.UsernamePrefixPolicy_USERNAME_PREFIX_POLICY_NO_PREFIX,
-	} {
-		if got := prefixPolicy(word); got != want {
-			t.Errorf("%q is %v", word, got)
-		}
+	golden(t, "externalauth_full", request)
+	if deletion := DeleteExternalAuthRequest(d); deletion.GetUid() != d.UID || deletion.GetClusterUid() != d.ClusterUID || deletion.GetResourceId() != d.ExternalAuth.ID {
+		t.Errorf("unexpected deletion request %v", deletion)
 	}
 }
 
@@ -55,12 +46,12 @@ func TestCredentialRequests(t *testing.T) {
 		Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, CertificateSigningRequest: "pem", Requester: "alice@example.com",
 	}}
 	if diff := cmp.Diff(want, credential, protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("credential request (-want +got):\n%s", diff)
 	}
 	revocation := RevocationRequest(&database.OperationDocument{OperationID: "operation", UID: "cluster", Requester: "alice@example.com"})
 	if diff := cmp.Diff(&clusterservicev1.RevokeBreakGlassCredentialsRequest{
 		Uid: "operation", ClusterUid: "cluster", Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, Requester: "alice@example.com",
 	}, revocation, protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("revocation request (-want +got):\n%s", diff)
 	}
 }

@@ -14,31 +14,33 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// ReasonClusterUnplaced is the answer of a cluster that has nothing yet that could be lost.
+// ReasonClusterUnplaced is the reason of GetClusterRecovery's error for a cluster that has no recovery data yet.
 const ReasonClusterUnplaced = "CLUSTER_UNPLACED"
 
-// RecoveryFingerprint says of which state of a cluster what is kept for its recovery is; empty while it has nothing.
+// RecoveryFingerprint identifies the state of a cluster that its recovery data belongs to: the data has to be read again
+// when the fingerprint changes. It is empty while the cluster is not placed, and once it is being deleted.
 func RecoveryFingerprint(c *clusterservicev1.Cluster) string {
 	s := c.GetStatus()
 	if s.GetProvisionShard() == "" || c.GetDeleteTime() != nil {
 		return ""
 	}
-	of := s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
+	fingerprint := s.GetProvisionShard() + " " + strings.Join(s.GetActiveVersions(), " ")
 	if slices.ContainsFunc(s.GetProgress(), func(p *clusterservicev1.LayerProgress) bool {
 		return p.GetLayer() == "azure" && p.GetState() == "Ready"
 	}) {
-		of += " azure" // what was decided there is known
+		fingerprint += " azure" // the ownership of Azure resources is decided
 	}
-	return of
+	return fingerprint
 }
 
-// Recovery reads what has to be kept of a cluster; nil when there is nothing, and without anything from a service of a release that
-// knows of none.
-func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetRecovery, error) {
+// Recovery returns the data with which Cluster Service can restore a cluster that it lost. The result has the fingerprint
+// of the report that caused the call. It is nil if the cluster has no recovery data, or is being deleted. A Cluster
+// Service of a release without recovery data yields a result with the fingerprint only.
+func (c *Client) Recovery(ctx context.Context, uid, fingerprint string) (*database.FleetRecovery, error) {
 	r, err := c.rpc.GetClusterRecovery(ctx, &clusterservicev1.GetClusterRecoveryRequest{Uid: uid})
 	if status.Code(err) == codes.Unimplemented {
-		// It says nothing, and is not asked again before the cluster has changed.
-		return &database.FleetRecovery{Fingerprint: of}, nil
+		// The fingerprint prevents another call before the cluster has changed.
+		return &database.FleetRecovery{Fingerprint: fingerprint}, nil
 	}
 	if err != nil {
 		failure := apierror.As(apierror.FromGRPC(err))
@@ -47,11 +49,12 @@ func (c *Client) Recovery(ctx context.Context, uid, of string) (*database.FleetR
 		}
 		return nil, failure
 	}
-	return &database.FleetRecovery{Fingerprint: of, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
+	return &database.FleetRecovery{Fingerprint: fingerprint, ProvisionShard: r.GetProvisionShard(), ReleaseVersion: r.GetReleaseVersion(), ReleaseImage: r.GetReleaseImage(),
 		BaseDomainPrefix: r.GetBaseDomainPrefix(), CreateTime: when(r.GetCreateTime()), SigningKey: r.GetSigningKey(),
 		SubnetAssociated: r.GetSubnetAssociated()}, nil
 }
 
+// recoveryRequest translates stored recovery data; nil if there is none.
 func recoveryRequest(r *database.FleetRecovery) *clusterservicev1.ClusterRecovery {
 	if r == nil || r.ProvisionShard == "" {
 		return nil

@@ -1,7 +1,7 @@
 package clusterservice
 
 import (
-	"strings"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// The phases of a report that decide on an operation, as FleetState keeps them.
+// The phases of clusters, node pools and external authentications, as FleetState stores them.
 const (
 	PhasePending    = "Pending"
 	PhaseInstalling = "Installing"
@@ -20,11 +20,12 @@ const (
 	PhaseDeleting   = "Deleting"
 	PhaseDeleted    = "Deleted"
 	PhaseFailed     = "Failed"
-	// PhaseAwaitingSecret is an external auth's that has taken effect but for a confidential client without its secret.
+	// PhaseAwaitingSecret is the phase of an external authentication that is in effect except for a confidential client,
+	// whose secret the customer has not provided yet.
 	PhaseAwaitingSecret = "AwaitingSecret"
 )
 
-// The states of credentials and revocations, which a report has as its Phase; besides PhasePending and PhaseFailed.
+// The states of credentials and revocations, which a Report has as its Phase besides PhasePending and PhaseFailed.
 const (
 	StateIssued             = "Issued"
 	StateAwaitingRevocation = "AwaitingRevocation"
@@ -35,37 +36,42 @@ const (
 	StateCanceled           = "Canceled"
 )
 
-// Report is what Cluster Service says of one incarnation of a cluster, node pool or external auth, or of a credential or a
-// revocation, in the form that all share.
+// Report is Cluster Service's state of one incarnation of a cluster, node pool or external authentication, or of one
+// credential or revocation, in a form that all of them share.
 type Report struct {
 	UID string
-	// ResourceID is empty for credentials and revocations, which Cluster Service knows by their uids only.
+	// ResourceID is empty for credentials and revocations, which Cluster Service identifies by UID only.
 	ResourceID string
-	// Revision orders reports; Generation is the newest that Cluster Service has stored, Observed the newest in effect.
+	// Revision orders reports. Generation is the newest one that Cluster Service has stored, ObservedGeneration the newest
+	// one that is in effect.
 	Revision           int64
 	Generation         int64
 	ObservedGeneration int64
-	// Phase is one of the constants; empty for a phase of another release.
+	// Phase is one of the constants, or empty if Cluster Service has not determined it yet.
 	Phase string
-	// Deleting is set once deletion was asked for, which was at DeleteTime.
+	// Deleting is set after a deletion was requested, which happened at DeleteTime.
 	Deleting   bool
 	DeleteTime time.Time
 	Conditions []hub.Condition
-	// Cluster, NodePool or ExternalAuth is set for one of these.
+	// Cluster, NodePool and ExternalAuth hold the status; exactly one is set in the report of such a resource.
 	Cluster      *hub.ClusterStatus
 	NodePool     *hub.NodePoolStatus
 	ExternalAuth *hub.ExternalAuthStatus
-	// Spec is the desired state of that generation; nil for credentials and revocations.
+	// Spec is the desired state of Generation; nil for credentials and revocations.
 	Spec proto.Message
-	// RecoveryFingerprint says of which state of a cluster its recovery would be; empty for none.
+	// RecoveryFingerprint identifies the state of a cluster that its recovery data belongs to; empty if it has none.
 	RecoveryFingerprint string
-	// Expiration is when an issued credential's certificate ends.
+	// Expiration is the end of validity of an issued credential's certificate.
 	Expiration *time.Time
 }
 
-// ClusterReport reads a cluster's report.
-func ClusterReport(c *clusterservicev1.Cluster) Report {
+// ClusterReport translates a cluster. It fails for a phase that this release does not support.
+func ClusterReport(c *clusterservicev1.Cluster) (Report, error) {
 	s := c.GetStatus()
+	phase, err := phase("status.phase", s.GetPhase(), clusterPhases)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the report of cluster %s: %w", c.GetResourceId(), err)
+	}
 	return Report{
 		UID:                 c.GetUid(),
 		ResourceID:          c.GetResourceId(),
@@ -73,7 +79,7 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 		Generation:          c.GetGeneration(),
 		Spec:                specOf(c.GetSpec()),
 		ObservedGeneration:  s.GetObservedGeneration(),
-		Phase:               phase(s.GetPhase().String(), "CLUSTER_PHASE_"),
+		Phase:               phase,
 		Deleting:            c.GetDeleteTime() != nil,
 		DeleteTime:          when(c.GetDeleteTime()),
 		Conditions:          conditions(s.GetConditions()),
@@ -87,12 +93,16 @@ func ClusterReport(c *clusterservicev1.Cluster) Report {
 			ActiveVersions: s.GetActiveVersions(),
 			Progress:       progress(s.GetProgress()),
 		},
-	}
+	}, nil
 }
 
-// NodePoolReport reads a node pool's report.
-func NodePoolReport(n *clusterservicev1.NodePool) Report {
+// NodePoolReport translates a node pool; see ClusterReport.
+func NodePoolReport(n *clusterservicev1.NodePool) (Report, error) {
 	s := n.GetStatus()
+	phase, err := phase("status.phase", s.GetPhase(), nodePoolPhases)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the report of node pool %s: %w", n.GetResourceId(), err)
+	}
 	return Report{
 		UID:                n.GetUid(),
 		ResourceID:         n.GetResourceId(),
@@ -100,7 +110,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 		Generation:         n.GetGeneration(),
 		Spec:               specOf(n.GetSpec()),
 		ObservedGeneration: s.GetObservedGeneration(),
-		Phase:              phase(s.GetPhase().String(), "NODE_POOL_PHASE_"),
+		Phase:              phase,
 		Deleting:           n.GetDeleteTime() != nil,
 		DeleteTime:         when(n.GetDeleteTime()),
 		Conditions:         conditions(s.GetConditions()),
@@ -110,12 +120,16 @@ func NodePoolReport(n *clusterservicev1.NodePool) Report {
 			Version:    s.GetVersion(),
 			Progress:   progress(s.GetProgress()),
 		},
-	}
+	}, nil
 }
 
-// ExternalAuthReport reads an external auth's report.
-func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
+// ExternalAuthReport translates an external authentication; see ClusterReport.
+func ExternalAuthReport(e *clusterservicev1.ExternalAuth) (Report, error) {
 	s := e.GetStatus()
+	phase, err := phase("status.phase", s.GetPhase(), externalAuthPhases)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the report of external authentication %s: %w", e.GetResourceId(), err)
+	}
 	return Report{
 		UID:                e.GetUid(),
 		ResourceID:         e.GetResourceId(),
@@ -123,7 +137,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 		Generation:         e.GetGeneration(),
 		Spec:               specOf(e.GetSpec()),
 		ObservedGeneration: s.GetObservedGeneration(),
-		Phase:              phase(s.GetPhase().String(), "EXTERNAL_AUTH_PHASE_"),
+		Phase:              phase,
 		Deleting:           e.GetDeleteTime() != nil,
 		DeleteTime:         when(e.GetDeleteTime()),
 		Conditions:         conditions(s.GetConditions()),
@@ -131,37 +145,45 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) Report {
 			Conditions: conditions(s.GetConditions()),
 			Progress:   progress(s.GetProgress()),
 		},
-	}
+	}, nil
 }
 
-// CredentialReport reads a credential's report, without the certificate.
-func CredentialReport(c *clusterservicev1.BreakGlassCredential) Report {
+// CredentialReport translates a credential, without its certificate; see ClusterReport.
+func CredentialReport(c *clusterservicev1.BreakGlassCredential) (Report, error) {
 	s := c.GetStatus()
+	state, err := phase("status.state", s.GetState(), credentialStates)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the report of credential %s: %w", c.GetUid(), err)
+	}
 	report := Report{
 		UID:        c.GetUid(),
 		Revision:   c.GetRevision(),
-		Phase:      phase(s.GetState().String(), "BREAK_GLASS_CREDENTIAL_STATE_"),
+		Phase:      state,
 		Conditions: conditions(s.GetConditions()),
 	}
 	if s.GetExpirationTime() != nil {
 		expiration := when(s.GetExpirationTime())
 		report.Expiration = &expiration
 	}
-	return report
+	return report, nil
 }
 
-// RevocationReport reads a revocation's report.
-func RevocationReport(r *clusterservicev1.BreakGlassRevocation) Report {
+// RevocationReport translates a revocation; see ClusterReport.
+func RevocationReport(r *clusterservicev1.BreakGlassRevocation) (Report, error) {
 	s := r.GetStatus()
+	state, err := phase("status.state", s.GetState(), revocationStates)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the report of revocation %s: %w", r.GetUid(), err)
+	}
 	return Report{
 		UID:        r.GetUid(),
 		Revision:   r.GetRevision(),
-		Phase:      phase(s.GetState().String(), "BREAK_GLASS_REVOCATION_STATE_"),
+		Phase:      state,
 		Conditions: conditions(s.GetConditions()),
-	}
+	}, nil
 }
 
-// specOf is a message, or nothing for one that there is not.
+// specOf returns spec, and a nil interface for a nil message.
 func specOf[M interface {
 	comparable
 	proto.Message
@@ -171,19 +193,6 @@ func specOf[M interface {
 		return nil
 	}
 	return spec
-}
-
-func phase(name, prefix string) string {
-	word := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, prefix), "_", ""))
-	for _, known := range []string{
-		PhasePending, PhaseInstalling, PhaseReady, PhaseUpdating, PhaseDeleting, PhaseDeleted, PhaseFailed, PhaseAwaitingSecret,
-		StateIssued, StateAwaitingRevocation, StateRevoked, StateExpired, StateRevoking, StateSucceeded, StateCanceled,
-	} {
-		if strings.ToLower(known) == word {
-			return known
-		}
-	}
-	return ""
 }
 
 func conditions(reported []*clusterservicev1.Condition) []hub.Condition {

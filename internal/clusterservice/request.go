@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
@@ -13,14 +14,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// ClusterRequest translates a cluster into the request that brings Cluster Service to its generation. It is pure: the
-// same document makes the same request in every service.
+// ClusterRequest translates a cluster document into the request that applies its generation. It is a pure function: the
+// same document results in the same request in every service.
+//
+// It returns an error of kind Invalid that names the fields whose values it does not support.
 func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.ApplyClusterRequest, error) {
 	cluster := &document.Cluster
-	subscription, group, err := scopeOf(cluster.ID)
-	if err != nil {
-		return nil, err
+	id, err := arm.ParseResourceID(cluster.ID)
+	if err != nil || id.ResourceGroupName == "" {
+		return nil, fmt.Errorf("%q is not the ARM ID of a resource in a resource group", cluster.ID)
 	}
+	var invalid violations
 	p := &cluster.Properties
 	spec := &clusterservicev1.ClusterSpec{
 		Name:     cluster.Name,
@@ -35,14 +39,14 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 			MachineCidr: p.Network.MachineCIDR,
 			HostPrefix:  p.Network.HostPrefix,
 		},
-		Api:                  &clusterservicev1.Api{Visibility: visibility(p.API.Visibility), AuthorizedCidrs: p.API.AuthorizedCIDRs},
-		Ingress:              &clusterservicev1.Ingress{Visibility: visibility(p.Ingress.Type)},
-		Platform:             platform(&p.Platform, subscription, group),
+		Api:                  &clusterservicev1.Api{Visibility: lookup(&invalid, "properties.api.visibility", p.API.Visibility, visibilities), AuthorizedCidrs: p.API.AuthorizedCIDRs},
+		Ingress:              &clusterservicev1.Ingress{Visibility: lookup(&invalid, "properties.ingress.type", p.Ingress.Type, visibilities)},
+		Platform:             platform(&p.Platform, id.SubscriptionID, id.ResourceGroupName),
 		Autoscaling:          autoscaling(&p.Autoscaling),
-		Etcd:                 &clusterservicev1.Etcd{KmsKey: kmsKey(&p.Etcd)},
+		Etcd:                 &clusterservicev1.Etcd{KmsKey: kmsKey(&invalid, &p.Etcd)},
 		NodeDrainTimeout:     minutes(p.NodeDrainTimeoutMinutes),
-		ImageRegistryEnabled: p.ClusterImageRegistry.State != "Disabled",
-		Fips:                 p.CryptoRestrictions == "FIPS",
+		ImageRegistryEnabled: lookup(&invalid, "properties.clusterImageRegistry.state", p.ClusterImageRegistry.State, registryEnabled),
+		Fips:                 lookup(&invalid, "properties.cryptoRestrictions", p.CryptoRestrictions, fips),
 		Experiments:          experiments(cluster.Tags),
 		Identities:           identities(cluster.Identity),
 		IdentityUrl:          document.IdentityURL,
@@ -50,18 +54,22 @@ func ClusterRequest(document *database.ClusterDocument) (*clusterservicev1.Apply
 	for _, mirror := range p.ImageDigestMirrors {
 		spec.ImageDigestMirrors = append(spec.ImageDigestMirrors, &clusterservicev1.ImageDigestMirror{Source: mirror.Source, Mirrors: mirror.Mirrors})
 	}
+	if err := invalid.err(); err != nil {
+		return nil, err
+	}
 	return &clusterservicev1.ApplyClusterRequest{
 		Uid: document.UID, ResourceId: cluster.ID, Generation: document.Generation, Spec: spec, Recovery: recoveryRequest(document.Fleet.Recovery),
 	}, nil
 }
 
-// DeleteClusterRequest asks for the deletion of the document's incarnation.
+// DeleteClusterRequest returns the request that deletes the document's incarnation.
 func DeleteClusterRequest(document *database.ClusterDocument) *clusterservicev1.DeleteClusterRequest {
 	return &clusterservicev1.DeleteClusterRequest{Uid: document.UID, ResourceId: document.Cluster.ID}
 }
 
-// NodePoolRequest translates a node pool; see ClusterRequest.
-func NodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.ApplyNodePoolRequest {
+// NodePoolRequest translates a node pool document; see ClusterRequest.
+func NodePoolRequest(document *database.NodePoolDocument) (*clusterservicev1.ApplyNodePoolRequest, error) {
+	var invalid violations
 	p := &document.NodePool.Properties
 	spec := &clusterservicev1.NodePoolSpec{
 		Name:    document.NodePool.Name,
@@ -75,7 +83,7 @@ func NodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.Appl
 				SizeGib:            p.Platform.OSDisk.SizeGiB,
 				StorageAccountType: p.Platform.OSDisk.DiskStorageAccountType,
 				EncryptionSetId:    canonicalID(p.Platform.OSDisk.EncryptionSetID),
-				Ephemeral:          p.Platform.OSDisk.DiskType == "Ephemeral",
+				Ephemeral:          lookup(&invalid, "properties.platform.osDisk.diskType", p.Platform.OSDisk.DiskType, ephemeralDisk),
 			},
 		},
 		Size:       &clusterservicev1.NodePoolSpec_Replicas{Replicas: p.Replicas},
@@ -94,29 +102,23 @@ func NodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.Appl
 		spec.Taints = append(spec.Taints, &clusterservicev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
 	if p.NodeDrainTimeoutMinutes != nil {
-		// A pool's zero is not the cluster's absence: it waits for ever whatever the cluster says.
+		// Unlike the cluster's, a zero of the node pool is sent: it overrides the cluster's limit with none.
 		spec.NodeDrainTimeout = durationpb.New(time.Duration(*p.NodeDrainTimeoutMinutes) * time.Minute)
+	}
+	if err := invalid.err(); err != nil {
+		return nil, err
 	}
 	return &clusterservicev1.ApplyNodePoolRequest{
 		Uid: document.UID, ClusterUid: document.ClusterUID, ResourceId: document.NodePool.ID, Generation: document.Generation, Spec: spec,
-	}
+	}, nil
 }
 
-// DeleteNodePoolRequest asks for the deletion of the document's incarnation.
+// DeleteNodePoolRequest returns the request that deletes the document's incarnation.
 func DeleteNodePoolRequest(document *database.NodePoolDocument) *clusterservicev1.DeleteNodePoolRequest {
 	return &clusterservicev1.DeleteNodePoolRequest{Uid: document.UID, ClusterUid: document.ClusterUID, ResourceId: document.NodePool.ID}
 }
 
-// scopeOf takes the subscription and the resource group from an ARM id.
-func scopeOf(id string) (subscription, group string, err error) {
-	parts := strings.Split(id, "/")
-	if len(parts) < 6 || !strings.EqualFold(parts[1], "subscriptions") || !strings.EqualFold(parts[3], "resourceGroups") {
-		return "", "", fmt.Errorf("%q is not the ARM id of a resource in a resource group", id)
-	}
-	return parts[2], parts[4], nil
-}
-
-// canonicalSegments are those of ARM ids that are no names, by lower case.
+// canonicalSegments maps the lower-case segments of ARM IDs that are not names to Azure's casing.
 var canonicalSegments = map[string]string{
 	"subscriptions": "subscriptions", "resourcegroups": "resourceGroups", "providers": "providers",
 	"microsoft.network": "Microsoft.Network", "virtualnetworks": "virtualNetworks", "subnets": "subnets",
@@ -124,12 +126,12 @@ var canonicalSegments = map[string]string{
 	"microsoft.compute":     "Microsoft.Compute", "diskencryptionsets": "diskEncryptionSets",
 }
 
-// canonicalID writes the types of an ARM id as Azure does, and leaves the names. ARM takes ids in any casing; HyperShift's
-// rules for them do not.
+// canonicalID returns an ARM ID with the types in Azure's casing and the names unchanged. ARM accepts IDs in any casing,
+// but the validation rules of HyperShift's CRDs compare the types exactly. arm.ParseResourceID keeps the casing it reads.
 func canonicalID(id string) string {
 	parts := strings.Split(id, "/")
 	for i, part := range parts {
-		// Names stand at the even places, but for the provider's namespace.
+		// Even segments are names, except the provider's namespace.
 		if i%2 == 0 && i != 6 {
 			continue
 		}
@@ -142,16 +144,6 @@ func canonicalID(id string) string {
 
 func version(v hub.Version) *clusterservicev1.Version {
 	return &clusterservicev1.Version{Id: v.ID, ChannelGroup: v.ChannelGroup}
-}
-
-func visibility(v hub.Visibility) clusterservicev1.Visibility {
-	switch v {
-	case hub.Public:
-		return clusterservicev1.Visibility_VISIBILITY_PUBLIC
-	case hub.Private:
-		return clusterservicev1.Visibility_VISIBILITY_PRIVATE
-	}
-	return clusterservicev1.Visibility_VISIBILITY_UNSPECIFIED
 }
 
 func platform(p *hub.Platform, subscription, group string) *clusterservicev1.Platform {
@@ -179,20 +171,28 @@ func autoscaling(a *hub.Autoscaling) *clusterservicev1.ClusterAutoscaling {
 	}
 }
 
-func kmsKey(e *hub.Etcd) *clusterservicev1.KmsKey {
+// kmsKey returns nil if the platform manages the key. A customer-managed mode without a key is a violation: without it,
+// Cluster Service would encrypt with the platform's key.
+func kmsKey(invalid *violations, e *hub.Etcd) *clusterservicev1.KmsKey {
+	const path = "properties.etcd.dataEncryption"
+	required := lookup(invalid, path+".keyManagementMode", e.DataEncryption.KeyManagementMode, customerKey)
 	customer := e.DataEncryption.CustomerManaged
 	if customer == nil || customer.KMS == nil {
+		if required {
+			invalid.add(path+".customerManaged.kms", "Required value")
+		}
 		return nil
 	}
+	lookup(invalid, path+".customerManaged.encryptionType", customer.EncryptionType, keyEncryptions)
 	return &clusterservicev1.KmsKey{
 		VaultName:       customer.KMS.VaultName,
 		KeyName:         customer.KMS.ActiveKey.Name,
 		KeyVersion:      customer.KMS.ActiveKey.Version,
-		VaultVisibility: visibility(customer.KMS.Visibility),
+		VaultVisibility: lookup(invalid, path+".customerManaged.kms.visibility", customer.KMS.Visibility, visibilities),
 	}
 }
 
-// minutes leaves out zero, which means to wait for ever.
+// minutes returns nil for zero, which stands for no limit.
 func minutes(n int32) *durationpb.Duration {
 	if n == 0 {
 		return nil
@@ -200,6 +200,7 @@ func minutes(n int32) *durationpb.Duration {
 	return durationpb.New(time.Duration(n) * time.Minute)
 }
 
+// experiments returns the tags that select experimental behaviour, or nil.
 func experiments(tags map[string]string) map[string]string {
 	var found map[string]string
 	for name, value := range tags {
@@ -214,6 +215,7 @@ func experiments(tags map[string]string) map[string]string {
 	return found
 }
 
+// identities returns the user-assigned identities by lower-case ARM ID, or nil.
 func identities(identity *hub.Identity) map[string]*clusterservicev1.UserAssignedIdentity {
 	if identity == nil || len(identity.UserAssigned) == 0 {
 		return nil

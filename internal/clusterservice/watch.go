@@ -10,21 +10,33 @@ import (
 )
 
 const (
-	// listPage is how many resources List asks for at a time.
+	// listPage is the page size of List.
 	listPage = 500
-	// pageTimeout is how long one answer may take: who lists goes on following after it, and must not wait for ever.
+	// pageTimeout bounds the response of one page, so that a silent server cannot block List.
 	pageTimeout = 30 * time.Second
 )
 
-// Change is one message of a watch: a report, or a bookmark when Report is nil.
+// Change is one entry of a watch or a list: a report, an error in its place, or a bookmark with neither.
 type Change struct {
-	// Revision up to which, with this change, everything has been sent.
+	// Revision is the position in the fleet's history up to which, including this change, a watch has sent everything.
+	// A list does not set it.
 	Revision int64
 	Report   *Report
+	// Err is set if the resource holds a value that this release does not support. One resource that a newer release wrote
+	// must not stop the changes of all others, so that Watch and List continue after it.
+	Err error
 }
 
-// Watch calls handle for every change after a revision, in order, and returns when the stream ends: with handle's error,
-// or with an *apierror.Error, whose Reason is ReasonRevisionCompacted when the changes are no longer kept.
+func changeOf[R any](resource R, read func(R) (Report, error)) Change {
+	report, err := read(resource)
+	if err != nil {
+		return Change{Err: err}
+	}
+	return Change{Report: &report}
+}
+
+// Watch calls handle for every change after a revision, in order. It returns when the stream ends: with handle's error, or
+// with an *apierror.Error. The latter has ReasonRevisionCompacted if the changes after the revision are not stored any more.
 func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -37,33 +49,29 @@ func (c *Client) Watch(ctx context.Context, after int64, handle func(Change) err
 		if err != nil {
 			return apierror.FromGRPC(err)
 		}
-		change := Change{Revision: message.GetRevision()}
+		var change Change
 		switch event := message.GetEvent().(type) {
 		case *clusterservicev1.WatchResponse_Cluster:
-			report := ClusterReport(event.Cluster)
-			change.Report = &report
+			change = changeOf(event.Cluster, ClusterReport)
 		case *clusterservicev1.WatchResponse_NodePool:
-			report := NodePoolReport(event.NodePool)
-			change.Report = &report
+			change = changeOf(event.NodePool, NodePoolReport)
 		case *clusterservicev1.WatchResponse_ExternalAuth:
-			report := ExternalAuthReport(event.ExternalAuth)
-			change.Report = &report
+			change = changeOf(event.ExternalAuth, ExternalAuthReport)
 		case *clusterservicev1.WatchResponse_BreakGlassCredential:
-			report := CredentialReport(event.BreakGlassCredential)
-			change.Report = &report
+			change = changeOf(event.BreakGlassCredential, CredentialReport)
 		case *clusterservicev1.WatchResponse_BreakGlassRevocation:
-			report := RevocationReport(event.BreakGlassRevocation)
-			change.Report = &report
+			change = changeOf(event.BreakGlassRevocation, RevocationReport)
 		}
+		change.Revision = message.GetRevision()
 		if err := handle(change); err != nil {
 			return err
 		}
 	}
 }
 
-// List calls handle for everything that Cluster Service knows, tombstones included, and returns a revision from which a
-// watch sees everything that the list may have missed.
-func (c *Client) List(ctx context.Context, handle func(Report) error) (revision int64, err error) {
+// List calls handle for every resource that Cluster Service stores, including tombstones. It returns a revision: a watch
+// that starts there sees every change that the list may have missed.
+func (c *Client) List(ctx context.Context, handle func(Change) error) (revision int64, err error) {
 	lists := []func(ctx context.Context, token string) (page, error){
 		func(ctx context.Context, token string) (page, error) {
 			request := &clusterservicev1.ListClustersRequest{PageSize: listPage, PageToken: token, Phases: phases[clusterservicev1.ClusterPhase](clusterservicev1.ClusterPhase_name)}
@@ -90,7 +98,7 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (revision 
 		},
 	}
 	for i, list := range lists {
-		// The first page of the first list is what the watch begins after: it is the oldest.
+		// The first page of the first list has the oldest revision; the watch must start there.
 		oldest := i == 0
 		err := EachPage(func(token string) (page, error) {
 			ctx, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -100,8 +108,8 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (revision 
 			if oldest {
 				revision, oldest = p.revision, false
 			}
-			for _, report := range p.reports {
-				if err := handle(report); err != nil {
+			for _, change := range p.changes {
+				if err := handle(change); err != nil {
 					return err
 				}
 			}
@@ -114,28 +122,28 @@ func (c *Client) List(ctx context.Context, handle func(Report) error) (revision 
 	return revision, nil
 }
 
-// page is one answer of a list.
+// page is one page of a list.
 type page struct {
-	reports  []Report
+	changes  []Change
 	next     string
 	revision int64
 }
 
-// GetNextPageToken is that of the answer.
+// GetNextPageToken implements the constraint of EachPage.
 func (p page) GetNextPageToken() string { return p.next }
 
 func pageOf[T any](response interface {
 	GetNextPageToken() string
 	GetRevision() int64
-}, resources []T, read func(T) Report) page {
+}, resources []T, read func(T) (Report, error)) page {
 	p := page{next: response.GetNextPageToken(), revision: response.GetRevision()}
 	for _, resource := range resources {
-		p.reports = append(p.reports, read(resource))
+		p.changes = append(p.changes, changeOf(resource, read))
 	}
 	return p
 }
 
-// phases are all that there are, which is how a list includes the deleted.
+// phases returns all phases in order. Deleted resources are in a list only if the request names their phase.
 func phases[P ~int32](names map[int32]string) []P {
 	var all []P
 	for number := range names {

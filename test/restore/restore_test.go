@@ -81,8 +81,12 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 			if err != nil {
 				return err
 			}
-			c, err := fleet.GetCluster(ctx, i.Value.UID)
-			if err := check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, request.GetSpec(), clusterservice.ClusterReport(c), err); err != nil {
+			report, err := fleet.GetCluster(ctx, i.Value.UID)
+			if err := check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, request.GetSpec(), report, err); err != nil {
+				return err
+			}
+			c, err := rpc.GetCluster(ctx, &csv1.GetClusterRequest{Uid: i.Value.UID})
+			if err != nil {
 				return err
 			}
 			if was := i.Value.Fleet.Recovery; was == nil || was.ProvisionShard != c.GetStatus().GetProvisionShard() {
@@ -96,14 +100,22 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 		})
 		if err == nil {
 			err = r.db.NodePools().ForEach(ctx, sub, "", func(i *database.Item[database.NodePoolDocument]) error {
-				p, err := fleet.GetNodePool(ctx, i.Value.UID)
-				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, clusterservice.NodePoolRequest(&i.Value).GetSpec(), clusterservice.NodePoolReport(p), err)
+				request, err := clusterservice.NodePoolRequest(&i.Value)
+				if err != nil {
+					return err
+				}
+				report, err := fleet.GetNodePool(ctx, i.Value.UID)
+				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, request.GetSpec(), report, err)
 			})
 		}
 		if err == nil {
 			err = r.db.ExternalAuths().ForEach(ctx, sub, "", func(i *database.Item[database.ExternalAuthDocument]) error {
-				a, err := fleet.GetExternalAuth(ctx, i.Value.UID)
-				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, clusterservice.ExternalAuthRequest(&i.Value).GetSpec(), clusterservice.ExternalAuthReport(a), err)
+				request, err := clusterservice.ExternalAuthRequest(&i.Value)
+				if err != nil {
+					return err
+				}
+				report, err := fleet.GetExternalAuth(ctx, i.Value.UID)
+				return check(i.Key.ResourceID, i.Value.UID, i.Value.Generation, request.GetSpec(), report, err)
 			})
 		}
 		if err != nil {

@@ -263,9 +263,13 @@ func ofDocument(item *database.Item[database.ClusterDocument]) adminv1.Cluster {
 
 func (f *Finder) ofFleet(c *clusterservicev1.Cluster) adminv1.Cluster {
 	status := c.GetStatus()
+	report, err := clusterservice.ClusterReport(c)
+	if err != nil {
+		report.Phase = status.GetPhase().String() // a phase of a newer release is shown as Cluster Service reports it
+	}
 	cluster := adminv1.Cluster{
 		UID: c.GetUid(), ResourceID: c.GetResourceId(), Name: c.GetSpec().GetName(), SubscriptionID: subscriptionOf(c.GetResourceId()),
-		Location: c.GetSpec().GetLocation(), Phase: clusterservice.ClusterReport(c).Phase, ClusterID: status.GetClusterId(),
+		Location: c.GetSpec().GetLocation(), Phase: report.Phase, ClusterID: status.GetClusterId(),
 		ProvisionShard: status.GetProvisionShard(), APIURL: status.GetApiUrl(), CreateTime: moment(c.GetCreateTime()), DeleteTime: moment(c.GetDeleteTime()),
 	}
 	if cluster.ProvisionShard != "" {

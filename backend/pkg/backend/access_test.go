@@ -361,8 +361,8 @@ func TestNewsOfWhatWasMissed(t *testing.T) {
 	}
 	r.giveSecrets()
 	r.eventually("the fleet", func() string {
-		report, err := client.GetCredential(t.Context(), asked.Value.UID)
-		if err != nil || report.GetStatus().GetExpirationTime() == nil {
+		report, err := client.GetCredentialReport(t.Context(), asked.Value.UID)
+		if err != nil || report.Expiration == nil {
 			return fmt.Sprint(report, err)
 		}
 		return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // sayEvery is how often a watch that keeps breaking is logged at most.
@@ -138,9 +139,7 @@ func (f *Follower) follow(ctx context.Context, after int64) error {
 			// Cluster Service is back: what waits to be sent there need not wait for its next try.
 			f.inbox.Wake()
 		}
-		if change.Report != nil {
-			f.report(change.Report)
-		}
+		f.observe(ctx, change)
 		f.inbox.Sent(change.Revision)
 		return nil
 	})
@@ -148,6 +147,17 @@ func (f *Follower) follow(ctx context.Context, after int64) error {
 		return f.listAnew(ctx)
 	}
 	return err
+}
+
+// observe handles the report of a change. It logs a report that cannot be translated and continues: the resource keeps the
+// state of its last report, and an operation that waits for another one ends at its deadline at the latest.
+func (f *Follower) observe(ctx context.Context, change clusterservice.Change) {
+	if change.Err != nil {
+		f.log.ErrorContext(ctx, "ignoring a report of Cluster Service that this release cannot read", logkey.Error, change.Err)
+	}
+	if change.Report != nil {
+		f.report(change.Report)
+	}
 }
 
 // report puts a report of an owned group into the inbox.
@@ -223,8 +233,8 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 // listed is news; what is not listed has to be asked for. The groups count as listed only when all of that is noted.
 func (f *Follower) listAnew(ctx context.Context) error {
 	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are not kept, or not known")
-	revision, err := f.clusterService.List(ctx, func(report clusterservice.Report) error {
-		f.report(&report)
+	revision, err := f.clusterService.List(ctx, func(change clusterservice.Change) error {
+		f.observe(ctx, change)
 		return nil
 	})
 	if err == nil && revision <= 0 {

@@ -29,20 +29,11 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			d.Status = *report.Cluster
 			return changed
 		},
-		apply: func(ctx context.Context, d *database.ClusterDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.ApplyCluster(ctx, d)
-			return clusterservice.ClusterReport(answer), err
-		},
-		remove: func(ctx context.Context, d *database.ClusterDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.DeleteCluster(ctx, d)
-			return clusterservice.ClusterReport(answer), err
-		},
-		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
-			answer, err := c.clusterService.GetCluster(ctx, uid)
-			return clusterservice.ClusterReport(answer), err
-		},
+		apply:  c.clusterService.ApplyCluster,
+		remove: c.clusterService.DeleteCluster,
+		get:    c.clusterService.GetCluster,
 		wanted: func(d *database.ClusterDocument) proto.Message {
-			request, _ := clusterservice.ClusterRequest(d) // fails for an id that is none, and then nothing is held
+			request, _ := clusterservice.ClusterRequest(d) // a document that cannot be translated equals nothing that Cluster Service holds
 			return request.GetSpec()
 		},
 		reservations: database.ClusterReservations,

@@ -24,10 +24,7 @@ func credentialErrand(c *Controller) *errand {
 			}
 			return &credential{c, item}, nil
 		},
-		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
-			answer, err := c.clusterService.GetCredential(ctx, uid)
-			return clusterservice.CredentialReport(answer), err
-		},
+		get: c.clusterService.GetCredentialReport,
 		outcomes: map[string]hub.ProvisioningState{
 			clusterservice.StateIssued:   hub.Succeeded,
 			clusterservice.PhaseFailed:   hub.Failed,
@@ -47,8 +44,7 @@ type credential struct {
 }
 
 func (s *credential) ask(ctx context.Context) (clusterservice.Report, error) {
-	answer, err := s.clusterService.ApplyCredential(ctx, &s.item.Value)
-	return clusterservice.CredentialReport(answer), err
+	return s.clusterService.ApplyCredential(ctx, &s.item.Value)
 }
 
 func (s *credential) close(_ context.Context, batch *database.Batch, status hub.ProvisioningState, report *clusterservice.Report) error {

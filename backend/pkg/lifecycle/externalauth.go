@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"reflect"
 
 	"google.golang.org/protobuf/proto"
@@ -23,20 +22,12 @@ func externalAuthKind(c *Controller) *kind[database.ExternalAuthDocument] {
 			return changed
 		},
 		wanted: func(d *database.ExternalAuthDocument) proto.Message {
-			return clusterservice.ExternalAuthRequest(d).GetSpec()
+			request, _ := clusterservice.ExternalAuthRequest(d) // see clusterKind
+			return request.GetSpec()
 		},
-		apply: func(ctx context.Context, d *database.ExternalAuthDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.ApplyExternalAuth(ctx, d)
-			return clusterservice.ExternalAuthReport(answer), err
-		},
-		remove: func(ctx context.Context, d *database.ExternalAuthDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.DeleteExternalAuth(ctx, d)
-			return clusterservice.ExternalAuthReport(answer), err
-		},
-		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
-			answer, err := c.clusterService.GetExternalAuth(ctx, uid)
-			return clusterservice.ExternalAuthReport(answer), err
-		},
+		apply:  c.clusterService.ApplyExternalAuth,
+		remove: c.clusterService.DeleteExternalAuth,
+		get:    c.clusterService.GetExternalAuth,
 		reservations: func(key database.Key, d *database.ExternalAuthDocument) map[database.Key]database.ReservationDocument {
 			return database.ExternalAuthReservations(key, d.UID)
 		},

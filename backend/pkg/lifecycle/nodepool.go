@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"reflect"
 
 	"google.golang.org/protobuf/proto"
@@ -22,18 +21,12 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 			d.Status = *report.NodePool
 			return changed
 		},
-		wanted: func(d *database.NodePoolDocument) proto.Message { return clusterservice.NodePoolRequest(d).GetSpec() },
-		apply: func(ctx context.Context, d *database.NodePoolDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.ApplyNodePool(ctx, d)
-			return clusterservice.NodePoolReport(answer), err
+		wanted: func(d *database.NodePoolDocument) proto.Message {
+			request, _ := clusterservice.NodePoolRequest(d) // see clusterKind
+			return request.GetSpec()
 		},
-		remove: func(ctx context.Context, d *database.NodePoolDocument) (clusterservice.Report, error) {
-			answer, err := c.clusterService.DeleteNodePool(ctx, d)
-			return clusterservice.NodePoolReport(answer), err
-		},
-		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
-			answer, err := c.clusterService.GetNodePool(ctx, uid)
-			return clusterservice.NodePoolReport(answer), err
-		},
+		apply:  c.clusterService.ApplyNodePool,
+		remove: c.clusterService.DeleteNodePool,
+		get:    c.clusterService.GetNodePool,
 	}
 }

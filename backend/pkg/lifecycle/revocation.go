@@ -33,10 +33,7 @@ func revocationErrand(c *Controller) *errand {
 			}
 			return &revocation{c, cluster, operation}, nil
 		},
-		get: func(ctx context.Context, uid string) (clusterservice.Report, error) {
-			answer, err := c.clusterService.GetRevocation(ctx, uid)
-			return clusterservice.RevocationReport(answer), err
-		},
+		get: c.clusterService.GetRevocation,
 		outcomes: map[string]hub.ProvisioningState{
 			clusterservice.StateSucceeded: hub.Succeeded,
 			clusterservice.PhaseFailed:    hub.Failed,
@@ -53,8 +50,7 @@ type revocation struct {
 }
 
 func (s *revocation) ask(ctx context.Context) (clusterservice.Report, error) {
-	answer, err := s.clusterService.RevokeCredentials(ctx, &s.operation.Value)
-	return clusterservice.RevocationReport(answer), err
+	return s.clusterService.RevokeCredentials(ctx, &s.operation.Value)
 }
 
 // mostRevoked is how many credentials one batch shows as revoked.

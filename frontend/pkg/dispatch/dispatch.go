@@ -15,19 +15,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 // ClusterService is what a change is sent to.
 type ClusterService interface {
-	ApplyCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error)
-	DeleteCluster(ctx context.Context, document *database.ClusterDocument) (*clusterservicev1.Cluster, error)
-	ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
-	DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (*clusterservicev1.NodePool, error)
-	ApplyExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (*clusterservicev1.ExternalAuth, error)
-	DeleteExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (*clusterservicev1.ExternalAuth, error)
+	ApplyCluster(ctx context.Context, document *database.ClusterDocument) (clusterservice.Report, error)
+	DeleteCluster(ctx context.Context, document *database.ClusterDocument) (clusterservice.Report, error)
+	ApplyNodePool(ctx context.Context, document *database.NodePoolDocument) (clusterservice.Report, error)
+	DeleteNodePool(ctx context.Context, document *database.NodePoolDocument) (clusterservice.Report, error)
+	ApplyExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (clusterservice.Report, error)
+	DeleteExternalAuth(ctx context.Context, document *database.ExternalAuthDocument) (clusterservice.Report, error)
 }
 
 // The bounds: how many changes wait, how many are sent at a time, and how long one may take.
@@ -135,7 +135,7 @@ func (d *Dispatcher) ExternalAuth(ctx context.Context, document *database.Extern
 }
 
 // call is the one of two calls that brings Cluster Service to a document; its report is for the backend.
-func call[D, R any](document *D, deleting bool, apply, remove func(context.Context, *D) (R, error)) func(context.Context) error {
+func call[D any](document *D, deleting bool, apply, remove func(context.Context, *D) (clusterservice.Report, error)) func(context.Context) error {
 	if deleting {
 		apply = remove
 	}

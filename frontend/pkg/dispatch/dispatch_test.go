@@ -12,17 +12,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
 // silent is a Cluster Service that never answers.
 type silent struct{ dispatch.ClusterService }
 
-func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (*clusterservicev1.Cluster, error) {
+func (silent) ApplyCluster(ctx context.Context, _ *database.ClusterDocument) (clusterservice.Report, error) {
 	<-ctx.Done()
-	return nil, ctx.Err()
+	return clusterservice.Report{}, ctx.Err()
 }
 
 // broken is one that refuses everything, and remembers in which trace it was called.
@@ -31,9 +31,9 @@ type broken struct {
 	trace *trace.TraceID
 }
 
-func (b broken) DeleteNodePool(ctx context.Context, _ *database.NodePoolDocument) (*clusterservicev1.NodePool, error) {
+func (b broken) DeleteNodePool(ctx context.Context, _ *database.NodePoolDocument) (clusterservice.Report, error) {
 	*b.trace = trace.SpanContextFromContext(ctx).TraceID()
-	return nil, errors.New("no")
+	return clusterservice.Report{}, errors.New("no")
 }
 
 func counted(t *testing.T, metrics *prometheus.Registry, result string) float64 {

@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/credential"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -225,17 +226,20 @@ func (s *Server) issued(ctx context.Context, document *database.CredentialDocume
 	}
 	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
-	report, err := s.Credentials.GetCredential(ctx, document.UID)
+	credential, err := s.Credentials.GetCredential(ctx, document.UID)
 	if err != nil {
 		return nil, err
 	}
-	status := report.GetStatus()
-	switch status.GetState() {
-	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED:
-	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_AWAITING_REVOCATION,
-		clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_REVOKED:
+	report, err := clusterservice.CredentialReport(credential)
+	if err != nil {
+		return nil, err
+	}
+	status := credential.GetStatus()
+	switch report.Phase {
+	case clusterservice.StateIssued:
+	case clusterservice.StateAwaitingRevocation, clusterservice.StateRevoked:
 		return nil, gone("revoked")
-	case clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_EXPIRED:
+	case clusterservice.StateExpired:
 		return nil, gone("issued and has expired")
 	default:
 		return nil, apierror.New(apierror.Unavailable, "The credential cannot be read yet.").WithRetryAfter(leastPollAfter)

@@ -124,8 +124,7 @@ func (h *harness) finishCredential(ctx context.Context, batch *database.Batch, k
 	if err != nil {
 		return err
 	}
-	expires := report.GetStatus().GetExpirationTime().AsTime()
-	item.Value.State, item.Value.ExpirationTime = database.CredentialIssued, &expires
+	item.Value.State, item.Value.ExpirationTime = database.CredentialIssued, report.Expiration
 	database.Replace(batch, item)
 	return nil
 }
