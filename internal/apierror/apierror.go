@@ -1,9 +1,9 @@
-// Package apierror is the one error type that crosses hcpmesh's boundaries: a kind, a message for whoever made the
-// request, and the violations of single fields. One table maps a kind to ARM's code and HTTP status, another to gRPC's
-// code; nothing else in the project decides on status codes, and nobody matches on error texts.
+// Package apierror defines the error type that all APIs of hcpmesh return: a kind, a message for the caller, and the
+// violations of single fields. One table maps each kind to an ARM code, an HTTP status and a gRPC code. No other package
+// chooses status codes, and no code matches on error texts.
 //
-// Services return an *Error where the caller can do something about it; any other error is an internal one, whose text
-// is logged and never shown.
+// Services return an *Error if the caller can act on it. All other errors are internal: their text is logged and is never
+// part of a response.
 package apierror
 
 import (
@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Kind says what went wrong, as the caller needs to know it.
+// Kind classifies an error for the caller.
 type Kind int
 
-// The kinds. Their ARM codes, HTTP statuses and gRPC codes stand in table.go.
+// The kinds. table.go lists their ARM codes, HTTP statuses and gRPC codes.
 const (
-	// Internal is a fault of ours; its text is not shown.
+	// Internal is a fault of the service. The response does not contain its text.
 	Internal Kind = iota
-	// Invalid is a request whose content is wrong; Violations say where.
+	// Invalid is a request with invalid content. Violations lists the fields.
 	Invalid
-	// InvalidParameter is a query parameter or header that is missing or wrong.
+	// InvalidParameter is a missing or invalid query parameter or header.
 	InvalidParameter
 	// InvalidResource is a body that cannot be a resource: too large, or not an object.
 	InvalidResource
 	// InvalidResourceType is an api-version or resource type that does not exist.
 	InvalidResourceType
-	// InvalidResourceName is a resource's name in the path that no resource can have; the next two are its siblings.
+	// InvalidResourceName is a path with an invalid resource name. The next two do the same for other path segments.
 	InvalidResourceName
 	InvalidResourceGroupName
 	InvalidSubscriptionID
-	// InvalidSubscriptionState is a request that the subscription's state does not allow to anybody.
+	// InvalidSubscriptionState is a request that the state of the subscription does not allow.
 	InvalidSubscriptionState
-	// SubscriptionConflict is a write that the subscription's state does not allow for now.
+	// SubscriptionConflict is a write that the current state of the subscription does not allow, but a later one may.
 	SubscriptionConflict
 	// UnsupportedMediaType is a body that is not JSON.
 	UnsupportedMediaType
@@ -41,59 +41,59 @@ const (
 	NotFound
 	// ResourceNotFound is an ARM resource that does not exist.
 	ResourceNotFound
-	// SubscriptionNotFound is a subscription that ARM never told of.
+	// SubscriptionNotFound is a subscription that ARM has not registered.
 	SubscriptionNotFound
-	// MethodNotAllowed is a known path with another method.
+	// MethodNotAllowed is an existing path that does not support the method.
 	MethodNotAllowed
-	// Conflict is a request that does not fit the state the resource is in.
+	// Conflict is a request that the current state of the resource does not allow.
 	Conflict
-	// PreconditionFailed is an If-Match or If-None-Match that does not hold.
+	// PreconditionFailed is an If-Match or If-None-Match header that does not match.
 	PreconditionFailed
-	// FailedPrecondition is a gRPC request that the state of the system refuses; Reason says which rule.
+	// FailedPrecondition is a gRPC request that the state of the system does not allow. Reason names the rule.
 	FailedPrecondition
-	// OutOfRange is a position that is no longer, or not yet, kept.
+	// OutOfRange is a position that is no longer stored, or not stored yet.
 	OutOfRange
-	// Unauthenticated is a caller who did not prove who they are.
+	// Unauthenticated is a request without valid credentials.
 	Unauthenticated
-	// PermissionDenied is a caller who may not do this.
+	// PermissionDenied is a request that the caller is not authorized to make.
 	PermissionDenied
-	// Throttled is a request that should come again after RetryAfter.
+	// Throttled is a request that the caller should retry after RetryAfter.
 	Throttled
-	// Unavailable is a dependency that cannot be reached now; the request should come again after RetryAfter.
+	// Unavailable is a dependency that is unreachable. The caller should retry after RetryAfter.
 	Unavailable
 )
 
-// Violation is one wrong field.
+// Violation is one invalid field.
 type Violation struct {
-	// Field is its JSON path as the caller wrote it, as in properties.network.hostPrefix.
+	// Field is the JSON path in the request, for example properties.network.hostPrefix.
 	Field string
-	// Message is in Kubernetes' wording, as in `Invalid value: 30: must be less than or equal to 26`.
+	// Message is in the wording of Kubernetes, for example `Invalid value: 30: must be less than or equal to 26`.
 	Message string
 }
 
-// Error is an answer to the caller.
+// Error is the error of a request, with everything that the response contains.
 type Error struct {
 	Kind Kind
-	// Message is one sentence for the caller. It never holds a secret.
+	// Message is one sentence for the caller. It never contains a secret.
 	Message string
-	// Target names the field, parameter or resource that the error is about; may be empty.
+	// Target names the field, parameter or resource with the error; may be empty.
 	Target string
-	// Violations are the wrong fields of an Invalid request, all of them.
+	// Violations lists all invalid fields of an Invalid request.
 	Violations []Violation
-	// Reason is a constant in UPPER_SNAKE_CASE for programs; only gRPC carries it.
+	// Reason is a constant in UPPER_SNAKE_CASE for programs. Only gRPC transports it.
 	Reason string
-	// RetryAfter says when the same request may succeed; 0 says nothing.
+	// RetryAfter is the pause after which the caller may retry; 0 if unknown.
 	RetryAfter time.Duration
-	// Cause is for the log, not for the caller.
+	// Cause is logged and is not part of the response.
 	Cause error
 }
 
-// New makes an error of a kind with a formatted message.
+// New returns an error of a kind with a formatted message.
 func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// InvalidFields makes an Invalid error of violations, or nil when there are none.
+// InvalidFields returns an Invalid error with the violations, or nil if there are none.
 func InvalidFields(violations []Violation) error {
 	if len(violations) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func InvalidFields(violations []Violation) error {
 	return &Error{Kind: Invalid, Message: violations[0].Message, Target: violations[0].Field, Violations: violations}
 }
 
-// Error is the text for logs.
+// Error returns the text for logs, with the target and the cause.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Target != "" {
@@ -116,22 +116,22 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// WithTarget returns e with another target.
+// WithTarget returns a copy of e with another target.
 func (e *Error) WithTarget(target string) *Error { c := *e; c.Target = target; return &c }
 
-// WithReason returns e with another reason.
+// WithReason returns a copy of e with another reason.
 func (e *Error) WithReason(reason string) *Error { c := *e; c.Reason = reason; return &c }
 
-// WithRetryAfter returns e with a time after which to try again.
+// WithRetryAfter returns a copy of e with a pause after which the caller may retry.
 func (e *Error) WithRetryAfter(after time.Duration) *Error { c := *e; c.RetryAfter = after; return &c }
 
-// WithCause returns e with a cause.
+// WithCause returns a copy of e with a cause.
 func (e *Error) WithCause(cause error) *Error { c := *e; c.Cause = cause; return &c }
 
-// As finds the *Error in err's chain, or wraps err as an Internal one. It returns nil for nil.
+// As returns the first *Error in the chain of err, or wraps err in an Internal error. It returns nil for nil.
 func As(err error) *Error {
 	if err == nil {
 		return nil
@@ -143,7 +143,7 @@ func As(err error) *Error {
 	return &Error{Kind: Internal, Message: "Internal server error.", Cause: err}
 }
 
-// KindOf is the kind of err; Internal for an error of another type.
+// KindOf returns the kind of err. The kind of an error without an *Error in its chain is Internal.
 func KindOf(err error) Kind {
 	return As(err).Kind
 }

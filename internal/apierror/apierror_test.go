@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestEveryKindHasItsCodes(t *testing.T) {
+func TestEveryKindHasCodes(t *testing.T) {
 	for kind := Internal; kind <= Unavailable; kind++ {
 		if kind.ARMCode() == "" || kind.HTTPStatus() < 400 || kind.GRPCCode() == codes.OK {
 			t.Errorf("kind %d has no row in the table", kind)
@@ -23,30 +23,30 @@ func TestEveryKindHasItsCodes(t *testing.T) {
 	}
 }
 
-func TestErrorsSurviveGRPC(t *testing.T) {
+func TestErrorsRoundTripOverGRPC(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		sent   error
 		want   *Error
 	}{
 		"Violations": {
-			reason: "every wrong field reaches the caller",
+			reason: "the caller receives every invalid field",
 			sent:   InvalidFields([]Violation{{"spec.name", "Required value"}, {"spec.size", "Invalid value: 7"}}),
 			want: &Error{Kind: Invalid, Message: "Required value", Target: "spec.name",
 				Violations: []Violation{{"spec.name", "Required value"}, {"spec.size", "Invalid value: 7"}}},
 		},
 		"Reason": {
-			reason: "programs branch on reasons, not on texts",
+			reason: "clients compare reasons, not texts",
 			sent:   New(FailedPrecondition, "The uid was deleted.").WithReason("UID_DELETED"),
 			want:   &Error{Kind: FailedPrecondition, Message: "The uid was deleted.", Reason: "UID_DELETED"},
 		},
 		"RetryAfter": {
-			reason: "a server that knows when to come back says so",
+			reason: "the caller receives the pause before a retry",
 			sent:   New(Unavailable, "PostgreSQL is not reachable.").WithRetryAfter(2 * time.Second),
 			want:   &Error{Kind: Unavailable, Message: "PostgreSQL is not reachable.", RetryAfter: 2 * time.Second},
 		},
 		"Internal": {
-			reason: "the text of an internal error stays inside",
+			reason: "the text of an internal error is not sent",
 			sent:   fmt.Errorf("dialing: %w", errors.New("password=hunter2")),
 			want:   &Error{Kind: Internal, Message: "Internal server error."},
 		},
@@ -61,7 +61,7 @@ func TestErrorsSurviveGRPC(t *testing.T) {
 	}
 }
 
-func TestForeignGRPCErrors(t *testing.T) {
+func TestFromGRPCMapsCodes(t *testing.T) {
 	cases := map[codes.Code]Kind{
 		codes.DeadlineExceeded: Unavailable,
 		codes.AlreadyExists:    Conflict,
@@ -70,20 +70,20 @@ func TestForeignGRPCErrors(t *testing.T) {
 	}
 	for code, want := range cases {
 		if got := KindOf(FromGRPC(status.Error(code, "x"))); got != want {
-			t.Errorf("%s became kind %d, want %d", code, got, want)
+			t.Errorf("code %s has kind %d, want %d", code, got, want)
 		}
 	}
 	if ToGRPC(nil, "") != nil || FromGRPC(nil) != nil || As(nil) != nil || InvalidFields(nil) != nil {
-		t.Error("nil did not stay nil")
+		t.Error("a conversion of nil is not nil")
 	}
 }
 
 func TestErrorText(t *testing.T) {
 	cases := map[string]error{
 		"properties.dns: Required value (and 1 more)": InvalidFields([]Violation{{"properties.dns", "Required value"}, {"name", "x"}}),
-		"Gone.: why":  New(NotFound, "Gone.").WithCause(errors.New("why")),
-		"f: Bad 3.":   New(Invalid, "Bad %d.", 3).WithTarget("f"),
-		"Just words.": New(Conflict, "Just words."),
+		"Gone.: cause":    New(NotFound, "Gone.").WithCause(errors.New("cause")),
+		"f: Bad 3.":       New(Invalid, "Bad %d.", 3).WithTarget("f"),
+		"Only a message.": New(Conflict, "Only a message."),
 	}
 	for want, err := range cases {
 		if err.Error() != want {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// ToGRPC turns err into a gRPC status error with google.rpc details: BadRequest for the violations, ErrorInfo of domain
-// for the reason, RetryInfo for the time to wait. An internal error's text does not leave the service.
+// ToGRPC converts err to a gRPC status error. Its google.rpc details are BadRequest for the violations, ErrorInfo of
+// domain for the reason, and RetryInfo for RetryAfter. The text of an internal error is not included. Nil stays nil.
 func ToGRPC(err error, domain string) error {
 	if err == nil {
 		return nil
@@ -38,7 +38,7 @@ func ToGRPC(err error, domain string) error {
 	return s.Err()
 }
 
-// FromGRPC turns the answer of a gRPC call into an *Error. Nil stays nil.
+// FromGRPC converts the error of a gRPC call to an *Error. Nil stays nil.
 func FromGRPC(err error) error {
 	if err == nil {
 		return nil

@@ -6,13 +6,14 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// mapping holds the codes of one kind.
 type mapping struct {
 	arm    string
 	status int
 	grpc   codes.Code
 }
 
-// table is the only place where kinds meet ARM's codes (the ARM resource provider contract) and gRPC's.
+// table maps each kind to its codes. The ARM codes are those of the ARM resource provider contract.
 var table = map[Kind]mapping{
 	Internal:                 {"InternalServerError", http.StatusInternalServerError, codes.Internal},
 	Invalid:                  {"InvalidRequestContent", http.StatusBadRequest, codes.InvalidArgument},
@@ -39,11 +40,11 @@ var table = map[Kind]mapping{
 	Unavailable:              {"ServiceUnavailable", http.StatusServiceUnavailable, codes.Unavailable},
 }
 
-// ARMCode is the code that ARM clients see.
+// ARMCode returns the code in the error body of ARM.
 func (k Kind) ARMCode() string { return table[k].arm }
 
-// HTTPStatus is the status of an HTTP answer.
+// HTTPStatus returns the status code of an HTTP response.
 func (k Kind) HTTPStatus() int { return table[k].status }
 
-// GRPCCode is the code of a gRPC answer.
+// GRPCCode returns the status code of a gRPC response.
 func (k Kind) GRPCCode() codes.Code { return table[k].grpc }

@@ -1,11 +1,11 @@
-// Package authn decides in whose name a request comes: to the frontend in Azure Resource Manager's, to admin in an
-// engineer's. The mesh says which process holds the other end of a connection; this says whom it speaks for, from the
-// token that it sends along.
+// Package authn authenticates the caller of an HTTP request from its token: Azure Resource Manager at the frontend, an
+// engineer at admin. Package mesh authenticates the process at the other end of the connection; the token identifies the
+// principal that the process acts for.
 //
-// In production a sidecar decides (Sidecar): the request's head goes to its HTTP check endpoint, and its answer is the
-// decision, as with Envoy's ext_authz. In the local region Tokens decides: it verifies the JWTs of the region's own issuer,
-// with keys from where the issuer publishes them. Both fail closed. No token and no claim but the caller's ids ever gets
-// into a log, a metric or an error.
+// In production, Sidecar sends the head of each request to the check endpoint of a sidecar, as Envoy's ext_authz does, and
+// the response is the decision. In the local region, TokenVerifier verifies the JWTs of the region's issuer with the keys
+// that the issuer publishes. Both reject requests that they cannot decide. Tokens never appear in logs, metrics or errors,
+// and neither do claims other than the caller's IDs.
 package authn
 
 import (
@@ -16,53 +16,54 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// Caller is in whose name a request was sent, as far as it is known.
+// Caller is the principal that sent a request. Fields that the token does not contain are empty.
 type Caller struct {
 	TenantID string
-	// AppID is the application, ObjectID its service principal in the tenant.
+	// AppID is the application. ObjectID is its service principal in the tenant, or the user.
 	AppID    string
 	ObjectID string
-	// Name is what people call it, as in an address; empty where the token says none. It decides nothing.
+	// Name is for display, for example an e-mail address. It must not be used for authorization.
 	Name string
-	// Groups are the ids of the groups that it is a member of, as the token says them.
+	// Groups lists the IDs of the caller's groups.
 	Groups []string
 }
 
-// Authenticator decides on requests. An error is an *apierror.Error of the kinds Unauthenticated (nobody, or nobody that
-// can be believed), PermissionDenied (somebody who may not) or Unavailable (it cannot be decided now), and may be Refused.
+// Authenticator authenticates requests. The chain of each error contains an *apierror.Error of one of these kinds:
+// Unauthenticated (no token, or an invalid one), PermissionDenied (a valid token of a caller without permission) or
+// Unavailable (the token cannot be verified now). It may also contain a *ChallengeError.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r *http.Request) (Caller, error)
-	// Ready says what keeps it from deciding.
+	// Ready returns an error while requests cannot be authenticated.
 	Ready(ctx context.Context) error
 }
 
-// Refused is an error with a challenge for the header WWW-Authenticate (RFC 9110, section 11.6.1).
-type Refused struct {
-	// Answer is what the caller is told.
-	Answer    *apierror.Error
+// ChallengeError is an error with a challenge for the WWW-Authenticate header (RFC 9110, section 11.6.1).
+type ChallengeError struct {
+	// Response is the error for the caller.
+	Response  *apierror.Error
 	Challenge string
 }
 
-// Error is the text for logs.
-func (r *Refused) Error() string { return r.Answer.Error() }
+// Error returns the text for logs.
+func (e *ChallengeError) Error() string { return e.Response.Error() }
 
-// Unwrap gives what the caller is told.
-func (r *Refused) Unwrap() error { return r.Answer }
+// Unwrap returns the error for the caller.
+func (e *ChallengeError) Unwrap() error { return e.Response }
 
-// Challenge is what err asks the caller for, or empty.
+// Challenge returns the challenge of a ChallengeError in the chain of err, or "".
 func Challenge(err error) string {
-	var refused *Refused
-	if errors.As(err, &refused) {
-		return refused.Challenge
+	var challengeErr *ChallengeError
+	if errors.As(err, &challengeErr) {
+		return challengeErr.Challenge
 	}
 	return ""
 }
 
-// refuse is an Unauthenticated error. code is of RFC 6750, section 3.1; empty where nothing was presented.
-func refuse(code, message string, cause error) error {
+// reject returns an Unauthenticated error. code is an error code of RFC 6750, section 3.1, or "" if the request has no token.
+func reject(code, message string, cause error) error {
 	challenge := `Bearer realm="Microsoft.RedHatOpenShift"`
 	if code != "" {
 		challenge += `, error="` + code + `"`
 	}
-	return &Refused{Answer: apierror.New(apierror.Unauthenticated, "%s", message).WithCause(cause), Challenge: challenge}
+	return &ChallengeError{Response: apierror.New(apierror.Unauthenticated, "%s", message).WithCause(cause), Challenge: challenge}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 const (
@@ -30,17 +31,17 @@ const (
 	tenant   = "33e01921-4d64-4f8c-a055-5bdaffd5e33d"
 )
 
-// issuer publishes its keys as Entra does, and signs what it is told to.
+// issuer publishes its keys as Entra does, and signs tokens.
 type issuer struct {
 	*httptest.Server
-	mu    sync.Mutex
-	keys  map[string]*rsa.PrivateKey
-	reads atomic.Int64
-	down  atomic.Bool
-	// suffix is what its name has behind its URL. reading, when not nil, is told of each reading of the keys, and holds it up until
-	// it is told something in turn.
-	suffix  string
-	reading chan struct{}
+	mu      sync.Mutex
+	keys    map[string]*rsa.PrivateKey
+	fetches atomic.Int64
+	down    atomic.Bool
+	// suffix is appended to the URL in the issuer's name.
+	suffix string
+	// fetching, if not nil, blocks each request for the keys: the issuer sends to it, and then receives from it before it responds.
+	fetching chan struct{}
 }
 
 func newIssuer(t testing.TB) *issuer {
@@ -56,10 +57,10 @@ func newIssuer(t testing.TB) *issuer {
 		case "/.well-known/openid-configuration":
 			document = map[string]any{"issuer": i.URL + i.suffix, "jwks_uri": i.URL + "/keys"}
 		case "/keys":
-			i.reads.Add(1)
-			if i.reading != nil {
-				i.reading <- struct{}{}
-				<-i.reading
+			i.fetches.Add(1)
+			if i.fetching != nil {
+				i.fetching <- struct{}{}
+				<-i.fetching
 			}
 			document = map[string]any{"keys": i.published()}
 		}
@@ -73,7 +74,7 @@ func newIssuer(t testing.TB) *issuer {
 func (i *issuer) published() []any {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	list := []any{map[string]any{"kty": "EC", "kid": "another kind of key"}}
+	list := []any{map[string]any{"kty": "EC", "kid": "other key type"}}
 	for id, key := range i.keys {
 		list = append(list, map[string]any{
 			"kty": "RSA", "use": "sig", "kid": id,
@@ -95,7 +96,7 @@ func (i *issuer) add(t testing.TB, id string) {
 	i.keys[id] = key
 }
 
-// claims are good ones with changes.
+// claims returns valid claims with changes; nil removes a claim.
 func (i *issuer) claims(changes jwt.MapClaims) jwt.MapClaims {
 	now := time.Now()
 	all := jwt.MapClaims{
@@ -124,11 +125,12 @@ func (i *issuer) sign(t testing.TB, id string, changes jwt.MapClaims) string {
 	return signed
 }
 
-func (i *issuer) tokens() *authn.Tokens {
-	return authn.NewTokens(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{strings.ToUpper(arm)}, Client: i.Client()})
+func (i *issuer) tokens() *authn.TokenVerifier {
+	return authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{strings.ToUpper(arm)}, Client: i.Client()})
 }
 
-func ask(a authn.Authenticator, authorization string) (authn.Caller, error) {
+// authenticate authenticates a request with an Authorization header.
+func authenticate(a authn.Authenticator, authorization string) (authn.Caller, error) {
 	r := httptest.NewRequest(http.MethodPut, "https://frontend.example/subscriptions/1?api-version=2.0", nil)
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
@@ -136,13 +138,13 @@ func ask(a authn.Authenticator, authorization string) (authn.Caller, error) {
 	return a.Authenticate(context.Background(), r)
 }
 
-// TestTokens: only a token of the issuer, for this service, of ARM's own application, within its life, is let in; by the
-// stand-in itself, and by one that is asked as a sidecar is.
+// TestTokens checks that only tokens of the issuer, for this service, of ARM's application and within their validity period are
+// accepted, both by a TokenVerifier and by a Sidecar that uses one.
 func TestTokens(t *testing.T) {
 	i := newIssuer(t)
-	stranger := newIssuer(t)
+	other := newIssuer(t)
 	tokens := i.tokens()
-	sidecar, err := authn.NewSidecar(standIn(t, tokens))
+	sidecar, err := authn.NewSidecar(startSidecar(t, tokens))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,36 +160,36 @@ func TestTokens(t *testing.T) {
 	cases := map[string]struct {
 		reason, authorization string
 		want                  apierror.Kind
-		in                    bool
+		accepted              bool
 		challenge             string
 	}{
-		"good":             {reason: "ARM is let in", authorization: "Bearer " + good, in: true},
-		"again":            {reason: "and again with the same token", authorization: "bearer " + good, in: true},
-		"version 2":        {reason: "tokens of version 2 name the application otherwise", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"appid": nil, "azp": arm}), in: true},
-		"nothing":          {reason: "a token is needed", want: apierror.Unauthenticated, challenge: `Bearer realm="Microsoft.RedHatOpenShift"`},
-		"other scheme":     {reason: "a bearer token", authorization: "Basic YTpi", want: apierror.Unauthenticated, challenge: "invalid_"},
-		"no token":         {reason: "a bearer token", authorization: "Bearer ", want: apierror.Unauthenticated, challenge: "invalid_"},
-		"not a token":      {reason: "a JWT", authorization: "Bearer a.b.c", want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"changed":          {reason: "as it was signed", authorization: "Bearer " + good[:len(good)-8] + "AAAAAAAA", want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"other issuer":     {reason: "by the issuer's key", authorization: "Bearer " + stranger.sign(t, "first", jwt.MapClaims{"iss": i.URL}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"other iss":        {reason: "in the issuer's name", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"iss": stranger.URL}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"other aud":        {reason: "for this service", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"aud": "https://management.azure.com"}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"expired":          {reason: "not expired", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": time.Now().Add(-2 * time.Minute).Unix()}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"endless":          {reason: "with an end", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"later":            {reason: "already valid", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"without oid":      {reason: "of a principal", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"oid": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"symmetric":        {reason: "with the issuer's method", authorization: "Bearer " + hs256, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"unsigned":         {reason: "and signed at all", authorization: "Bearer " + unsigned, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
-		"large":            {reason: "of a size that a token has", authorization: "Bearer " + strings.Repeat("a", 1<<20), want: apierror.Unauthenticated, challenge: "invalid_"},
-		"other app":        {reason: "of ARM's application", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"appid": "customer"}), want: apierror.PermissionDenied},
-		"many audiences":   {reason: "one of them is this service", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"aud": []string{"x", audience}}), in: true},
-		"numbers as texts": {reason: "claims have their types", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": "tomorrow"}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"valid":            {reason: "ARM is accepted", authorization: "Bearer " + good, accepted: true},
+		"repeated":         {reason: "a cached token is accepted", authorization: "bearer " + good, accepted: true},
+		"version 2":        {reason: "tokens of version 2 have the application in azp", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"appid": nil, "azp": arm}), accepted: true},
+		"no header":        {reason: "a token is required", want: apierror.Unauthenticated, challenge: `Bearer realm="Microsoft.RedHatOpenShift"`},
+		"other scheme":     {reason: "the scheme must be Bearer", authorization: "Basic YTpi", want: apierror.Unauthenticated, challenge: "invalid_"},
+		"no token":         {reason: "the token must not be empty", authorization: "Bearer ", want: apierror.Unauthenticated, challenge: "invalid_"},
+		"not a token":      {reason: "the token must be a JWT", authorization: "Bearer a.b.c", want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"modified":         {reason: "the signature must match", authorization: "Bearer " + good[:len(good)-8] + "AAAAAAAA", want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"other issuer":     {reason: "the key must be the issuer's", authorization: "Bearer " + other.sign(t, "first", jwt.MapClaims{"iss": i.URL}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"other iss":        {reason: "iss must name the issuer", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"iss": other.URL}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"other aud":        {reason: "aud must name this service", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"aud": "https://management.azure.com"}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"expired":          {reason: "the token must not be expired", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": time.Now().Add(-2 * time.Minute).Unix()}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"no exp":           {reason: "the token must expire", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"not yet valid":    {reason: "the token must be valid already", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"nbf": time.Now().Add(time.Hour).Unix()}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"without oid":      {reason: "the token must name a principal", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"oid": nil}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"symmetric":        {reason: "only the issuer's signing method is accepted", authorization: "Bearer " + hs256, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"unsigned":         {reason: "the token must be signed", authorization: "Bearer " + unsigned, want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
+		"large":            {reason: "the size is limited", authorization: "Bearer " + strings.Repeat("a", 1<<20), want: apierror.Unauthenticated, challenge: "invalid_"},
+		"other app":        {reason: "the application must be ARM's", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"appid": "customer"}), want: apierror.PermissionDenied},
+		"many audiences":   {reason: "one of the audiences is this service", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"aud": []string{"x", audience}}), accepted: true},
+		"wrong claim type": {reason: "exp must be a number", authorization: "Bearer " + i.sign(t, "first", jwt.MapClaims{"exp": "tomorrow"}), want: apierror.Unauthenticated, challenge: `error="invalid_token"`},
 	}
-	for by, authenticator := range map[string]authn.Authenticator{"itself": tokens, "sidecar": sidecar} {
+	for kind, authenticator := range map[string]authn.Authenticator{"verifier": tokens, "sidecar": sidecar} {
 		for name, tc := range cases {
-			t.Run(by+"/"+name, func(t *testing.T) {
-				caller, err := ask(authenticator, tc.authorization)
-				if tc.in {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				caller, err := authenticate(authenticator, tc.authorization)
+				if tc.accepted {
 					if err != nil || !reflect.DeepEqual(caller, authn.Caller{TenantID: tenant, AppID: arm, ObjectID: object}) {
 						t.Errorf("%s: %+v, %v", tc.reason, caller, err)
 					}
@@ -197,12 +199,12 @@ func TestTokens(t *testing.T) {
 					t.Fatalf("%s: %v", tc.reason, err)
 				}
 				challenge := authn.Challenge(err)
-				if challenge == "" != (tc.want != apierror.Unauthenticated) || by == "itself" && !strings.Contains(challenge, tc.challenge) {
+				if challenge == "" != (tc.want != apierror.Unauthenticated) || kind == "verifier" && !strings.Contains(challenge, tc.challenge) {
 					t.Errorf("%s: the challenge is %q", tc.reason, challenge)
 				}
 				for _, secret := range strings.FieldsFunc(strings.TrimPrefix(tc.authorization, "Bearer "), func(r rune) bool { return r == '.' }) {
 					if len(secret) > 8 && strings.Contains(err.Error(), secret) {
-						t.Errorf("the error tells a part of the token: %v", err)
+						t.Errorf("the error contains a part of the token: %v", err)
 					}
 				}
 			})
@@ -210,13 +212,13 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// standIn answers checks as a MISE sidecar does, by what tokens decides.
-func standIn(t testing.TB, tokens authn.Authenticator) string {
+// startSidecar starts a server that responds to checks as a MISE sidecar does, with the decisions of tokens.
+func startSidecar(t testing.TB, tokens authn.Authenticator) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/ValidateRequest" || r.Header.Get("Original-Method") != http.MethodPut ||
 			r.Header.Get("Original-Uri") != "https://frontend.example/subscriptions/1?api-version=2.0" || r.Header.Get("X-Forwarded-For") == "" {
-			t.Errorf("asked %s %s %v", r.Method, r.URL, r.Header)
+			t.Errorf("check request %s %s %v", r.Method, r.URL, r.Header)
 		}
 		caller, err := tokens.Authenticate(r.Context(), r)
 		if err != nil {
@@ -233,20 +235,20 @@ func standIn(t testing.TB, tokens authn.Authenticator) string {
 	return server.URL + "/ValidateRequest"
 }
 
-// TestKeys: while the issuer cannot be asked nobody is let in and the reason is said; a new key is found when a token
-// names it; keys that were read outlive the issuer.
-func TestKeys(t *testing.T) {
+// TestUnreachableIssuer checks that requests are rejected as Unavailable until the keys were fetched once, and that fetched keys stay
+// in use while the issuer is unreachable.
+func TestUnreachableIssuer(t *testing.T) {
 	i := newIssuer(t)
 	i.down.Store(true)
 	tokens := i.tokens()
 	if err := tokens.Ready(t.Context()); err == nil {
 		t.Error("ready without keys")
 	}
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); apierror.KindOf(err) != apierror.Unavailable {
-		t.Errorf("without keys it answered %v", err)
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); apierror.KindOf(err) != apierror.Unavailable {
+		t.Errorf("without keys Authenticate returned %v", err)
 	}
 	if err := tokens.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("not ready because of %v", err)
+		t.Errorf("Ready returned %v, want the status of the issuer", err)
 	}
 
 	i.down.Store(false)
@@ -255,118 +257,109 @@ func TestKeys(t *testing.T) {
 	wg.Go(func() { tokens.Run(ctx) })
 	defer wg.Wait()
 	defer stop()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for tokens.Ready(t.Context()) != nil {
-		select {
-		case <-deadline:
-			t.Fatal(tokens.Ready(t.Context()))
-		case <-tick.C:
-		}
-	}
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+	eventually.Holds(t, 20*time.Second, "the keys are fetched", func() error { return tokens.Ready(t.Context()) })
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
 		t.Error(err)
 	}
 	i.down.Store(true)
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", jwt.MapClaims{"jti": "another"})); err != nil {
-		t.Errorf("the issuer went away, and the keys with it: %v", err)
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", jwt.MapClaims{"jti": "other"})); err != nil {
+		t.Errorf("a fetched key was not used while the issuer was unreachable: %v", err)
 	}
 }
 
-// TestRotation: a token with a key that is not known makes the keys be read again, but not one reading for each token.
+// TestRotation checks that a token with an unknown key causes a fetch of the keys, but not one fetch per token.
 func TestRotation(t *testing.T) {
 	i := newIssuer(t)
 	now := time.Now()
 	var ahead atomic.Int64
-	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
+	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
 		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
 		t.Fatal(err)
 	}
 	i.add(t, "second")
 	second := "Bearer " + i.sign(t, "second", nil)
 	for range 3 {
-		if _, err := ask(tokens, second); apierror.KindOf(err) != apierror.Unauthenticated {
-			t.Errorf("a key that was not read yet: %v", err)
+		if _, err := authenticate(tokens, second); apierror.KindOf(err) != apierror.Unauthenticated {
+			t.Errorf("a key that was not fetched yet: %v", err)
 		}
 	}
-	if reads := i.reads.Load(); reads != 1 {
-		t.Errorf("the keys were read %d times", reads)
+	if fetches := i.fetches.Load(); fetches != 1 {
+		t.Errorf("the keys were fetched %d times, want once", fetches)
 	}
 	ahead.Store(int64(10 * time.Second))
-	if _, err := ask(tokens, second); err != nil || i.reads.Load() != 2 {
-		t.Errorf("the new key was not found: %v after %d readings", err, i.reads.Load())
+	if _, err := authenticate(tokens, second); err != nil || i.fetches.Load() != 2 {
+		t.Errorf("the new key was not accepted: %v after %d fetches", err, i.fetches.Load())
 	}
 }
 
-// TestAnIssuerWhoseNameEndsWithASlash: the issuer of Entra's tokens of version 1 is https://sts.windows.net/<tenant>/, and its
-// configuration says so, too.
-func TestAnIssuerWhoseNameEndsWithASlash(t *testing.T) {
+// TestIssuerWithTrailingSlash checks an issuer such as https://sts.windows.net/<tenant>/, the one of Entra's version 1 tokens. Its
+// configuration has the same name.
+func TestIssuerWithTrailingSlash(t *testing.T) {
 	i := newIssuer(t)
 	i.suffix = "/"
-	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL + "/", Audience: audience, ClientIDs: []string{arm}, Client: i.Client()})
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL + "/", Audience: audience, ClientIDs: []string{arm}, Client: i.Client()})
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAReadingOutlivesWhoBeganIt: the keys are read once for all that wait for them. That the first of these gives up must not have
-// the others refused.
-func TestAReadingOutlivesWhoBeganIt(t *testing.T) {
+// TestFetchOutlivesCanceledRequest checks that one fetch of the keys serves all requests that wait for it, even if the request
+// that started it is canceled.
+func TestFetchOutlivesCanceledRequest(t *testing.T) {
 	i := newIssuer(t)
-	i.reading = make(chan struct{})
+	i.fetching = make(chan struct{})
 	tokens := i.tokens()
 	token := "Bearer " + i.sign(t, "first", nil)
-	ctx, giveUp := context.WithCancel(t.Context())
-	gaveUp, answered := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	canceled, result := make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer close(gaveUp)
+		defer close(canceled)
 		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 		request.Header.Set("Authorization", token)
 		_, _ = tokens.Authenticate(ctx, request)
 	}()
-	<-i.reading
+	<-i.fetching
 	go func() {
-		_, err := ask(tokens, token)
-		answered <- err
+		_, err := authenticate(tokens, token)
+		result <- err
 	}()
-	giveUp()
-	i.reading <- struct{}{}
-	if err := <-answered; err != nil {
-		t.Errorf("who waited was answered %v", err)
+	cancel()
+	i.fetching <- struct{}{}
+	if err := <-result; err != nil {
+		t.Errorf("the waiting request was rejected: %v", err)
 	}
-	<-gaveUp
+	<-canceled
 }
 
-// TestANewKeyWhileTheIssuerIsAway: a token whose key cannot be looked for is not a wrong one.
-func TestANewKeyWhileTheIssuerIsAway(t *testing.T) {
+// TestUnknownKeyWhileIssuerIsUnreachable checks that a token is not rejected as invalid if its key cannot be fetched.
+func TestUnknownKeyWhileIssuerIsUnreachable(t *testing.T) {
 	i := newIssuer(t)
 	now := time.Now()
 	var ahead atomic.Int64
-	tokens := authn.NewTokens(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
+	tokens := authn.NewTokenVerifier(authn.TokenOptions{Issuer: i.URL, Audience: audience, ClientIDs: []string{arm}, Client: i.Client(),
 		Now: func() time.Time { return now.Add(time.Duration(ahead.Load())) }})
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
 		t.Fatal(err)
 	}
 	i.add(t, "second")
 	i.down.Store(true)
 	ahead.Store(int64(10 * time.Second))
-	for range 2 { // the second is not looked for again so soon
-		if _, err := ask(tokens, "Bearer "+i.sign(t, "second", nil)); apierror.KindOf(err) != apierror.Unavailable {
-			t.Errorf("answered %v", err)
+	for range 2 { // the second attempt does not fetch, because of the minimum interval
+		if _, err := authenticate(tokens, "Bearer "+i.sign(t, "second", nil)); apierror.KindOf(err) != apierror.Unavailable {
+			t.Errorf("Authenticate returned %v, want Unavailable", err)
 		}
 	}
-	if _, err := ask(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
-		t.Errorf("a key that is known is not enough any more: %v", err)
+	if _, err := authenticate(tokens, "Bearer "+i.sign(t, "first", nil)); err != nil {
+		t.Errorf("a cached key was not used: %v", err)
 	}
 }
 
-// TestSidecar: what is not a decision lets nobody in.
-func TestSidecar(t *testing.T) {
+// TestSidecarRejectsOtherResponses checks that every response of the sidecar except 200 rejects the request.
+func TestSidecarRejectsOtherResponses(t *testing.T) {
 	for _, endpoint := range []string{"", "localhost:5000", "ftp://x/y"} {
 		if _, err := authn.NewSidecar(endpoint); err == nil {
-			t.Errorf("%q was taken", endpoint)
+			t.Errorf("NewSidecar accepted %q", endpoint)
 		}
 	}
 	status := http.StatusOK
@@ -375,28 +368,28 @@ func TestSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for answered, want := range map[int]apierror.Kind{
+	for code, want := range map[int]apierror.Kind{
 		http.StatusUnauthorized: apierror.Unauthenticated, http.StatusBadRequest: apierror.Unauthenticated, http.StatusFound: apierror.Unauthenticated,
 		http.StatusForbidden: apierror.PermissionDenied, http.StatusInternalServerError: apierror.Unavailable, http.StatusTooManyRequests: apierror.Unavailable,
 	} {
-		status = answered
-		if _, err := ask(sidecar, "PoP x"); err == nil || apierror.KindOf(err) != want {
-			t.Errorf("the sidecar answered %d: %v", answered, err)
+		status = code
+		if _, err := authenticate(sidecar, "PoP x"); err == nil || apierror.KindOf(err) != want {
+			t.Errorf("sidecar status %d: %v", code, err)
 		}
 	}
 	if err := sidecar.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
 	server.Close()
-	if _, err := ask(sidecar, "PoP x"); apierror.KindOf(err) != apierror.Unavailable {
-		t.Errorf("the sidecar is gone: %v", err)
+	if _, err := authenticate(sidecar, "PoP x"); apierror.KindOf(err) != apierror.Unavailable {
+		t.Errorf("unreachable sidecar: %v, want Unavailable", err)
 	}
 	if err := sidecar.Ready(t.Context()); err == nil {
 		t.Error("ready without a sidecar")
 	}
 }
 
-// FuzzToken: no bytes but the issuer's own are let in.
+// FuzzToken checks that only the issuer's tokens are accepted.
 func FuzzToken(f *testing.F) {
 	i := newIssuer(f)
 	tokens := i.tokens()
@@ -405,14 +398,14 @@ func FuzzToken(f *testing.F) {
 	f.Add("Bearer eyJhbGciOiJub25lIn0.e30.")
 	f.Add("Bearer " + i.sign(f, "first", jwt.MapClaims{"aud": 7, "exp": 1e300}))
 	f.Fuzz(func(t *testing.T, authorization string) {
-		_, err := ask(tokens, authorization)
+		_, err := authenticate(tokens, authorization)
 		scheme, text, _ := strings.Cut(authorization, " ")
-		if mine := strings.EqualFold(scheme, "Bearer") && text == good; mine != (err == nil) {
+		if valid := strings.EqualFold(scheme, "Bearer") && text == good; valid != (err == nil) {
 			t.Fatalf("%v", err)
 		}
 		var e *apierror.Error
 		if err != nil && (!errors.As(err, &e) || e.Kind == apierror.Internal) {
-			t.Fatalf("an error of ours: %v", err)
+			t.Fatalf("an internal error: %v", err)
 		}
 	})
 }

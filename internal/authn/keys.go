@@ -9,143 +9,141 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
-// The pace at which keys are read.
+// The intervals at which keys are fetched.
 const (
-	keysRetry    = 500 * time.Millisecond // after a failure, twice as long after each further one
-	keysMost     = 30 * time.Second
-	keysRefresh  = time.Hour
-	keysOldest   = 24 * time.Hour
-	keysAtMost   = 5 * time.Second // one reading for tokens with an unknown key within this time
-	keysDeadline = 3 * time.Second
+	minKeysRetry        = 500 * time.Millisecond
+	maxKeysRetry        = 30 * time.Second
+	keysRefreshInterval = time.Hour
+	maxKeysAge          = 24 * time.Hour
+	minFetchInterval    = 5 * time.Second // between fetches that tokens with an unknown key cause
+	fetchTimeout        = 3 * time.Second
 )
 
-// The bounds of the issuer's documents.
+// The limits of the issuer's documents.
 const (
 	maxDocument = 1 << 20
 	maxKeys     = 100
 	maxModulus  = 1024 // bytes, of an RSA key with 8192 bits
 )
 
-// keysMissing is the error while the keys could not be read, or not those of now: who is asking cannot be decided.
-type keysMissing struct{ cause error }
+// keysUnavailableError reports that the current keys could not be fetched, so that a token can be neither accepted nor rejected.
+type keysUnavailableError struct{ cause error }
 
-func (e *keysMissing) Error() string {
+func (e *keysUnavailableError) Error() string {
 	if e.cause == nil {
-		return "the issuer's keys have not been read yet"
+		return "the issuer's keys have not been fetched yet"
 	}
-	return "the issuer's keys cannot be read: " + e.cause.Error()
+	return "the issuer's keys cannot be fetched: " + e.cause.Error()
 }
 
-// keys are the issuer's, as it publishes them (OpenID Connect Discovery 1.0, section 4; RFC 7517).
-type keys struct {
-	// issuer is as tokens name it; some issuers' names end with a slash.
+// keySet caches the keys that an issuer publishes (OpenID Connect Discovery 1.0, section 4; RFC 7517).
+type keySet struct {
+	// issuer is the value of the iss claim. For some issuers it ends with a slash.
 	issuer string
 	client *http.Client
 	now    func() time.Time
 
-	// reading is held while the documents are read, so that one reading serves all that wait for it.
-	reading sync.Mutex
+	// fetching is held during a fetch, so that one fetch serves all callers that wait for it.
+	fetching sync.Mutex
 
 	mu   sync.Mutex
 	byID map[string]*rsa.PublicKey
-	// read is when they were last read, tried when that was last attempted, and failed what came of it.
-	read, tried time.Time
-	failed      error
+	// fetched is the time of the last successful fetch, attempted that of the last attempt, and lastErr its error.
+	fetched, attempted time.Time
+	lastErr            error
 }
 
-func (k *keys) run(ctx context.Context) {
-	again := keysRetry
-	for {
-		pause := keysRefresh
-		if err := k.refresh(ctx); err != nil {
-			pause = again/2 + rand.N(again)
-			again = min(2*again, keysMost)
-		} else {
-			again = keysRetry
+// run fetches the keys every keysRefreshInterval, and more often after failures, until ctx ends.
+func (k *keySet) run(ctx context.Context) {
+	retry := backoff.New(minKeysRetry, maxKeysRetry)
+	for ctx.Err() == nil {
+		if k.refresh(ctx) != nil {
+			_ = retry.Wait(ctx)
+			continue
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+		retry.Reset()
+		_ = backoff.Sleep(ctx, keysRefreshInterval)
 	}
 }
 
-func (k *keys) ready() error {
+// ready returns an error if there are no keys or if they are older than maxKeysAge.
+func (k *keySet) ready() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.byID == nil {
-		return &keysMissing{k.failed}
+		return &keysUnavailableError{k.lastErr}
 	}
-	if age := k.now().Sub(k.read); age > keysOldest {
-		return fmt.Errorf("the issuer's keys were last read %s ago: %w", age.Round(time.Minute), &keysMissing{k.failed})
+	if age := k.now().Sub(k.fetched); age > maxKeysAge {
+		return fmt.Errorf("the issuer's keys were last fetched %s ago: %w", age.Round(time.Minute), &keysUnavailableError{k.lastErr})
 	}
 	return nil
 }
 
-// find is the key of an id. For one that is not known the keys are read again, but not all the time.
-func (k *keys) find(ctx context.Context, id string) (*rsa.PublicKey, error) {
-	key, tried, err := k.known(id)
-	if key != nil || k.now().Sub(tried) < keysAtMost {
+// find returns the key with an ID. For an unknown ID it fetches the keys, but at most every minFetchInterval.
+func (k *keySet) find(ctx context.Context, id string) (*rsa.PublicKey, error) {
+	key, attempted, err := k.lookup(id)
+	if key != nil || k.now().Sub(attempted) < minFetchInterval {
 		return key, err
 	}
-	k.reading.Lock()
-	defer k.reading.Unlock()
-	if key, again, err := k.known(id); key != nil || again.After(tried) {
+	k.fetching.Lock()
+	defer k.fetching.Unlock()
+	if key, latest, err := k.lookup(id); key != nil || latest.After(attempted) {
 		return key, err
 	}
-	// Others wait for this reading, too: it does not end with the request that happened to begin it.
-	_ = k.readNow(context.WithoutCancel(ctx))
-	key, _, err = k.known(id)
+	// Other requests wait for this fetch, so it must not be canceled with the request that started it.
+	_ = k.fetchLocked(context.WithoutCancel(ctx))
+	key, _, err = k.lookup(id)
 	return key, err
 }
 
-func (k *keys) known(id string) (*rsa.PublicKey, time.Time, error) {
+// lookup returns the cached key with an ID and the time of the last attempt to fetch keys.
+func (k *keySet) lookup(id string) (*rsa.PublicKey, time.Time, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.byID == nil {
-		return nil, k.tried, &keysMissing{k.failed}
+		return nil, k.attempted, &keysUnavailableError{k.lastErr}
 	}
 	switch key := k.byID[id]; {
 	case key != nil:
-		return key, k.tried, nil
-	case k.failed != nil:
-		// It may be one that the issuer has made since.
-		return nil, k.tried, &keysMissing{k.failed}
+		return key, k.attempted, nil
+	case k.lastErr != nil:
+		// The issuer may have added the key since the last successful fetch.
+		return nil, k.attempted, &keysUnavailableError{k.lastErr}
 	}
-	return nil, k.tried, errors.New("the key is not one of the issuer's")
+	return nil, k.attempted, errors.New("the issuer does not publish the key")
 }
 
-func (k *keys) refresh(ctx context.Context) error {
-	k.reading.Lock()
-	defer k.reading.Unlock()
-	return k.readNow(ctx)
+// refresh fetches the keys.
+func (k *keySet) refresh(ctx context.Context) error {
+	k.fetching.Lock()
+	defer k.fetching.Unlock()
+	return k.fetchLocked(ctx)
 }
 
-// readNow reads the documents; reading is held. What was read before stays when that fails.
-func (k *keys) readNow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, keysDeadline)
+// fetchLocked fetches the keys and stores the result. The caller holds fetching. After a failure the previous keys stay.
+func (k *keySet) fetchLocked(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	fresh, err := k.fetch(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tried, k.failed = k.now(), err
+	k.attempted, k.lastErr = k.now(), err
 	if err == nil {
-		k.byID, k.read = fresh, k.tried
+		k.byID, k.fetched = fresh, k.attempted
 	}
 	return err
 }
 
-func (k *keys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
+// fetch returns the keys that the issuer publishes.
+func (k *keySet) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
 	content, err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
 		return nil, err
@@ -158,7 +156,7 @@ func (k *keys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
 		return nil, errors.New("the issuer's OpenID configuration is not valid JSON")
 	}
 	if configuration.Issuer != k.issuer {
-		return nil, fmt.Errorf("the OpenID configuration is of the issuer %q, not of %q", configuration.Issuer, k.issuer)
+		return nil, fmt.Errorf("the OpenID configuration is that of issuer %q, want %q", configuration.Issuer, k.issuer)
 	}
 	if content, err = k.get(ctx, configuration.KeysURI); err != nil {
 		return nil, err
@@ -166,7 +164,8 @@ func (k *keys) fetch(ctx context.Context) (map[string]*rsa.PublicKey, error) {
 	return parseKeys(content)
 }
 
-func (k *keys) get(ctx context.Context, url string) ([]byte, error) {
+// get returns the document at url.
+func (k *keySet) get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (k *keys) get(ctx context.Context, url string) ([]byte, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %d", url, response.StatusCode)
+		return nil, fmt.Errorf("%s responded with status %d", url, response.StatusCode)
 	}
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
 	if err == nil && len(content) > maxDocument {
@@ -186,7 +185,7 @@ func (k *keys) get(ctx context.Context, url string) ([]byte, error) {
 	return content, err
 }
 
-// parseKeys reads a JSON Web Key Set: the RSA keys that sign.
+// parseKeys returns the RSA signing keys of a JSON Web Key Set by ID.
 func parseKeys(content []byte) (map[string]*rsa.PublicKey, error) {
 	var set struct {
 		Keys []struct {
@@ -203,27 +202,27 @@ func parseKeys(content []byte) (map[string]*rsa.PublicKey, error) {
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("the issuer has more than %d keys", maxKeys)
 	}
-	found := map[string]*rsa.PublicKey{}
+	keys := map[string]*rsa.PublicKey{}
 	for _, key := range set.Keys {
 		if key.Type != "RSA" || key.ID == "" || (key.Use != "" && key.Use != "sig") {
 			continue
 		}
 		modulus, err := base64.RawURLEncoding.DecodeString(key.Modulus)
 		if err != nil || len(modulus) < 256 || len(modulus) > maxModulus {
-			return nil, fmt.Errorf("the modulus of the issuer's key %q is not one of 2048 to 8192 bits", key.ID)
+			return nil, fmt.Errorf("the modulus of the issuer's key %q does not have 2048 to 8192 bits", key.ID)
 		}
 		exponent, err := base64.RawURLEncoding.DecodeString(key.Exponent)
 		if err != nil || len(exponent) == 0 || len(exponent) > 4 {
-			return nil, fmt.Errorf("the exponent of the issuer's key %q cannot be used", key.ID)
+			return nil, fmt.Errorf("the exponent of the issuer's key %q is invalid", key.ID)
 		}
 		e := new(big.Int).SetBytes(exponent).Int64()
 		if e < 3 || e%2 == 0 || e > 1<<31-1 {
-			return nil, fmt.Errorf("the exponent of the issuer's key %q cannot be used", key.ID)
+			return nil, fmt.Errorf("the exponent of the issuer's key %q is invalid", key.ID)
 		}
-		found[key.ID] = &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e)}
+		keys[key.ID] = &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e)}
 	}
-	if len(found) == 0 {
-		return nil, errors.New("the issuer publishes no RSA key that signs")
+	if len(keys) == 0 {
+		return nil, errors.New("the issuer publishes no RSA signing key")
 	}
-	return found, nil
+	return keys, nil
 }

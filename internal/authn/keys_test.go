@@ -2,7 +2,7 @@ package authn
 
 import "testing"
 
-// FuzzKeys: any document is read or refused, and a key that is read can be used.
+// FuzzKeys checks that parseKeys returns either usable keys or an error.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"RSA","kid":"a","n":"AQAB","e":"AQAB"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"RSA","kid":"a","use":"enc"},null]}`))

@@ -15,45 +15,45 @@ import (
 	"time"
 )
 
-// The ways in which requests are authenticated.
+// The values of Options.Mode.
 const (
-	authenticateBySidecar = "sidecar"
-	authenticateByToken   = "token"
-	authenticateNot       = "off"
+	modeSidecar = "sidecar"
+	modeToken   = "token"
+	modeOff     = "off"
 )
 
-// Options are the flags that say who decides in whose name a request comes.
+// Options configure how a service authenticates the callers of its requests.
 type Options struct {
-	// Mode is sidecar, token or off. There is no default: that nobody is asked for a token is said, not forgotten.
+	// Mode is sidecar, token or off. It has no default, so that authentication is never disabled by omission.
 	Mode string
-	// CheckURL is the check endpoint of the sidecar.
+	// CheckURL is the URL of the sidecar's check endpoint.
 	CheckURL string
-	// Issuer, Audience and ClientIDs (separated by commas) are of the tokens that count, and CAFile what the issuer's
-	// certificate is verified with; empty takes the system's authorities.
+	// Issuer, Audience and ClientIDs (separated by commas) are those of accepted tokens.
 	Issuer    string
 	Audience  string
 	ClientIDs string
-	CAFile    string
+	// CAFile contains the authorities that verify the issuer's certificate; "" means those of the system.
+	CAFile string
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Mode, "authentication", "", "who decides in whose name a request comes: `MODE` sidecar asks a MISE sidecar, token verifies tokens of --authentication-issuer, off asks nobody")
-	flags.StringVar(&o.CheckURL, "authentication-check-url", "", "`URL` of the sidecar's check endpoint, as in http://127.0.0.1:5000/ValidateRequest")
-	flags.StringVar(&o.Issuer, "authentication-issuer", "", "`URL` of the issuer of tokens, below which its OpenID configuration is")
-	flags.StringVar(&o.Audience, "authentication-audience", "", "`audience` that tokens must be for")
-	flags.StringVar(&o.ClientIDs, "authentication-client-ids", "", "comma-separated `ids` of the applications that may call")
-	flags.StringVar(&o.CAFile, "authentication-ca-file", "", "`file` with the authorities that the issuer's certificate is verified with; empty takes the system's")
+	flags.StringVar(&o.Mode, "authentication", "", "`mode` of authentication: sidecar (a MISE sidecar checks each request), token (verify tokens of --authentication-issuer) or off")
+	flags.StringVar(&o.CheckURL, "authentication-check-url", "", "`URL` of the sidecar's check endpoint, for example http://127.0.0.1:5000/ValidateRequest")
+	flags.StringVar(&o.Issuer, "authentication-issuer", "", "`URL` of the token issuer; its OpenID configuration is at /.well-known/openid-configuration")
+	flags.StringVar(&o.Audience, "authentication-audience", "", "`audience` of accepted tokens")
+	flags.StringVar(&o.ClientIDs, "authentication-client-ids", "", "comma-separated client `IDs` of the allowed applications")
+	flags.StringVar(&o.CAFile, "authentication-ca-file", "", "`file` with the certificate authorities for the issuer's certificate (default: those of the system)")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
 	required := map[string]string{}
 	switch o.Mode {
-	case authenticateNot:
-	case authenticateBySidecar:
+	case modeOff:
+	case modeSidecar:
 		required["authentication-check-url"] = o.CheckURL
-	case authenticateByToken:
+	case modeToken:
 		required["authentication-issuer"] = o.Issuer
 		required["authentication-audience"] = o.Audience
 		required["authentication-client-ids"] = o.ClientIDs
@@ -67,37 +67,38 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--%s is required with --authentication %s", name, o.Mode)
 		}
 	}
-	if o.Mode == authenticateByToken {
+	if o.Mode == modeToken {
 		if u, err := url.Parse(o.Issuer); err != nil || u.Scheme != "https" || u.Host == "" {
-			return errors.New("--authentication-issuer: an https URL is needed")
+			return errors.New("--authentication-issuer: must be an https URL")
 		}
 	}
 	return nil
 }
 
-// issuerTimeout bounds one reading of a document of the issuer.
+// issuerTimeout bounds one request to the issuer.
 const issuerTimeout = 3 * time.Second
 
-// Authenticator is who decides; nil when nobody does. keepFresh must run as long as it is used.
-func (o *Options) Authenticator(log *slog.Logger) (decides Authenticator, keepFresh func(ctx context.Context), err error) {
-	nothing := func(context.Context) {}
+// Authenticator returns the configured Authenticator, or nil if authentication is off. The caller must execute run until the
+// Authenticator is no longer used.
+func (o *Options) Authenticator(log *slog.Logger) (authenticator Authenticator, run func(ctx context.Context), err error) {
+	noRun := func(context.Context) {}
 	switch o.Mode {
-	case authenticateBySidecar:
+	case modeSidecar:
 		sidecar, err := NewSidecar(o.CheckURL)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-check-url: %w", err)
 		}
-		return sidecar, nothing, nil
-	case authenticateByToken:
+		return sidecar, noRun, nil
+	case modeToken:
 		client, err := o.issuerClient()
 		if err != nil {
 			return nil, nil, fmt.Errorf("--authentication-ca-file: %w", err)
 		}
-		tokens := NewTokens(TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client})
+		tokens := NewTokenVerifier(TokenOptions{Issuer: o.Issuer, Audience: o.Audience, ClientIDs: strings.Split(o.ClientIDs, ","), Client: client})
 		return tokens, tokens.Run, nil
 	}
-	log.Warn("requests are not authenticated: whoever the listener lets in is believed")
-	return nil, nothing, nil
+	log.Warn("requests are not authenticated: every client of the listener is trusted")
+	return nil, noRun, nil
 }
 
 func (o *Options) issuerClient() (*http.Client, error) {
@@ -109,7 +110,7 @@ func (o *Options) issuerClient() (*http.Client, error) {
 		}
 		authorities := x509.NewCertPool()
 		if !authorities.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("%s holds no certificate", o.CAFile)
+			return nil, fmt.Errorf("%s contains no certificate", o.CAFile)
 		}
 		transport.TLSClientConfig.RootCAs, transport.Proxy = authorities, nil
 	}

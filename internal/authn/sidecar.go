@@ -13,20 +13,20 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// checkTimeout bounds one check; the sidecar is on the same machine.
+// checkTimeout bounds one check. The sidecar runs on the same machine.
 const checkTimeout = 3 * time.Second
 
-// maxCheckAnswer bounds what is read of an answer, so that its connection can be used again.
-const maxCheckAnswer = 64 << 10
+// maxCheckResponse bounds the bytes that are read of a response body, so that the connection can be reused.
+const maxCheckResponse = 64 << 10
 
-// Sidecar asks a MISE sidecar: it sends the head of a request to the check endpoint, as the sidecar's protocol has it, and
-// lets the request in on 200. The claims that the sidecar hands back name the caller.
+// Sidecar authenticates requests with a MISE sidecar. It sends the head of each request to the check endpoint and accepts
+// the request if the response is 200. The claims in the headers of the response identify the caller.
 type Sidecar struct {
 	endpoint string
 	client   *http.Client
 }
 
-// NewSidecar makes a Sidecar of the check endpoint's URL, as in http://127.0.0.1:5000/ValidateRequest.
+// NewSidecar returns a Sidecar for the URL of a check endpoint, for example http://127.0.0.1:5000/ValidateRequest.
 func NewSidecar(endpoint string) (*Sidecar, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -38,14 +38,14 @@ func NewSidecar(endpoint string) (*Sidecar, error) {
 	}}, nil
 }
 
-// The claims that are asked for.
+// sidecarClaims lists the claims that a check requests.
 var sidecarClaims = [...]string{"tid", "appid", "oid"}
 
 // Authenticate implements Authenticator.
 func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, error) {
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
-		return Caller{}, refuse("", "The request carries no token.", nil)
+		return Caller{}, reject("", "The request carries no token.", nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -64,9 +64,9 @@ func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, er
 	}
 	response, err := s.client.Do(check)
 	if err != nil {
-		return Caller{}, undecided(err)
+		return Caller{}, unavailable(err)
 	}
-	_, _ = io.CopyN(io.Discard, response.Body, maxCheckAnswer)
+	_, _ = io.CopyN(io.Discard, response.Body, maxCheckResponse)
 	_ = response.Body.Close()
 	claim := func(name string) string { return response.Header.Get("Subject-Token-Claim-" + name) }
 	switch {
@@ -75,17 +75,17 @@ func (s *Sidecar) Authenticate(ctx context.Context, r *http.Request) (Caller, er
 	case response.StatusCode == http.StatusForbidden:
 		return Caller{}, apierror.New(apierror.PermissionDenied, "The caller may not use this service.")
 	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests:
-		return Caller{}, undecided(fmt.Errorf("the sidecar answered %d", response.StatusCode))
+		return Caller{}, unavailable(fmt.Errorf("the sidecar responded with status %d", response.StatusCode))
 	}
-	return Caller{}, refuse("invalid_token", "The request's token is not accepted.", fmt.Errorf("the sidecar answered %d", response.StatusCode))
+	return Caller{}, reject("invalid_token", "The request's token is not accepted.", fmt.Errorf("the sidecar responded with status %d", response.StatusCode))
 }
 
-// undecided lets nobody in.
-func undecided(cause error) error {
+// unavailable returns the error for a request that cannot be authenticated now.
+func unavailable(cause error) error {
 	return apierror.New(apierror.Unavailable, "The request cannot be authenticated now.").WithCause(cause).WithRetryAfter(time.Second)
 }
 
-// Ready implements Authenticator: whether the sidecar takes connections.
+// Ready implements Authenticator. It checks that the sidecar accepts connections.
 func (s *Sidecar) Ready(ctx context.Context) error {
 	u, err := url.Parse(s.endpoint)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Sidecar) Ready(ctx context.Context) error {
 	}
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return errors.New("the sidecar that authenticates requests takes no connections")
+		return errors.New("the sidecar that authenticates requests does not accept connections")
 	}
 	return connection.Close()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,162 +15,165 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// leeway is how far the clocks of issuer and verifier may differ.
+// leeway is the permitted difference between the clocks of issuer and verifier.
 const leeway = time.Minute
 
-// maxToken bounds a token; a larger one is not looked at.
-const maxToken = 16 << 10
+// maxTokenSize is the size in bytes above which a token is rejected without parsing.
+const maxTokenSize = 16 << 10
 
-// maxVerified is how many verified tokens are remembered. ARM uses one for an hour.
-const maxVerified = 1024
+// maxCachedTokens bounds the cache of verified tokens. ARM uses a token for an hour.
+const maxCachedTokens = 1024
 
-// TokenOptions say which tokens count.
+// TokenOptions configure the tokens that a TokenVerifier accepts.
 type TokenOptions struct {
-	// Issuer is the value of iss, and the URL below which the issuer's OpenID configuration is.
+	// Issuer is the value of the iss claim and the base URL of the issuer's OpenID configuration.
 	Issuer string
-	// Audience is who the tokens are for.
+	// Audience is the value of the aud claim.
 	Audience string
-	// ClientIDs are the applications that may call.
+	// ClientIDs lists the applications that may call.
 	ClientIDs []string
-	// Client reads the issuer's documents.
+	// Client fetches the issuer's documents.
 	Client *http.Client
-	// Now is the clock; nil is the real one.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Tokens verifies JWTs: signature, issuer, audience, life, and the application that they were issued to.
-type Tokens struct {
+// TokenVerifier authenticates requests by their JWTs. It verifies signature, issuer, audience, validity period and the
+// application that the token was issued to. It is safe for concurrent use.
+type TokenVerifier struct {
 	options TokenOptions
-	keys    *keys
+	keys    *keySet
 	parser  *jwt.Parser
 
-	mu       sync.Mutex
-	verified map[[sha256.Size]byte]verified
+	mu    sync.Mutex
+	cache map[[sha256.Size]byte]cachedToken
 }
 
-type verified struct {
-	caller Caller
-	until  time.Time
+// cachedToken is a verified token.
+type cachedToken struct {
+	caller  Caller
+	expires time.Time
 }
 
-// NewTokens makes a Tokens; Run keeps its keys fresh.
-func NewTokens(options TokenOptions) *Tokens {
+// NewTokenVerifier returns a TokenVerifier. Its Run method refreshes the keys of the issuer.
+func NewTokenVerifier(options TokenOptions) *TokenVerifier {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Tokens{
+	return &TokenVerifier{
 		options: options,
-		keys:    &keys{issuer: options.Issuer, client: options.Client, now: options.Now},
+		keys:    &keySet{issuer: options.Issuer, client: options.Client, now: options.Now},
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(options.Issuer), jwt.WithAudience(options.Audience),
 			jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(options.Now)),
-		verified: map[[sha256.Size]byte]verified{},
+		cache: map[[sha256.Size]byte]cachedToken{},
 	}
 }
 
-// Run reads the issuer's keys, and reads them again from time to time, until ctx ends.
-func (t *Tokens) Run(ctx context.Context) { t.keys.run(ctx) }
+// Run fetches the issuer's keys periodically until ctx ends.
+func (t *TokenVerifier) Run(ctx context.Context) { t.keys.run(ctx) }
 
-// Ready implements Authenticator: it is while there are keys that are not too old.
-func (t *Tokens) Ready(context.Context) error { return t.keys.ready() }
+// Ready implements Authenticator. It returns an error while there are no keys or only outdated ones.
+func (t *TokenVerifier) Ready(context.Context) error { return t.keys.ready() }
 
+// claims are the claims of a token that identify its caller.
 type claims struct {
 	jwt.RegisteredClaims
 	TenantID string `json:"tid"`
-	// AppID is the application in Entra's tokens of version 1, AuthorizedParty in those of version 2.
+	// AppID is the application in version 1 tokens of Entra, AuthorizedParty in version 2 tokens.
 	AppID           string `json:"appid"`
 	AuthorizedParty string `json:"azp"`
 	ObjectID        string `json:"oid"`
-	// PreferredName is the caller's name in tokens of version 2, UniqueName in those of version 1.
+	// PreferredName is the caller's name in version 2 tokens, UniqueName in version 1 tokens.
 	PreferredName string   `json:"preferred_username"`
 	UniqueName    string   `json:"unique_name"`
 	Groups        []string `json:"groups"`
 }
 
 // Authenticate implements Authenticator.
-func (t *Tokens) Authenticate(ctx context.Context, r *http.Request) (Caller, error) {
+func (t *TokenVerifier) Authenticate(ctx context.Context, r *http.Request) (Caller, error) {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if scheme == "" {
-		return Caller{}, refuse("", "The request carries no token.", nil)
+		return Caller{}, reject("", "The request carries no token.", nil)
 	}
-	if !strings.EqualFold(scheme, "Bearer") || text == "" || len(text) > maxToken {
-		return Caller{}, refuse("invalid_request", "The request carries no bearer token that can be read.", nil)
+	if !strings.EqualFold(scheme, "Bearer") || text == "" || len(text) > maxTokenSize {
+		return Caller{}, reject("invalid_request", "The request carries no valid bearer token.", nil)
 	}
 	digest, now := sha256.Sum256([]byte(text)), t.options.Now()
 	t.mu.Lock()
-	known, ok := t.verified[digest]
+	cached, ok := t.cache[digest]
 	t.mu.Unlock()
-	if ok && now.Before(known.until) {
-		return known.caller, nil
+	if ok && now.Before(cached.expires) {
+		return cached.caller, nil
 	}
-	caller, until, err := t.verify(ctx, text)
+	caller, expires, err := t.verify(ctx, text)
 	if err != nil {
 		return Caller{}, err
 	}
-	t.remember(digest, verified{caller, until}, now)
+	t.store(digest, cachedToken{caller, expires}, now)
 	return caller, nil
 }
 
-func (t *Tokens) verify(ctx context.Context, text string) (Caller, time.Time, error) {
-	var found claims
-	_, err := t.parser.ParseWithClaims(text, &found, func(token *jwt.Token) (any, error) {
+func (t *TokenVerifier) verify(ctx context.Context, text string) (Caller, time.Time, error) {
+	var parsed claims
+	_, err := t.parser.ParseWithClaims(text, &parsed, func(token *jwt.Token) (any, error) {
 		id, _ := token.Header["kid"].(string)
 		return t.keys.find(ctx, id)
 	})
-	var missing *keysMissing
-	if errors.As(err, &missing) {
-		return Caller{}, time.Time{}, undecided(missing)
+	var keysErr *keysUnavailableError
+	if errors.As(err, &keysErr) {
+		return Caller{}, time.Time{}, unavailable(keysErr)
 	}
 	if err != nil {
-		return Caller{}, time.Time{}, refuse("invalid_token", "The request's token is not accepted.", reason(err))
+		return Caller{}, time.Time{}, reject("invalid_token", "The request's token is not accepted.", rejectionCause(err))
 	}
-	caller := Caller{TenantID: found.TenantID, AppID: found.AppID, ObjectID: found.ObjectID,
-		Name: cmp.Or(found.PreferredName, found.UniqueName), Groups: found.Groups}
+	caller := Caller{TenantID: parsed.TenantID, AppID: parsed.AppID, ObjectID: parsed.ObjectID,
+		Name: cmp.Or(parsed.PreferredName, parsed.UniqueName), Groups: parsed.Groups}
 	if caller.AppID == "" {
-		caller.AppID = found.AuthorizedParty
+		caller.AppID = parsed.AuthorizedParty
 	}
 	if caller.ObjectID == "" {
-		return Caller{}, time.Time{}, refuse("invalid_token", "The request's token is not accepted.", errors.New("the token has no oid"))
+		return Caller{}, time.Time{}, reject("invalid_token", "The request's token is not accepted.", errors.New("the token has no oid"))
 	}
 	for _, allowed := range t.options.ClientIDs {
 		if strings.EqualFold(allowed, caller.AppID) {
-			return caller, found.ExpiresAt.Time, nil
+			return caller, parsed.ExpiresAt.Time, nil
 		}
 	}
 	return Caller{}, time.Time{}, apierror.New(apierror.PermissionDenied, "The caller may not use this service.").
-		WithCause(fmt.Errorf("the token was issued to another application"))
+		WithCause(errors.New("the token was issued to another application"))
 }
 
-// reason is why a token is not accepted, in words of ours: those of the parser may repeat what the token says.
-func reason(err error) error {
+// rejectionCause returns a fixed text for a parser's error, because the parser's text may contain parts of the token.
+func rejectionCause(err error) error {
 	for known, text := range map[error]string{
-		jwt.ErrTokenMalformed: "it is malformed", jwt.ErrTokenSignatureInvalid: "its signature is wrong", jwt.ErrTokenExpired: "it has expired",
-		jwt.ErrTokenNotValidYet: "it is not valid yet", jwt.ErrTokenInvalidAudience: "it is for another audience",
-		jwt.ErrTokenInvalidIssuer: "it is of another issuer", jwt.ErrTokenRequiredClaimMissing: "it lacks a claim",
-		jwt.ErrTokenUnverifiable: "its key is not known",
+		jwt.ErrTokenMalformed: "the token is malformed", jwt.ErrTokenSignatureInvalid: "the token has an invalid signature", jwt.ErrTokenExpired: "the token has expired",
+		jwt.ErrTokenNotValidYet: "the token is not valid yet", jwt.ErrTokenInvalidAudience: "the token has another audience",
+		jwt.ErrTokenInvalidIssuer: "the token has another issuer", jwt.ErrTokenRequiredClaimMissing: "the token lacks a required claim",
+		jwt.ErrTokenUnverifiable: "the token has an unknown key",
 	} {
 		if errors.Is(err, known) {
 			return errors.New(text)
 		}
 	}
-	return errors.New("it is not valid")
+	return errors.New("the token is invalid")
 }
 
-// remember keeps a verified token until it ends. When there are too many those that have ended go first, then any.
-func (t *Tokens) remember(digest [sha256.Size]byte, v verified, now time.Time) {
+// store caches a verified token until it expires. If the cache is full, it removes expired tokens first, then arbitrary ones.
+func (t *TokenVerifier) store(digest [sha256.Size]byte, v cachedToken, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.verified) >= maxVerified {
-		for other, known := range t.verified {
-			if !now.Before(known.until) {
-				delete(t.verified, other)
+	if len(t.cache) >= maxCachedTokens {
+		for other, known := range t.cache {
+			if !now.Before(known.expires) {
+				delete(t.cache, other)
 			}
 		}
 	}
-	for other := range t.verified {
-		if len(t.verified) < maxVerified {
+	for other := range t.cache {
+		if len(t.cache) < maxCachedTokens {
 			break
 		}
-		delete(t.verified, other)
+		delete(t.cache, other)
 	}
-	t.verified[digest] = v
+	t.cache[digest] = v
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 )
 
-// Authority is a region's certificate authority, for the local region and for tests. In AKS Istio's takes its place.
+// Authority is the certificate authority of a local region or a test. In AKS, Istio issues the certificates.
 type Authority struct {
 	*authority.Authority
 	trustDomain string
 }
 
-// OpenAuthority reads the authority of trustDomain from dir (ca.crt and ca.key), or makes it there.
+// OpenAuthority reads the authority of trustDomain from ca.crt and ca.key in dir, or creates these files.
 func OpenAuthority(dir, trustDomain string) (*Authority, error) {
 	opened, err := authority.Open(dir, "hcpmesh "+trustDomain)
 	if err != nil {
@@ -24,8 +24,8 @@ func OpenAuthority(dir, trustDomain string) (*Authority, error) {
 	return &Authority{Authority: opened, trustDomain: trustDomain}, nil
 }
 
-// Issue writes an identity folder for a workload. Beside the SPIFFE id the certificate carries hosts, DNS names or IP
-// addresses, for clients that check host names or brokers that read a DNS name.
+// Issue writes the identity folder of a workload to dir. Besides the SPIFFE ID the certificate contains hosts: DNS names or
+// IP addresses, for clients that verify host names and for brokers that read a DNS name.
 func (a *Authority) Issue(dir string, peer Peer, hosts ...string) error {
 	id := ID{TrustDomain: a.trustDomain, Peer: peer}
 	template := x509.Certificate{

@@ -19,23 +19,24 @@ const (
 	CAFile          = "ca.crt"
 )
 
-// rereadAfter is how long a read of the identity's files is trusted before their times are looked at again.
-const rereadAfter = 10 * time.Second
+// checkInterval is the minimum time between two checks of the files' modification times.
+const checkInterval = 10 * time.Second
 
-// Identity is a process's own certificate and the authority it trusts, kept fresh from a folder.
+// Identity is the certificate of a process and the authority that it trusts. It reloads both when their files change. It is
+// safe for concurrent use.
 type Identity struct {
 	dir string
 	id  ID
 
 	mu      sync.Mutex
 	checked time.Time
-	// stamp is of the files as they were read, or before: a rotation in between is read again.
+	// stamp was computed before the files were read, so that a rotation during the read is detected by the next check.
 	stamp stamp
 	own   *tls.Certificate
 	roots *x509.CertPool
 }
 
-// LoadIdentity reads tls.crt, tls.key and ca.crt from dir. The certificate must carry one SPIFFE id.
+// LoadIdentity reads tls.crt, tls.key and ca.crt from dir. The certificate must contain exactly one SPIFFE ID.
 func LoadIdentity(dir string) (*Identity, error) {
 	identity := &Identity{dir: dir}
 	identity.stamp = identity.stampOfFiles()
@@ -51,30 +52,32 @@ func LoadIdentity(dir string) (*Identity, error) {
 	return identity, nil
 }
 
-// ID is the process's own identity.
+// ID returns the identity of the process itself.
 func (i *Identity) ID() ID { return i.id }
 
-// Dir is the folder that the identity is read from.
+// Dir returns the folder of the identity's files.
 func (i *Identity) Dir() string { return i.dir }
 
-// ServerTLS accepts clients with a certificate of the region's authority for one of the peers. With no peers, nobody is.
+// ServerTLS returns a configuration for servers. It accepts clients with a certificate of the region's authority for one
+// of the peers. Without peers it accepts no client.
 func (i *Identity) ServerTLS(peers ...Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{"h2", "http/1.1"},
-		// The chain is verified in VerifyConnection, against roots that may have been rotated since this was made.
+		// VerifyConnection verifies the chain, because the roots may be rotated after this configuration was created.
 		ClientAuth:       tls.RequireAnyClientCert,
 		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.certificate(), nil },
 		VerifyConnection: func(state tls.ConnectionState) error { return i.verify(state, peers, x509.ExtKeyUsageClientAuth) },
 	}
 }
 
-// ClientTLS presents the own certificate and accepts only the server peer, whatever its address.
+// ClientTLS returns a configuration for clients. It presents the identity's certificate and accepts only the given server,
+// at any address.
 func (i *Identity) ClientTLS(server Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// A SPIFFE certificate names a workload and not a host, so the host name is not checked; VerifyConnection
-		// checks the chain and the workload.
+		// A SPIFFE certificate names a workload and not a host, so the host name is not verified. VerifyConnection
+		// verifies the chain and the workload.
 		InsecureSkipVerify:   true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.certificate(), nil },
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -83,7 +86,7 @@ func (i *Identity) ClientTLS(server Peer) *tls.Config {
 	}
 }
 
-// PeerOf is the verified identity at the other end of a connection that was made with one of the configs above.
+// PeerOf returns the verified identity of the other side of a connection that uses ServerTLS or ClientTLS.
 func PeerOf(state tls.ConnectionState) (ID, error) {
 	if len(state.PeerCertificates) == 0 {
 		return ID{}, errors.New("the peer presented no certificate")
@@ -105,7 +108,7 @@ func (i *Identity) verify(state tls.ConnectionState, peers []Peer, usage x509.Ex
 		return fmt.Errorf("verifying the certificate of %s: %w", id.URL(), err)
 	}
 	if id.TrustDomain != i.id.TrustDomain || !slices.Contains(peers, id.Peer) {
-		return fmt.Errorf("%s may not talk to %s here", id.URL(), i.id.URL())
+		return fmt.Errorf("connection between %s and %s is not allowed", id.URL(), i.id.URL())
 	}
 	return nil
 }
@@ -124,11 +127,11 @@ func (i *Identity) trusted() *x509.CertPool {
 	return i.roots
 }
 
-// refresh reads the files again if they changed. A half-written rotation keeps the old identity until it is whole.
+// refresh reloads the files if they changed. While a rotation is incomplete, the previous identity stays in use.
 func (i *Identity) refresh() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if time.Since(i.checked) < rereadAfter {
+	if time.Since(i.checked) < checkInterval {
 		return
 	}
 	i.checked = time.Now()
@@ -143,8 +146,8 @@ func (i *Identity) refresh() {
 	i.own, i.roots, i.stamp = own, roots, now
 }
 
-// stamp tells the files of an identity from others: when each was written, and how large it is. A rotation may bring files that are
-// older than those before.
+// stamp identifies the content of an identity's files by their modification times and sizes. It is compared for equality,
+// because a rotation can install files that are older than the previous ones.
 type stamp [3]struct{ written, size int64 }
 
 func (i *Identity) stampOfFiles() (s stamp) {
@@ -174,7 +177,7 @@ func (i *Identity) read() (*tls.Certificate, *x509.CertPool, error) {
 
 func idOf(certificate *x509.Certificate) (ID, error) {
 	if len(certificate.URIs) != 1 {
-		return ID{}, fmt.Errorf("the certificate of %q carries %d URIs, not one SPIFFE id", certificate.Subject.CommonName, len(certificate.URIs))
+		return ID{}, fmt.Errorf("the certificate of %q has %d URIs, want one SPIFFE ID", certificate.Subject.CommonName, len(certificate.URIs))
 	}
 	return ParseID(certificate.URIs[0])
 }

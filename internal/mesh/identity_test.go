@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// TestARotationIsSeen: a new certificate is used soon after it is there, whatever the times of its files, and one that is only half
-// there leaves the old one in use.
-func TestARotationIsSeen(t *testing.T) {
+// TestRotatedCertificateIsReloaded checks that a new certificate is used soon, regardless of its modification times, and that an
+// incomplete rotation keeps the old one in use.
+func TestRotatedCertificateIsReloaded(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := OpenAuthority(t.TempDir(), "local")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The bundle of authorities was written last, and is written no more.
+	// ca.crt has the latest modification time, which does not change.
 	bundled := time.Now().Add(time.Hour)
 	issue := func() {
 		t.Helper()
@@ -34,27 +34,27 @@ func TestARotationIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		serial := func() string {
-			time.Sleep(rereadAfter)
+			time.Sleep(checkInterval)
 			return identity.certificate().Leaf.SerialNumber.String()
 		}
 		first := serial()
 		if serial() != first {
-			t.Error("what did not change was read as something else")
+			t.Error("the certificate changed although its files did not")
 		}
 		issue()
 		second := serial()
 		if second == first {
-			t.Error("the rotation was not seen")
+			t.Error("the rotation was not detected")
 		}
 		if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("half a key"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if serial() != second {
-			t.Error("half a rotation took the identity away")
+			t.Error("an incomplete rotation replaced the identity")
 		}
 		issue()
 		if third := serial(); third == second {
-			t.Error("the rotation was not seen once it was whole")
+			t.Error("the rotation was not detected after it was complete")
 		}
 	})
 }

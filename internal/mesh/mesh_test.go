@@ -42,11 +42,11 @@ func TestOnlyAllowedPeersConnect(t *testing.T) {
 		expect Peer
 		refuse bool
 	}{
-		"AllowedPeer":         {"the frontend is on the list", issue(t, region, Frontend), ClusterService, false},
-		"PeerNotOnList":       {"the agent has a valid certificate but no business here", issue(t, region, MaestroAgent), ClusterService, true},
-		"OtherAuthority":      {"the same name from another authority proves nothing", issue(t, open(t, "local"), Frontend), ClusterService, true},
-		"OtherTrustDomain":    {"another region's frontend is not ours", issue(t, open(t, "elsewhere"), Frontend), ClusterService, true},
-		"ServerIsNotExpected": {"the client wanted somebody else", issue(t, region, Frontend), MaestroServer, true},
+		"AllowedPeer":         {"the frontend is an allowed client", issue(t, region, Frontend), ClusterService, false},
+		"PeerNotAllowed":      {"the agent has a valid certificate and is not an allowed client", issue(t, region, MaestroAgent), ClusterService, true},
+		"OtherAuthority":      {"the region trusts only its own authority", issue(t, open(t, "local"), Frontend), ClusterService, true},
+		"OtherTrustDomain":    {"the trust domain is that of another region", issue(t, open(t, "elsewhere"), Frontend), ClusterService, true},
+		"ServerIsNotExpected": {"the client expects another server", issue(t, region, Frontend), MaestroServer, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -70,23 +70,23 @@ func TestOnlyAllowedPeersConnect(t *testing.T) {
 			response, err := client.Get("https://" + listener.Addr().String())
 			if c.refuse {
 				if err == nil {
-					t.Fatalf("connected, although %s", c.reason)
+					t.Fatalf("connected although %s", c.reason)
 				}
 				return
 			}
 			if err != nil {
-				t.Fatalf("%s, but: %v", c.reason, err)
+				t.Fatalf("not connected although %s: %v", c.reason, err)
 			}
 			defer response.Body.Close()
 			body, _ := io.ReadAll(response.Body)
 			if string(body) != string(Frontend) {
-				t.Errorf("the server saw %q", body)
+				t.Errorf("the server verified the peer %q", body)
 			}
 		})
 	}
 }
 
-func TestAuthoritySurvivesReopening(t *testing.T) {
+func TestReopenedAuthorityHasSameCertificate(t *testing.T) {
 	dir := t.TempDir()
 	first, err := OpenAuthority(dir, "local")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestAuthoritySurvivesReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(first.CertificatePEM()) != string(second.CertificatePEM()) {
-		t.Error("opening the authority again made a new one")
+		t.Error("opening the authority again created a new one")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestParseID(t *testing.T) {
 			t.Errorf("ParseID(%s): %v", text, err)
 		}
 		if valid && id.URL().String() != text {
-			t.Errorf("%s became %s", text, id.URL())
+			t.Errorf("%s was formatted as %s", text, id.URL())
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (r *Region) StartServerUnready() *Server {
 	name := string(mesh.MaestroServer)
 	config := server.Config{
 		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
-		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.Allowed(mesh.MaestroServer)...),
+		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
 		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With("process", "server"),
 	}
 	if r.Tune != nil {

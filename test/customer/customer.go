@@ -56,7 +56,7 @@ func New(ctx context.Context, endpoints local.Endpoints, subscription, resourceG
 	if err != nil {
 		return nil, err
 	}
-	client.Transport = recorder.Through(client.Transport)
+	client.Transport = recorder.Transport(client.Transport)
 	c := &Customer{endpoints: endpoints, Subscription: subscription, resourceGroup: resourceGroup, http: client, traffic: recorder}
 
 	credential, err := newCredential(endpoints, endpoints.CredentialsFile, c.http)

@@ -184,7 +184,7 @@ func (r *region) startService() {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(r.t)
 	address := listener.Addr().String()
 	r.fleet.Store(&address)
-	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.Allowed(mesh.ClusterService)...))))
+	api := grpc.NewServer(grpc.Creds(credentials.NewTLS(identity.ServerTLS(mesh.AllowedClients(mesh.ClusterService)...))))
 	csv1.RegisterClusterServiceServer(api, system.API)
 	r.service = r.Run("cluster service", func(ctx context.Context) error {
 		var group sync.WaitGroup

@@ -66,7 +66,7 @@ type engineers struct{}
 func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
 	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return authn.Caller{}, &authn.Refused{Answer: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
+		return authn.Caller{}, &authn.ChallengeError{Response: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
 	}
 	return authn.Caller{TenantID: "tenant", ObjectID: "object-of-" + name, Name: name + "@example.com", Groups: []string{"group-of-" + name}}, nil
 }

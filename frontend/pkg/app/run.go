@@ -109,7 +109,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 	})
 	httpServer := &http.Server{
 		Handler:           handler,
-		TLSConfig:         identity.ServerTLS(mesh.Allowed(mesh.Frontend)...),
+		TLSConfig:         identity.ServerTLS(mesh.AllowedClients(mesh.Frontend)...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       60 * time.Second,
 		WriteTimeout:      60 * time.Second,

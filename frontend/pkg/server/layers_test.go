@@ -72,7 +72,7 @@ func (g gate) Authenticate(_ context.Context, r *http.Request) (authn.Caller, er
 	case g.word:
 		return authn.Caller{TenantID: "arm-tenant", AppID: "arm-app", ObjectID: "arm-object"}, nil
 	case "":
-		return authn.Caller{}, &authn.Refused{Answer: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
+		return authn.Caller{}, &authn.ChallengeError{Response: apierror.New(apierror.Unauthenticated, "The request carries no token."), Challenge: "Bearer"}
 	case "broken":
 		return authn.Caller{}, apierror.New(apierror.Unavailable, "The request cannot be authenticated now.").WithCause(errors.New("no answer"))
 	}

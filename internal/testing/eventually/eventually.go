@@ -1,6 +1,6 @@
-// Package eventually is how tests wait for what another goroutine, process or machine does and announces in no other way: a
-// check is repeated until it passes. A test that waits in vain says what it waited for, for how long, how often it asked, and
-// how things stood at the last look, so that a run on a machine that nobody can look at explains itself. It is for tests only.
+// Package eventually lets tests wait for a condition that another goroutine, process or machine brings about without a
+// notification: it repeats a check until the check passes. The error of a wait that fails contains the name of the condition,
+// the time and number of checks, and the error of the last check, so that a failure in CI explains itself.
 package eventually
 
 import (
@@ -10,49 +10,48 @@ import (
 	"time"
 )
 
-// What has happened already, or does so at once, is seen at once; what takes its time is not slowed down by the looking: there is
-// lastPause between two looks, and as long as a look takes where that is more, up to longestPause.
+// The pauses between two checks grow from firstPause to lastPause, so that a test continues soon after the condition is met. A
+// pause is at least as long as the previous check, up to longestPause, so that checks do not slow down what they wait for.
 const (
-	firstPause = time.Millisecond
-	lastPause  = 20 * time.Millisecond
-
+	firstPause   = time.Millisecond
+	lastPause    = 20 * time.Millisecond
 	longestPause = 250 * time.Millisecond
 )
 
-// Holds waits until check returns nil, and ends the test when it does not within a time. What names the wait in one sentence, as
-// in "the namespace is gone"; the error of check says how things stand instead. It works in a test's cleanup, too.
-func Holds(t testing.TB, within time.Duration, what string, check func() error) {
+// Holds waits until check returns nil, and fails the test with Fatalf after timeout. condition is a sentence, for example "the
+// namespace is deleted"; the error of check describes the current state. Holds may be called in a cleanup function.
+func Holds(t testing.TB, timeout time.Duration, condition string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 	defer cancel()
-	Before(ctx, t, what, check)
+	Before(ctx, t, condition, check)
 }
 
-// Before is Holds for a test that has one context for all of its waits.
-func Before(ctx context.Context, t testing.TB, what string, check func() error) {
+// Before is like Holds with a context instead of a timeout, for a test with one deadline for all of its waits.
+func Before(ctx context.Context, t testing.TB, condition string, check func() error) {
 	t.Helper()
 	if err := Repeat(ctx, check); err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("%s: %v", condition, err)
 	}
 }
 
-// Repeat repeats check until it returns nil, or until ctx is over; then it says how things stood. It is for the goroutines of a
-// test, which must not end it.
+// Repeat repeats check until it returns nil. If ctx ends first, it returns an error that wraps the last error of check. It is
+// for goroutines other than that of the test, which must not call Fatalf.
 func Repeat(ctx context.Context, check func() error) error {
-	began, asked := time.Now(), 0
+	started, checks := time.Now(), 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		looking := time.Now()
+		checkStarted := time.Now()
 		err := check()
 		if err == nil {
 			return nil
 		}
-		asked++
-		again := time.NewTimer(max(pause, min(time.Since(looking), longestPause)))
+		checks++
+		timer := time.NewTimer(max(pause, min(time.Since(checkStarted), longestPause)))
 		select {
 		case <-ctx.Done():
-			again.Stop()
-			return fmt.Errorf("not so after %s and %d looks: %w", time.Since(began).Round(time.Millisecond), asked, err)
-		case <-again.C:
+			timer.Stop()
+			return fmt.Errorf("not met after %s and %d checks: %w", time.Since(started).Round(time.Millisecond), checks, err)
+		case <-timer.C:
 		}
 	}
 }

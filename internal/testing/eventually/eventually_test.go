@@ -12,52 +12,52 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-var errNotYet = errors.New("it is blue")
+var errNotMet = errors.New("the light is blue")
 
-func TestRepeatEndsWithTheFirstPass(t *testing.T) {
+func TestRepeatReturnsAfterFirstSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, looks := time.Now(), 0
+		started, checks := time.Now(), 0
 		err := eventually.Repeat(t.Context(), func() error {
-			if looks++; time.Since(began) < time.Second {
-				return errNotYet
+			if checks++; time.Since(started) < time.Second {
+				return errNotMet
 			}
 			return nil
 		})
-		if took := time.Since(began); err != nil || took < time.Second || took > 1100*time.Millisecond || looks > 60 {
-			t.Errorf("%v after %s and %d looks", err, took, looks)
+		if took := time.Since(started); err != nil || took < time.Second || took > 1100*time.Millisecond || checks > 60 {
+			t.Errorf("%v after %s and %d checks", err, took, checks)
 		}
 	})
 }
 
-func TestRepeatSaysHowThingsStood(t *testing.T) {
+func TestRepeatReturnsLastError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := eventually.Repeat(ctx, func() error { return errNotYet })
-		if !errors.Is(err, errNotYet) || !strings.Contains(err.Error(), "not so after 1m0s") {
+		err := eventually.Repeat(ctx, func() error { return errNotMet })
+		if !errors.Is(err, errNotMet) || !strings.Contains(err.Error(), "not met after 1m0s") {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// refusing is a test that is ended.
-type refusing struct {
+// fatalRecorder is a test that records its failure.
+type fatalRecorder struct {
 	testing.TB
-	said string
+	message string
 }
 
-func (r *refusing) Helper() {}
+func (r *fatalRecorder) Helper() {}
 
-func (r *refusing) Fatalf(format string, arguments ...any) {
-	r.said = fmt.Sprintf(format, arguments...)
+func (r *fatalRecorder) Fatalf(format string, arguments ...any) {
+	r.message = fmt.Sprintf(format, arguments...)
 }
 
-func TestHoldsSaysWhatItWaitedFor(t *testing.T) {
+func TestHoldsReportsConditionAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := &refusing{TB: t}
-		eventually.Holds(ended, time.Second, "it is green", func() error { return errNotYet })
-		if !strings.HasPrefix(ended.said, "it is green: ") || !strings.HasSuffix(ended.said, errNotYet.Error()) {
-			t.Errorf("it said %q", ended.said)
+		recorder := &fatalRecorder{TB: t}
+		eventually.Holds(recorder, time.Second, "the light is green", func() error { return errNotMet })
+		if !strings.HasPrefix(recorder.message, "the light is green: ") || !strings.HasSuffix(recorder.message, errNotMet.Error()) {
+			t.Errorf("Holds failed with %q", recorder.message)
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package traffic writes down what clients and the ARM API say to each other, one exchange a line, in the form that oav's
-// LiveValidator reads, so that what a test run really sent and got can be held against the OpenAPI documents. It is for
-// tests. What is recorded holds no secrets: neither tokens nor credentials.
+// Package traffic records the HTTP exchanges between clients and the ARM API during tests, one per line in the format of oav's
+// LiveValidator, so that real traffic can be validated against the OpenAPI documents. Recordings contain neither tokens nor
+// credentials.
 package traffic
 
 import (
@@ -16,35 +16,36 @@ import (
 	"sync"
 )
 
-// DirVariable is the environment variable that names the folder to record into; without it nothing is recorded.
+// DirVariable is the environment variable with the folder for recordings. If it is empty, nothing is recorded.
 const DirVariable = "HCPMESH_TRAFFIC_DIR"
 
-// Recorder writes exchanges to a file of its own. One that is nil records nothing.
+// Recorder writes exchanges to its own file. A nil Recorder records nothing. It is safe for concurrent use.
 type Recorder struct {
 	dir, source string
 
 	mu sync.Mutex
-	// file is there once something was recorded.
+	// file is created for the first exchange.
 	file *os.File
-	// seen are the exchanges that are recorded: who polls says the same again and again.
+	// seen holds the hashes of recorded exchanges, because polling clients repeat the same exchange.
 	seen map[[sha256.Size]byte]bool
 	// failed is the first error of a write.
 	failed error
 }
 
-// FromEnvironment opens a recorder for the folder that the environment names; nil if it names none.
+// FromEnvironment returns a Recorder for the folder in DirVariable, or nil if the variable is empty. source is the prefix of
+// the recording's file name.
 func FromEnvironment(source string) (*Recorder, error) {
 	dir := os.Getenv(DirVariable)
 	if dir == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder of %s: %w", DirVariable, err)
+		return nil, fmt.Errorf("creating the folder of %s: %w", DirVariable, err)
 	}
 	return &Recorder{dir: dir, source: source, seen: map[[sha256.Size]byte]bool{}}, nil
 }
 
-// Close ends the recording. Its error is that of the first write that went wrong, if one did.
+// Close closes the recording's file. It returns the error of the first failed write.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
@@ -60,8 +61,8 @@ func (r *Recorder) Close() error {
 	return r.failed
 }
 
-// Through is a transport that records what passes through it to base.
-func (r *Recorder) Through(base http.RoundTripper) http.RoundTripper {
+// Transport returns a transport that records the exchanges of base.
+func (r *Recorder) Transport(base http.RoundTripper) http.RoundTripper {
 	if r == nil {
 		return base
 	}
@@ -75,10 +76,10 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !ofProvider(request.URL.Path) {
+	if !isProviderPath(request.URL.Path) {
 		return t.base.RoundTrip(request)
 	}
-	sent, err := take(&request.Body)
+	requestBody, err := readBody(&request.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -86,62 +87,62 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := take(&response.Body)
+	responseBody, err := readBody(&response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("reading the response to record it: %w", err)
 	}
-	t.recorder.record(request, sent, response, got)
+	t.recorder.record(request, requestBody, response, responseBody)
 	return response, nil
 }
 
-// Handler is a server that records what next is asked and answers.
+// Handler returns a handler that records the exchanges of next.
 func (r *Recorder) Handler(next http.Handler) http.Handler {
 	if r == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if !ofProvider(request.URL.Path) {
+		if !isProviderPath(request.URL.Path) {
 			next.ServeHTTP(w, request)
 			return
 		}
-		sent, err := take(&request.Body)
-		if err != nil { // the caller is gone
+		requestBody, err := readBody(&request.Body)
+		if err != nil { // the client has disconnected
 			panic(http.ErrAbortHandler)
 		}
-		tee := &tee{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(tee, request)
-		r.record(request, sent, &http.Response{StatusCode: tee.status, Header: w.Header()}, tee.body.Bytes())
+		recorder := &responseRecorder{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(recorder, request)
+		r.record(request, requestBody, &http.Response{StatusCode: recorder.status, Header: w.Header()}, recorder.body.Bytes())
 	})
 }
 
-// tee keeps what is written.
-type tee struct {
+// responseRecorder copies the status and the body of a response.
+type responseRecorder struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
-func (t *tee) WriteHeader(status int) {
-	t.status = status
-	t.ResponseWriter.WriteHeader(status)
+func (r *responseRecorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
 }
 
-func (t *tee) Write(content []byte) (int, error) {
-	t.body.Write(content)
-	return t.ResponseWriter.Write(content)
+func (r *responseRecorder) Write(content []byte) (int, error) {
+	r.body.Write(content)
+	return r.ResponseWriter.Write(content)
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (t *tee) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (r *responseRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// ofProvider reports whether a path is one of the resource provider's; what ARM answers itself is no business of ours, and
-// holds tokens.
-func ofProvider(path string) bool {
+// isProviderPath reports whether the resource provider serves a path. The other responses of ARM are not recorded: they
+// contain tokens.
+func isProviderPath(path string) bool {
 	return strings.Contains(strings.ToLower(path), "/providers/microsoft.redhatopenshift/")
 }
 
-// take reads a body and puts what it read in its place.
-func take(body *io.ReadCloser) ([]byte, error) {
+// readBody reads a body and replaces it by its content.
+func readBody(body *io.ReadCloser) ([]byte, error) {
 	if *body == nil {
 		return nil, nil
 	}
@@ -153,13 +154,13 @@ func take(body *io.ReadCloser) ([]byte, error) {
 	return content, err
 }
 
-// Exchange is a request with its response, as oav reads it.
+// Exchange is a request with its response, in the format of oav.
 type Exchange struct {
 	Request  Request  `json:"liveRequest"`
 	Response Response `json:"liveResponse"`
 }
 
-// Request is what was sent.
+// Request is the request of an Exchange.
 type Request struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
@@ -167,23 +168,24 @@ type Request struct {
 	Body    any               `json:"body,omitempty"`
 }
 
-// Response is what came back.
+// Response is the response of an Exchange.
 type Response struct {
 	StatusCode string            `json:"statusCode"`
 	Headers    map[string]string `json:"headers"`
 	Body       any               `json:"body,omitempty"`
 }
 
-func (r *Recorder) record(request *http.Request, sent []byte, response *http.Response, got []byte) {
+// record writes an exchange that was not recorded before.
+func (r *Recorder) record(request *http.Request, requestBody []byte, response *http.Response, responseBody []byte) {
 	exchange := Exchange{
 		Request: Request{
 			Method: request.Method, URL: "https://management.azure.com" + request.URL.RequestURI(),
-			Headers: headers(request.Header), Body: content(sent),
+			Headers: headerMap(request.Header), Body: bodyValue(requestBody),
 		},
-		Response: Response{StatusCode: strconv.Itoa(response.StatusCode), Headers: headers(response.Header), Body: content(got)},
+		Response: Response{StatusCode: strconv.Itoa(response.StatusCode), Headers: headerMap(response.Header), Body: bodyValue(responseBody)},
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s %s %d %q %q", request.Method, request.URL.RequestURI(), response.StatusCode, sent, got)
+	fmt.Fprintf(hash, "%s %s %d %q %q", request.Method, request.URL.RequestURI(), response.StatusCode, requestBody, responseBody)
 	key := [sha256.Size]byte(hash.Sum(nil))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,15 +205,15 @@ func (r *Recorder) write(exchange Exchange) error {
 	}
 	if r.file == nil {
 		if r.file, err = os.CreateTemp(r.dir, r.source+"-*.jsonl"); err != nil {
-			return fmt.Errorf("recording: %w", err)
+			return fmt.Errorf("creating the recording: %w", err)
 		}
 	}
 	_, err = r.file.Write(append(line, '\n'))
 	return err
 }
 
-// headers are those of a message, but the one that proves who sent it.
-func headers(all http.Header) map[string]string {
+// headerMap returns the headers of a message except for Authorization.
+func headerMap(all http.Header) map[string]string {
 	kept := map[string]string{}
 	for name, values := range all {
 		if name != "Authorization" {
@@ -221,8 +223,8 @@ func headers(all http.Header) map[string]string {
 	return kept
 }
 
-// content is a body as JSON without secrets; as text when it is not JSON, nil when it is empty.
-func content(body []byte) any {
+// bodyValue returns a body without secrets: as JSON, as text if it is not JSON, or nil if it is empty.
+func bodyValue(body []byte) any {
 	if len(body) == 0 {
 		return nil
 	}
@@ -232,22 +234,23 @@ func content(body []byte) any {
 	if err := decoder.Decode(&value); err != nil || decoder.More() {
 		return strings.ToValidUTF8(string(body), "\uFFFD")
 	}
-	return withoutSecrets(value)
+	return redact(value)
 }
 
-func withoutSecrets(value any) any {
+// redact replaces the kubeconfigs in value.
+func redact(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
 			if _, text := inner.(string); text && strings.EqualFold(name, "kubeconfig") {
-				value[name] = "left out"
+				value[name] = "redacted"
 				continue
 			}
-			value[name] = withoutSecrets(inner)
+			value[name] = redact(inner)
 		}
 	case []any:
 		for i, inner := range value {
-			value[i] = withoutSecrets(inner)
+			value[i] = redact(inner)
 		}
 	}
 	return value

@@ -16,11 +16,11 @@ import (
 
 const cluster = "/subscriptions/s/resourceGroups/g/providers/microsoft.redhatopenshift/hcpOpenShiftClusters/c"
 
-// TestWhatPassesIsRecorded sends through a recorder and reads what it wrote, on the client's side and on the server's.
-func TestWhatPassesIsRecorded(t *testing.T) {
-	for name, placed := range map[string]func(*traffic.Recorder, http.Handler) (http.Handler, http.RoundTripper){
+// TestExchangesAreRecorded records the same requests on the client's and on the server's side, and checks the recordings.
+func TestExchangesAreRecorded(t *testing.T) {
+	for name, install := range map[string]func(*traffic.Recorder, http.Handler) (http.Handler, http.RoundTripper){
 		"client": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
-			return h, r.Through(http.DefaultTransport)
+			return h, r.Transport(http.DefaultTransport)
 		},
 		"server": func(r *traffic.Recorder, h http.Handler) (http.Handler, http.RoundTripper) {
 			return r.Handler(h), http.DefaultTransport
@@ -33,13 +33,13 @@ func TestWhatPassesIsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			handler, transport := placed(recorder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler, transport := install(recorder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if body, _ := io.ReadAll(r.Body); string(body) != `{"a":1}` {
-					t.Errorf("the server got %q", body)
+					t.Errorf("the server received %q", body)
 				}
 				w.Header().Set("Retry-After", "1")
 				w.WriteHeader(http.StatusAccepted)
-				_, _ = io.WriteString(w, `{"kubeconfig":"very secret","nested":[{"kubeconfig":"secret too"}],"n":1.50}`)
+				_, _ = io.WriteString(w, `{"kubeconfig":"first-secret","nested":[{"kubeconfig":"second-secret"}],"n":1.50}`)
 			}))
 			server := httptest.NewServer(handler)
 			defer server.Close()
@@ -61,15 +61,15 @@ func put(t *testing.T, client *http.Client, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer secret")
+	request.Header.Set("Authorization", "Bearer token-secret")
 	request.Header.Set("If-Match", "x")
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "very secret") {
-		t.Errorf("the client got %q", body)
+	if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), "first-secret") {
+		t.Errorf("the client received %q", body)
 	}
 }
 
@@ -85,10 +85,10 @@ func check(t *testing.T, dir string) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	if len(lines) != 1 {
-		t.Fatalf("%d lines, not one for the same exchange twice and none for what is not the provider's", len(lines))
+		t.Fatalf("%d lines, want one: the second exchange is equal and the third is not with the resource provider", len(lines))
 	}
 	if strings.Contains(lines[0], "secret") {
-		t.Errorf("a secret is recorded: %s", lines[0])
+		t.Errorf("the recording contains a secret: %s", lines[0])
 	}
 	var got traffic.Exchange
 	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
@@ -97,7 +97,7 @@ func check(t *testing.T, dir string) {
 	want := traffic.Exchange{
 		Request: traffic.Request{Method: "PUT", URL: "https://management.azure.com" + cluster + "?api-version=1", Body: map[string]any{"a": 1.0}},
 		Response: traffic.Response{StatusCode: "202", Body: map[string]any{
-			"kubeconfig": "left out", "nested": []any{map[string]any{"kubeconfig": "left out"}}, "n": 1.5,
+			"kubeconfig": "redacted", "nested": []any{map[string]any{"kubeconfig": "redacted"}}, "n": 1.5,
 		}},
 	}
 	if got.Request.Headers["if-match"] != "x" || got.Response.Headers["retry-after"] != "1" {
@@ -109,14 +109,14 @@ func check(t *testing.T, dir string) {
 	}
 }
 
-func TestNothingIsRecordedUnlessAskedFor(t *testing.T) {
+func TestNothingIsRecordedWithoutFolder(t *testing.T) {
 	t.Setenv(traffic.DirVariable, "")
 	recorder, err := traffic.FromEnvironment("test")
 	if err != nil || recorder != nil {
 		t.Fatalf("%v, %v", recorder, err)
 	}
-	if recorder.Through(http.DefaultTransport) != http.DefaultTransport {
-		t.Error("something stands in the way")
+	if recorder.Transport(http.DefaultTransport) != http.DefaultTransport {
+		t.Error("the transport is wrapped although nothing is recorded")
 	}
 	if err := recorder.Close(); err != nil {
 		t.Error(err)

@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 	s, err := server.New(ctx, server.Config{
 		DatabaseURL: strings.TrimSpace(string(url)), MaxConnections: int32(o.maxConnections),
 		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
-		GRPC: grpcListener, REST: restListener, TLS: identity.ServerTLS(mesh.Allowed(mesh.MaestroServer)...),
+		GRPC: grpcListener, REST: restListener, TLS: identity.ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
 		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
 		ResyncWindow: o.window, TombstoneLife: o.tombstoneAge,
 		Registry: p.Metrics, Log: p.Log,

@@ -66,7 +66,7 @@ func newHouse(t *testing.T) *house {
 			t.Fatal(err)
 		}
 	}
-	h := &house{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.Allowed(mesh.Frontend)...))}
+	h := &house{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.AllowedClients(mesh.Frontend)...))}
 	h.server = httptest.NewUnstartedServer(nil)
 	h.server.EnableHTTP2 = true
 	h.server.StartTLS()
