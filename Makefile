@@ -66,10 +66,10 @@ sweeps: third-party postgresql ## kill processes at every point of an upgrade, a
 	KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin go test -count=1 -timeout 60m -parallel 4 ./cluster-service/pkg/app
 	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./hypershift/pkg/app
 	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./maestro/conformance
-	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/backend ./frontend/pkg/server ./admin/pkg/server
+	go test -count=1 -timeout 60m -parallel 4 -run TestSweep ./backend/pkg/app ./frontend/pkg/server ./admin/pkg/server
 
 cascade: ## delete a subscription with 10,000 clusters, killing the backend several times
-	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/backend -cascade-clusters 10000
+	cd backend && go test -count=1 -timeout 60m -v -run 'TestCascade$$' ./pkg/app -cascade-clusters 10000
 
 contract: third-party postgresql ## run all of the frontend's cases against a whole region, not just a slice
 	go test -count=1 -timeout 60m -parallel 8 ./test/contract -every 1

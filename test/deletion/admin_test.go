@@ -23,7 +23,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/intervention"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/adminoperation"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/authn"
@@ -87,7 +87,7 @@ func (r *region) startAdmin() {
 		}
 	}
 	all := func(partition.Group) bool { return true }
-	executor := intervention.New(db, r.clusterService(mesh.Backend), nil, all, intervention.Options{}, prometheus.NewRegistry(), logger())
+	executor := adminoperation.New(db, r.clusterService(mesh.Backend), nil, all, adminoperation.Options{}, prometheus.NewRegistry(), logger())
 	r.Run("backend", func(ctx context.Context) error {
 		var group sync.WaitGroup
 		defer group.Wait()
@@ -95,7 +95,7 @@ func (r *region) startAdmin() {
 		return db.Tail(ctx, time.Now().Add(-time.Minute), database.FeedOptions{BusyInterval: 10 * time.Millisecond, IdleInterval: 50 * time.Millisecond},
 			func(ctx context.Context, changes []database.Change) error {
 				for _, change := range changes {
-					executor.Changed(ctx, change)
+					executor.HandleChange(ctx, change)
 				}
 				return nil
 			})

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/backend"
+	backendapp "github.com/hcpmesh/hcpmesh/backend/pkg/app"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/lifecycle"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/reconcile"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
@@ -249,9 +249,9 @@ func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {
 	r.mu.Lock()
 	r.metrics = p.Metrics
 	r.mu.Unlock()
-	_ = backend.Work(ctx, p, r.db, connection, backend.Options{
+	_ = backendapp.Work(ctx, p, r.db, connection, backendapp.Options{
 		Replica: "backend-0", Workers: 16, CascadeDeletions: 10, FeedIdle: 100 * time.Millisecond, LeaseDuration: time.Second,
 		Timing:    lifecycle.Timing{Grace: 10 * time.Millisecond, Coalesce: 50 * time.Millisecond},
-		Reconcile: reconcile.Options{First: 50 * time.Millisecond, Most: time.Second, Page: 7},
+		Reconcile: reconcile.Options{MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second, PageSize: 7},
 	})
 }

@@ -29,31 +29,31 @@ import (
 const (
 	// workers is how many subscriptions have a turn at once.
 	workers = 4
-	// turnTimeout bounds a turn; one that is cut off is taken up by the next.
-	turnTimeout = time.Minute
-	// lookAgain is when a subscription has its next turn if nothing is heard of its clusters.
-	lookAgain = 15 * time.Second
-	// failedAgain is how long a cluster is left alone whose deletion has failed.
-	failedAgain = 10 * time.Minute
-	// page is how many clusters are read at once.
-	page = 100
+	// processTimeout bounds a turn; one that is cut off is taken up by the next.
+	processTimeout = time.Minute
+	// recheckInterval is when a subscription has its next turn if nothing is heard of its clusters.
+	recheckInterval = 15 * time.Second
+	// failedRetryInterval is how long a cluster is left alone whose deletion has failed.
+	failedRetryInterval = 10 * time.Minute
+	// pageSize is how many clusters are read at once.
+	pageSize = 100
 )
 
 // Back-off of a subscription whose turn ended with an error.
 const (
-	firstRetry = 50 * time.Millisecond
-	mostRetry  = 10 * time.Second
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 10 * time.Second
 )
 
 // Controller empties the deleted subscriptions of the owned groups. It is a changes.Seeker.
 type Controller struct {
 	db   *database.DB
 	owns func(partition.Group) bool
-	// most deletions under way at once in the subscriptions of this replica together.
-	most  int
-	log   *slog.Logger
-	begun prometheus.Counter
-	queue workqueue.TypedRateLimitingInterface[string]
+	// maxDeletions deletions under way at once in the subscriptions of this replica together.
+	maxDeletions int
+	log          *slog.Logger
+	started      prometheus.Counter
+	queue        workqueue.TypedRateLimitingInterface[string]
 
 	mu       sync.Mutex
 	emptying map[string]*progress
@@ -65,31 +65,31 @@ type progress struct {
 	// underway is how many deletions were under way at the end of the last turn, gone how many clusters have gone since that
 	// turn began. During a turn underway is not known.
 	underway, gone int
-	turning        bool
+	processing     bool
 
-	shut bool
-	// begun is when this process began the deletion of a cluster that is not known to be gone, by uid.
-	begun map[string]time.Time
+	fencesClosed bool
+	// started is when this process began the deletion of a cluster that is not known to be gone, by uid.
+	started map[string]time.Time
 }
 
 // New makes a Controller that has at most that many deletions under way at once.
 func New(db *database.DB, owns func(partition.Group) bool, most int, metrics prometheus.Registerer, log *slog.Logger) *Controller {
 	c := &Controller{
-		db: db, owns: owns, most: most, log: log,
-		begun: prometheus.NewCounter(prometheus.CounterOpts{
+		db: db, owns: owns, maxDeletions: most, log: log,
+		started: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "backend_cascade_deletions_total", Help: "Deletions of clusters begun because their subscription is Deleted.",
 		}),
-		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, mostRetry)),
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff)),
 		emptying: map[string]*progress{},
 	}
-	metrics.MustRegister(c.begun, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	metrics.MustRegister(c.started, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "backend_cascade_subscriptions", Help: "Deleted subscriptions whose clusters this replica is deleting.",
 	}, func() float64 { return float64(c.subscriptions()) }))
 	return c
 }
 
-// Changed notes a subscription that is Deleted, and a cluster that is gone from one or whose deletion has failed.
-func (c *Controller) Changed(ctx context.Context, change database.Change) {
+// HandleChange notes a subscription that is Deleted, and a cluster that is gone from one or whose deletion has failed.
+func (c *Controller) HandleChange(ctx context.Context, change database.Change) {
 	switch {
 	case change.Kind == database.SubscriptionKind && !change.Removed:
 		item, err := database.DecodeChange(c.db.Subscriptions(), change)
@@ -97,7 +97,7 @@ func (c *Controller) Changed(ctx context.Context, change database.Change) {
 			c.log.ErrorContext(ctx, "a subscription cannot be read", "key", change.Key.ResourceID, "error", err)
 			return
 		}
-		if due(item) {
+		if mustEmpty(item) {
 			c.queue.Add(item.Key.SubscriptionID)
 		}
 	case change.Kind == database.ClusterKind && c.isEmptying(change.Key.SubscriptionID):
@@ -108,7 +108,7 @@ func (c *Controller) Changed(ctx context.Context, change database.Change) {
 		}
 		// One whose deletion has failed makes room for others, too.
 		if change.Removed || item.Value.ProvisioningState == hub.Failed {
-			c.goneFrom(change.Key.SubscriptionID)
+			c.clusterGone(change.Key.SubscriptionID)
 		}
 	}
 }
@@ -119,9 +119,9 @@ func (c *Controller) isEmptying(subscription string) bool {
 	return c.emptying[subscription] != nil
 }
 
-// goneFrom gives a subscription its next turn when half of the deletions that were under way are done: often enough to
+// clusterGone gives a subscription its next turn when half of the deletions that were under way are done: often enough to
 // keep them coming, and rarely enough to make the reading of each turn worth it.
-func (c *Controller) goneFrom(subscription string) {
+func (c *Controller) clusterGone(subscription string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.emptying[subscription]
@@ -129,20 +129,20 @@ func (c *Controller) goneFrom(subscription string) {
 		return
 	}
 	p.gone++
-	if !p.turning {
-		c.nextIfHalfDone(subscription, p)
+	if !p.processing {
+		c.requeueIfHalfDone(subscription, p)
 	}
 }
 
-func (c *Controller) nextIfHalfDone(subscription string, p *progress) {
+func (c *Controller) requeueIfHalfDone(subscription string, p *progress) {
 	if 2*p.gone >= p.underway {
 		p.gone, p.underway = 0, max(0, p.underway-p.gone)
 		c.queue.Add(subscription)
 	}
 }
 
-// Look notes every subscription that is Deleted and has not been emptied.
-func (c *Controller) Look(ctx context.Context, _ bool) error {
+// Resync notes every subscription that is Deleted and has not been emptied.
+func (c *Controller) Resync(ctx context.Context, _ bool) error {
 	err := c.db.SubscriptionsToEmpty(ctx, func(item *database.Item[database.SubscriptionDocument]) error {
 		if c.owns(partition.Of(item.Key.SubscriptionID)) {
 			c.queue.Add(item.Key.SubscriptionID)
@@ -166,7 +166,7 @@ func (c *Controller) Run(ctx context.Context) {
 				if shutdown {
 					return
 				}
-				c.turn(ctx, subscription)
+				c.process(ctx, subscription)
 				c.queue.Done(subscription)
 			}
 		})
@@ -174,8 +174,8 @@ func (c *Controller) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (c *Controller) turn(ctx context.Context, subscription string) {
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+func (c *Controller) process(ctx context.Context, subscription string) {
+	ctx, cancel := context.WithTimeout(ctx, processTimeout)
 	defer cancel()
 	if ctx.Err() != nil || !c.owns(partition.Of(subscription)) {
 		c.forget(subscription)
@@ -192,8 +192,8 @@ func (c *Controller) turn(ctx context.Context, subscription string) {
 	c.queue.AddRateLimited(subscription)
 }
 
-// due reports whether a subscription is to be emptied.
-func due(item *database.Item[database.SubscriptionDocument]) bool {
+// mustEmpty reports whether a subscription is to be emptied.
+func mustEmpty(item *database.Item[database.SubscriptionDocument]) bool {
 	return item != nil && item.Removed == nil && item.Value.Subscription.State == hub.Deleted && item.Value.EmptiedTime == nil
 }
 
@@ -203,32 +203,32 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 	if err != nil {
 		return err
 	}
-	if !due(item) {
+	if !mustEmpty(item) {
 		c.forget(subscription)
 		return nil
 	}
 	p := c.progress(ctx, subscription)
-	if !p.shut {
+	if !p.fencesClosed {
 		if err := c.db.CloseFences(ctx, subscription); err != nil {
 			return fmt.Errorf("shutting the gates: %w", err)
 		}
-		p.shut = true
+		p.fencesClosed = true
 	}
 	c.mu.Lock()
-	p.gone, p.turning = 0, true
+	p.gone, p.processing = 0, true
 	c.mu.Unlock()
-	underway, left, err := c.beginDeletions(ctx, subscription, p)
+	underway, left, err := c.startDeletions(ctx, subscription, p)
 	c.mu.Lock()
-	p.underway, p.turning = underway, false
+	p.underway, p.processing = underway, false
 	if p.gone > 0 {
-		c.nextIfHalfDone(subscription, p)
+		c.requeueIfHalfDone(subscription, p)
 	}
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	if left {
-		c.queue.AddAfter(subscription, lookAgain)
+		c.queue.AddAfter(subscription, recheckInterval)
 		return nil
 	}
 	// The document may have been written again since it was read; then the next turn comes to the same end.
@@ -244,13 +244,13 @@ func (c *Controller) empty(ctx context.Context, subscription string) error {
 	return nil
 }
 
-// beginDeletions begins the deletion of the first clusters of a subscription, as far as it is its turn. It returns how
+// startDeletions begins the deletion of the first clusters of a subscription, as far as it is its turn. It returns how
 // many are under way, and whether any clusters are left.
-func (c *Controller) beginDeletions(ctx context.Context, subscription string, p *progress) (underway int, left bool, err error) {
+func (c *Controller) startDeletions(ctx context.Context, subscription string, p *progress) (underway int, left bool, err error) {
 	share := c.share()
 	seen := map[string]time.Time{}
 	for continuation := ""; ; {
-		items, next, err := c.db.Clusters().List(ctx, subscription, "", continuation, min(page, share))
+		items, next, err := c.db.Clusters().List(ctx, subscription, "", continuation, min(pageSize, share))
 		if err != nil {
 			return underway, true, err
 		}
@@ -259,18 +259,18 @@ func (c *Controller) beginDeletions(ctx context.Context, subscription string, p 
 			if underway >= share {
 				break
 			}
-			began := p.begun[item.Value.UID]
+			began := p.started[item.Value.UID]
 			if item.Value.ProvisioningState != hub.Deleting {
-				if !began.IsZero() && time.Since(began) < failedAgain {
+				if !began.IsZero() && time.Since(began) < failedRetryInterval {
 					// Its deletion has failed. It is tried again, but must not take the others' place until then.
 					seen[item.Value.UID] = began
 					continue
 				}
-				if err := c.beginDeletion(ctx, item); err != nil {
+				if err := c.startDeletion(ctx, item); err != nil {
 					return underway, true, fmt.Errorf("beginning the deletion of %s: %w", item.Key.ResourceID, err)
 				}
 				began = time.Now()
-				p.begun[item.Value.UID] = began
+				p.started[item.Value.UID] = began
 			}
 			underway++
 			if !began.IsZero() {
@@ -279,15 +279,15 @@ func (c *Controller) beginDeletions(ctx context.Context, subscription string, p 
 		}
 		if next == "" || underway >= share {
 			// What has not been seen is gone.
-			p.begun = seen
+			p.started = seen
 			return underway, left, nil
 		}
 		continuation = next
 	}
 }
 
-// beginDeletion begins the deletion of a cluster, unless somebody else has, or it is gone.
-func (c *Controller) beginDeletion(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
+// startDeletion begins the deletion of a cluster, unless somebody else has, or it is gone.
+func (c *Controller) startDeletion(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 	uid, key := item.Value.UID, item.Key
 	return database.Retry(ctx, func(ctx context.Context) error {
 		if item == nil {
@@ -310,7 +310,7 @@ func (c *Controller) beginDeletion(ctx context.Context, item *database.Item[data
 			item = nil
 			return err
 		}
-		c.begun.Inc()
+		c.started.Inc()
 		return nil
 	})
 }
@@ -318,7 +318,7 @@ func (c *Controller) beginDeletion(ctx context.Context, item *database.Item[data
 // share is how many deletions a subscription may have under way: what there may be divided by those that are being
 // emptied, so that one whose clusters are stuck does not hold up the others.
 func (c *Controller) share() int {
-	return max(1, c.most/max(1, c.subscriptions()))
+	return max(1, c.maxDeletions/max(1, c.subscriptions()))
 }
 
 func (c *Controller) subscriptions() int {
@@ -332,7 +332,7 @@ func (c *Controller) progress(ctx context.Context, subscription string) *progres
 	defer c.mu.Unlock()
 	p := c.emptying[subscription]
 	if p == nil {
-		p = &progress{begun: map[string]time.Time{}}
+		p = &progress{started: map[string]time.Time{}}
 		c.emptying[subscription] = p
 		c.log.InfoContext(ctx, "deleting the clusters of a deleted subscription", "subscriptionId", subscription)
 	}

@@ -11,30 +11,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// sayEvery is how often a watch that keeps breaking is logged at most.
-const sayEvery = 15 * time.Second
+// logInterval is how often a watch that keeps breaking is logged at most.
+const logInterval = 15 * time.Second
 
-// noteEvery is how often the revisions are handed to the leases, which save them in their own time.
-const noteEvery = 500 * time.Millisecond
+// saveInterval is how often the revisions are handed to the leases, which save them in their own time.
+const saveInterval = 500 * time.Millisecond
 
 // Follower follows the watch for the groups that this replica has.
 type Follower struct {
 	clusterService *clusterservice.Client
 	owner          *partition.Owner
-	inbox          *inbox.Inbox
+	queue          *eventqueue.Queue
 	log            *slog.Logger
-	doubt          func(ctx context.Context) error
+	markStale      func(ctx context.Context) error
 	reconciler     Reconciler
 
-	// gained wakes a stream that stands beyond what a new group needs.
-	gained chan struct{}
+	// acquired wakes a stream that stands beyond what a new group needs.
+	acquired chan struct{}
 
 	mu sync.Mutex
 	// joined maps the groups that the stream serves to the revision up to which they had been sent everything when it
@@ -46,40 +46,40 @@ type Follower struct {
 
 // Reconciler compares what customers were promised with what the fleet holds; *reconcile.Reconciler is one.
 type Reconciler interface {
-	// Suspect has groups compared, and Suspected says whether that is still to be done.
-	Suspect(groups []partition.Group)
-	Suspected(group partition.Group) bool
+	// RequestComparison has groups compared, and Suspected says whether that is still to be done.
+	RequestComparison(groups []partition.Group)
+	ComparisonPending(group partition.Group) bool
 }
 
 // New makes a Follower. doubt is called after the fleet was listed anew, and has what is under way asked for: what is not in the
 // list was lost, or is of long ago. What is not under way is compared by the reconciler; until it is done the groups keep no revision.
-func New(clusterService *clusterservice.Client, owner *partition.Owner, in *inbox.Inbox, doubt func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
+func New(clusterService *clusterservice.Client, owner *partition.Owner, in *eventqueue.Queue, doubt func(ctx context.Context) error, reconciler Reconciler, log *slog.Logger) *Follower {
 	return &Follower{
-		clusterService: clusterService, owner: owner, inbox: in, log: log, doubt: doubt, reconciler: reconciler,
-		gained: make(chan struct{}, 1), joined: map[partition.Group]int64{},
+		clusterService: clusterService, owner: owner, queue: in, log: log, markStale: doubt, reconciler: reconciler,
+		acquired: make(chan struct{}, 1), joined: map[partition.Group]int64{},
 	}
 }
 
-// Gained begins with a group that this replica has got.
-func (f *Follower) Gained(partition.Group) {
+// GroupAcquired begins with a group that this replica has got.
+func (f *Follower) GroupAcquired(partition.Group) {
 	select {
-	case f.gained <- struct{}{}:
+	case f.acquired <- struct{}{}:
 	default:
 	}
 }
 
-// Lost ends with a group.
-func (f *Follower) Lost(group partition.Group) {
+// GroupLost ends with a group.
+func (f *Follower) GroupLost(group partition.Group) {
 	f.mu.Lock()
 	delete(f.joined, group)
 	f.mu.Unlock()
-	f.inbox.Drop(group)
+	f.queue.DropGroup(group)
 }
 
 // Run follows until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { f.noteRevisions(ctx) })
+	wg.Go(func() { f.saveRevisions(ctx) })
 	defer wg.Wait()
 	pause := 50 * time.Millisecond
 	var said time.Time
@@ -96,7 +96,7 @@ func (f *Follower) Run(ctx context.Context) {
 			continue
 		}
 		f.setBroken(true)
-		if time.Since(said) > sayEvery {
+		if time.Since(said) > logInterval {
 			said = time.Now()
 			f.log.WarnContext(ctx, "following Cluster Service; will go on trying", "error", err)
 		}
@@ -107,11 +107,11 @@ func (f *Follower) Run(ctx context.Context) {
 
 // stream runs one stream for the groups there are now, until it breaks or a group joins that needs an earlier one.
 func (f *Follower) stream(ctx context.Context) error {
-	after, ok := f.begin()
+	after, ok := f.joinGroups()
 	if !ok {
 		select {
 		case <-ctx.Done():
-		case <-f.gained:
+		case <-f.acquired:
 			// Groups come one after the other: one stream for those of a moment.
 			sleep(ctx, 20*time.Millisecond)
 		}
@@ -132,19 +132,19 @@ func (f *Follower) stream(ctx context.Context) error {
 // follow follows the changes after a revision, or begins with a list when there is none to begin after.
 func (f *Follower) follow(ctx context.Context, after int64) error {
 	if after == 0 {
-		return f.listAnew(ctx)
+		return f.relist(ctx)
 	}
 	err := f.clusterService.Watch(ctx, after, func(change clusterservice.Change) error {
 		if f.setBroken(false) {
 			// Cluster Service is back: what waits to be sent there need not wait for its next try.
-			f.inbox.Wake()
+			f.queue.RequeueAll()
 		}
 		f.observe(ctx, change)
-		f.inbox.Sent(change.Revision)
+		f.queue.AdvanceRevision(change.Revision)
 		return nil
 	})
 	if err != nil && apierror.As(err).Reason == clusterservice.ReasonRevisionCompacted {
-		return f.listAnew(ctx)
+		return f.relist(ctx)
 	}
 	return err
 }
@@ -163,14 +163,14 @@ func (f *Follower) observe(ctx context.Context, change clusterservice.Change) {
 // report puts a report of an owned group into the inbox.
 func (f *Follower) report(report *clusterservice.Report) {
 	if report.ResourceID == "" {
-		r, ok := f.inbox.Working(report.UID)
+		r, ok := f.queue.ResourceOfOperation(report.UID)
 		if !ok {
 			return
 		}
 		report.ResourceID = string(r)
 	}
-	if f.isJoined(inbox.ResourceOf(report.ResourceID).Group()) {
-		f.inbox.Report(report)
+	if f.isJoined(eventqueue.ResourceOf(report.ResourceID).Group()) {
+		f.queue.AddReport(report)
 	}
 }
 
@@ -182,9 +182,9 @@ func (f *Follower) setBroken(broken bool) (was bool) {
 	return was
 }
 
-// begin joins the owned groups and returns the earliest revision that one of them needs.
-func (f *Follower) begin() (after int64, ok bool) {
-	_, sent := f.inbox.Revisions()
+// joinGroups joins the owned groups and returns the earliest revision that one of them needs.
+func (f *Follower) joinGroups() (after int64, ok bool) {
+	_, sent := f.queue.HandledRevisions()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for group, stored := range f.owner.Revisions() {
@@ -198,7 +198,7 @@ func (f *Follower) begin() (after int64, ok bool) {
 		}
 	}
 	if ok {
-		f.inbox.Restart(after)
+		f.queue.ResetRevision(after)
 	}
 	return after, ok
 }
@@ -216,7 +216,7 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.gained:
+		case <-f.acquired:
 		}
 		for group := range f.owner.Revisions() {
 			if !f.isJoined(group) {
@@ -228,10 +228,10 @@ func (f *Follower) restartForNew(ctx context.Context, cancel func()) {
 	}
 }
 
-// listAnew is for when Cluster Service no longer keeps the changes that were missed, when it was restored to an earlier state, and
+// relist is for when Cluster Service no longer keeps the changes that were missed, when it was restored to an earlier state, and
 // when it is not known what was missed. Once restored it begins its revisions anew, beyond all that it ever gave, so whatever is
 // listed is news; what is not listed has to be asked for. The groups count as listed only when all of that is noted.
-func (f *Follower) listAnew(ctx context.Context) error {
+func (f *Follower) relist(ctx context.Context) error {
 	f.log.InfoContext(ctx, "listing the fleet anew: the changes that were missed are not kept, or not known")
 	revision, err := f.clusterService.List(ctx, func(change clusterservice.Change) error {
 		f.observe(ctx, change)
@@ -241,7 +241,7 @@ func (f *Follower) listAnew(ctx context.Context) error {
 		err = errors.New("a list of the fleet is of no revision")
 	}
 	if err == nil {
-		err = f.doubt(ctx)
+		err = f.markStale(ctx)
 	}
 	if err != nil {
 		return err
@@ -252,39 +252,39 @@ func (f *Follower) listAnew(ctx context.Context) error {
 		groups = append(groups, group)
 		f.joined[group] = revision
 	}
-	f.reconciler.Suspect(groups)
+	f.reconciler.RequestComparison(groups)
 	f.mu.Unlock()
-	f.inbox.Restart(revision)
+	f.queue.ResetRevision(revision)
 	return nil
 }
 
-func (f *Follower) noteRevisions(ctx context.Context) {
-	ticker := time.NewTicker(noteEvery)
+func (f *Follower) saveRevisions(ctx context.Context) {
+	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			f.note()
+			f.saveRevisionsOnce()
 			return
 		case <-ticker.C:
-			f.note()
+			f.saveRevisionsOnce()
 		}
 	}
 }
 
-// note hands the revisions to the leases.
-func (f *Follower) note() {
+// saveRevisionsOnce hands the revisions to the leases.
+func (f *Follower) saveRevisionsOnce() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// Read under the lock under which a stream begins: what an earlier stream had sent says nothing of a group that has joined
 	// since, and would be noted as dealt with.
-	behind, sent := f.inbox.Revisions()
+	behind, sent := f.queue.HandledRevisions()
 	for group, began := range f.joined {
 		revision := max(began, sent)
 		if first, ok := behind[group]; ok {
 			revision = min(revision, first)
 		}
-		if f.reconciler.Suspected(group) {
+		if f.reconciler.ComparisonPending(group) {
 			revision = 0
 		}
 		f.owner.SetRevision(group, revision)

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// doomed is what a deletion of a cluster found beneath it when it told all of that: as long as its operation is under way nothing
+// cascadeState is what a deletion of a cluster found beneath it when it told all of that: as long as its operation is under way nothing
 // can be made there, so there is nothing to look for again where there was nothing. That ends with the operation: beneath a
 // cluster whose deletion has failed node pools can be made again.
-type doomed struct {
+type cascadeState struct {
 	operation string
 	children  int
 }
@@ -23,8 +23,8 @@ type child struct {
 	key database.Key
 	// operation is nil when none is under way.
 	operation *database.Item[database.OperationDocument]
-	// doom adds what shows that the child goes with its cluster; nil when that shows already.
-	doom func(batch *database.Batch)
+	// markDeleting adds what shows that the child goes with its cluster; nil when that shows already.
+	markDeleting func(batch *database.Batch)
 	// remove adds its removal, of documents in all, besides the operation's end.
 	remove    func(batch *database.Batch)
 	documents int
@@ -74,7 +74,7 @@ func (k *kind[D]) child(ctx context.Context, change database.Change) (child, err
 	}
 	one := child{key: item.Key, operation: operation, documents: 1 + len(reserved)}
 	if *v.state != hub.Deleting {
-		one.doom = func(batch *database.Batch) {
+		one.markDeleting = func(batch *database.Batch) {
 			*v.state, *v.operation = hub.Deleting, ""
 			database.Replace(batch, item)
 		}
@@ -106,11 +106,11 @@ func (k *kind[D]) reserved(ctx context.Context, item *database.Item[D]) ([]*data
 	return reserved, nil
 }
 
-// doomChildren shows what stands beneath a cluster that is being deleted as being deleted too, and ends the operations on
+// markChildrenDeleting shows what stands beneath a cluster that is being deleted as being deleted too, and ends the operations on
 // it. It is what the customer sees: Cluster Service deletes them with the cluster on its own.
-func (c *Controller) doomChildren(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
-	r, operation := inbox.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID
-	if _, told := c.told(r, operation); told {
+func (c *Controller) markChildrenDeleting(ctx context.Context, cluster *database.Item[database.ClusterDocument]) error {
+	r, operation := eventqueue.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID
+	if _, told := c.childrenMarked(r, operation); told {
 		return nil
 	}
 	children, err := c.children(ctx, cluster)
@@ -118,11 +118,11 @@ func (c *Controller) doomChildren(ctx context.Context, cluster *database.Item[da
 		return err
 	}
 	for _, child := range children {
-		if child.doom == nil {
+		if child.markDeleting == nil {
 			continue
 		}
 		batch := c.db.NewBatch(cluster.Key.SubscriptionID)
-		child.doom(batch)
+		child.markDeleting(batch)
 		if child.operation != nil {
 			child.operation.Value.End(hub.Canceled, &database.OperationError{Code: "Canceled", Message: "The cluster is being deleted."}, time.Now().UTC())
 			database.Replace(batch, child.operation)
@@ -130,23 +130,23 @@ func (c *Controller) doomChildren(ctx context.Context, cluster *database.Item[da
 		if err := batch.Commit(ctx); err != nil {
 			return err
 		}
-		c.endedOn(ctx, child)
+		c.childOperationEnded(ctx, child)
 	}
 	if err := c.endRevocation(ctx, cluster); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.doomed[r] = doomed{operation, len(children)}
+	c.cascades[r] = cascadeState{operation, len(children)}
 	c.mu.Unlock()
 	return nil
 }
 
-// told says whether the deletion that an operation is about has told all that is beneath its cluster, and how many that were. An
+// childrenMarked says whether the deletion that an operation is about has told all that is beneath its cluster, and how many that were. An
 // operation that has ended is empty, and has told nothing.
-func (c *Controller) told(r inbox.Resource, operation string) (children int, told bool) {
+func (c *Controller) childrenMarked(r eventqueue.Resource, operation string) (children int, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.doomed[r]
+	found := c.cascades[r]
 	return found.children, operation != "" && found.operation == operation
 }
 
@@ -165,7 +165,7 @@ func (c *Controller) removeChildren(ctx context.Context, batch *database.Batch, 
 				return nil, err
 			}
 			for _, child := range last {
-				c.endedOn(ctx, child)
+				c.childOperationEnded(ctx, child)
 			}
 			last, room = nil, database.MaxBatchDocuments-clusterDocuments
 		}
@@ -174,7 +174,7 @@ func (c *Controller) removeChildren(ctx context.Context, batch *database.Batch, 
 	addRemovals(batch, last)
 	return func() {
 		for _, child := range last {
-			c.endedOn(ctx, child)
+			c.childOperationEnded(ctx, child)
 		}
 	}, nil
 }
@@ -194,9 +194,9 @@ func addRemovals(batch *database.Batch, children []child) {
 	}
 }
 
-// endedOn notes the end of the operation on a child, if there was one.
-func (c *Controller) endedOn(ctx context.Context, one child) {
+// childOperationEnded notes the end of the operation on a child, if there was one.
+func (c *Controller) childOperationEnded(ctx context.Context, one child) {
 	if one.operation != nil {
-		c.ended(ctx, inbox.ResourceOf(one.key.ResourceID), one.operation)
+		c.operationEnded(ctx, eventqueue.ResourceOf(one.key.ResourceID), one.operation)
 	}
 }

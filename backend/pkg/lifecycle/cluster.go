@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
@@ -22,7 +22,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		Controller: c,
 		collection: c.db.Clusters(),
 		view: func(d *database.ClusterDocument) view {
-			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.Cluster.Tags, "cluster")}
 		},
 		observe: func(d *database.ClusterDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.Cluster)
@@ -32,15 +32,15 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 		apply:  c.clusterService.ApplyCluster,
 		remove: c.clusterService.DeleteCluster,
 		get:    c.clusterService.GetCluster,
-		wanted: func(d *database.ClusterDocument) proto.Message {
+		spec: func(d *database.ClusterDocument) proto.Message {
 			request, _ := clusterservice.ClusterRequest(d) // a document that cannot be translated equals nothing that Cluster Service holds
 			return request.GetSpec()
 		},
-		reservations: database.ClusterReservations,
-		doom:         c.doomChildren,
+		reservations:         database.ClusterReservations,
+		markChildrenDeleting: c.markChildrenDeleting,
 		// Billing is in a container of its own, so no transaction spans both: it is written first, and written again
 		// without effect should the cluster not be.
-		usable: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
+		onReady: func(ctx context.Context, item *database.Item[database.ClusterDocument]) error {
 			return c.db.BeginBilling(ctx, item.Key, &item.Value, time.Now().UTC())
 		},
 		recovery: func(ctx context.Context, d *database.ClusterDocument, report *clusterservice.Report) (*database.FleetRecovery, error) {
@@ -53,7 +53,7 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 			}
 			return fresh, err
 		},
-		along: c.removeWithCluster,
+		removeDependents: c.removeWithCluster,
 	}
 }
 
@@ -62,19 +62,19 @@ func clusterKind(c *Controller) *kind[database.ClusterDocument] {
 // anything beneath a cluster writes the cluster, so nothing can come to be meanwhile: the last commit would fail.
 func (c *Controller) removeWithCluster(ctx context.Context, batch *database.Batch, cluster *database.Item[database.ClusterDocument]) (ended func(), err error) {
 	var children []child
-	if known, told := c.told(inbox.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !told || known > 0 {
+	if known, told := c.childrenMarked(eventqueue.ResourceOf(cluster.Key.ResourceID), cluster.Value.ActiveOperationID); !told || known > 0 {
 		if children, err = c.children(ctx, cluster); err != nil {
-			return nil, at(deletion.StepChildrenRemoved, err)
+			return nil, withStep(deletion.StepChildrenRemoved, err)
 		}
 	}
 	if err := c.db.EndBilling(ctx, cluster.Key, &cluster.Value, time.Now().UTC()); err != nil {
-		return nil, at(deletion.StepBillingEnded, err)
+		return nil, withStep(deletion.StepBillingEnded, err)
 	}
 	if err := c.endRevocation(ctx, cluster); err != nil {
-		return nil, at(deletion.StepChildrenRemoved, err)
+		return nil, withStep(deletion.StepChildrenRemoved, err)
 	}
 	if ended, err = c.removeChildren(ctx, batch, children); err != nil {
-		return nil, at(deletion.StepChildrenRemoved, err)
+		return nil, withStep(deletion.StepChildrenRemoved, err)
 	}
 	return ended, nil
 }

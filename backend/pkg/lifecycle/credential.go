@@ -8,12 +8,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// credentialErrand has a credential signed. It ends when it is; a revocation that comes first cancels it, in the store by
+// credentialOneShot has a credential signed. It ends when it is; a revocation that comes first cancels it, in the store by
 // the frontend's own batch, and at Cluster Service too.
-func credentialErrand(c *Controller) *errand {
-	return &errand{
+func credentialOneShot(c *Controller) *oneShot {
+	return &oneShot{
 		Controller: c,
-		open: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
+		subject: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
 			key, err := database.ResourceKey(operation.Value.ResourceID)
 			if err != nil {
 				return nil, err
@@ -43,11 +43,11 @@ type credential struct {
 	item *database.Item[database.CredentialDocument]
 }
 
-func (s *credential) ask(ctx context.Context) (clusterservice.Report, error) {
+func (s *credential) request(ctx context.Context) (clusterservice.Report, error) {
 	return s.clusterService.ApplyCredential(ctx, &s.item.Value)
 }
 
-func (s *credential) close(_ context.Context, batch *database.Batch, status hub.ProvisioningState, report *clusterservice.Report) error {
+func (s *credential) finish(_ context.Context, batch *database.Batch, status hub.ProvisioningState, report *clusterservice.Report) error {
 	switch d := &s.item.Value; status {
 	case hub.Succeeded:
 		d.State, d.ExpirationTime = database.CredentialIssued, report.Expiration
@@ -70,10 +70,10 @@ func (c *Controller) credentialChild(ctx context.Context, change database.Change
 	if item.Value.State != database.CredentialPending {
 		return one, nil
 	}
-	one.doom = func(batch *database.Batch) {
+	one.markDeleting = func(batch *database.Batch) {
 		item.Value.State = database.CredentialCanceled
 		database.Replace(batch, item)
 	}
-	one.operation, err = c.underway(ctx, item.Key.SubscriptionID, item.Value.UID)
+	one.operation, err = c.runningOperation(ctx, item.Key.SubscriptionID, item.Value.UID)
 	return one, err
 }

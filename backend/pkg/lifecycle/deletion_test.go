@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
@@ -24,7 +24,7 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 		resource, step string
 		news           bool
 	}{{"a", "", false}, {"a", "fleet-accepted", true}, {"a", "fleet-accepted", false}, {"b", "fleet-accepted", true}, {"a", "fleet-deleted", true}, {"b", "", true}, {"b", "", false}} {
-		if news := m.stuckIn(inbox.Resource("/subscriptions/s/"+one.resource), one.step); news != one.news {
+		if news := m.setStuckStep(eventqueue.Resource("/subscriptions/s/"+one.resource), one.step); news != one.news {
 			t.Errorf("%s in %q: news %v, want %v", one.resource, one.step, news, one.news)
 		}
 	}
@@ -48,46 +48,46 @@ func TestStuckStepsAreCountedOnce(t *testing.T) {
 
 // TestTheLastStepsAreToldApart: which of the last steps is stuck follows from where the last turn failed.
 func TestTheLastStepsAreToldApart(t *testing.T) {
-	const r = inbox.Resource("/subscriptions/s/resourcegroups/g/providers/microsoft.redhatopenshift/hcpopenshiftclusters/c")
+	const r = eventqueue.Resource("/subscriptions/s/resourcegroups/g/providers/microsoft.redhatopenshift/hcpopenshiftclusters/c")
 	failure := errors.New("throttled")
 	tests := map[string]struct {
 		reason string
 		failed error
 		stuck  string
 	}{
-		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", at(deletion.StepBillingEnded, failure)), deletion.StepBillingEnded},
-		"Beneath":    {"its documents come before the cluster's", at(deletion.StepChildrenRemoved, failure), deletion.StepChildrenRemoved},
+		"Billing":    {"billing comes before what is beneath", fmt.Errorf("purging: %w", withStep(deletion.StepBillingEnded, failure)), deletion.StepBillingEnded},
+		"Beneath":    {"its documents come before the cluster's", withStep(deletion.StepChildrenRemoved, failure), deletion.StepChildrenRemoved},
 		"Elsewhere":  {"the rest is the last transaction", failure, deletion.StepDocumentsRemoved},
 		"NotAtAll":   {"a turn that was never taken", nil, deletion.StepDocumentsRemoved},
-		"NoFailures": {"nothing is no failure", at(deletion.StepBillingEnded, nil), deletion.StepDocumentsRemoved},
+		"NoFailures": {"nothing is no failure", withStep(deletion.StepBillingEnded, nil), deletion.StepDocumentsRemoved},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := inbox.New()
-			defer in.Close()
-			c := &Controller{inbox: in, log: slog.New(slog.DiscardHandler), metrics: NewMetrics(prometheus.NewRegistry()),
-				doomed: map[inbox.Resource]doomed{}, overseen: map[inbox.Resource]overseen{}}
-			k := &kind[database.ClusterDocument]{Controller: c, doom: func(context.Context, *database.Item[database.ClusterDocument]) error { return nil }}
+			in := eventqueue.New()
+			defer in.ShutDown()
+			c := &Controller{queue: in, log: slog.New(slog.DiscardHandler), metrics: NewMetrics(prometheus.NewRegistry()),
+				cascades: map[eventqueue.Resource]cascadeState{}, deletions: map[eventqueue.Resource]deletionState{}}
+			k := &kind[database.ClusterDocument]{Controller: c, markChildrenDeleting: func(context.Context, *database.Item[database.ClusterDocument]) error { return nil }}
 			now := time.Now()
 			state, operation := hub.Failed, ""
 			look := func(waiting time.Time) {
-				k.overseeDeletion(r, view{uid: "u", state: &state, operation: &operation, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
+				k.trackDeletion(r, view{uid: "u", state: &state, operation: &operation, fleet: &database.FleetState{}}, nil, situation{now: now, waiting: waiting,
 					report: &clusterservice.Report{Deleting: true, DeleteTime: now.Add(-time.Hour), Phase: clusterservice.PhaseDeleted}})
 			}
 			look(now)
-			if got := c.overseen[r].stuck; got != "" {
+			if got := c.deletions[r].stuck; got != "" {
 				t.Errorf("stuck in %s at once", got)
 			}
 			if tc.failed != nil {
 				// The operation has ended, so there is nothing to note the failure on.
-				c.failed(t.Context(), r, tc.failed, 3)
+				c.recordDeletionFailure(t.Context(), r, tc.failed, 3)
 			}
 			look(now.Add(-deletion.StuckAfter(tc.stuck)))
-			if got := c.overseen[r].stuck; got != tc.stuck || c.metrics.stuckSteps[r] != tc.stuck {
+			if got := c.deletions[r].stuck; got != tc.stuck || c.metrics.stuckSteps[r] != tc.stuck {
 				t.Errorf("%s: stuck in %q, want %q", tc.reason, got, tc.stuck)
 			}
-			c.unsee(r)
-			if len(c.overseen) != 0 || len(c.metrics.stuckSteps) != 0 {
+			c.forgetDeletion(r)
+			if len(c.deletions) != 0 || len(c.metrics.stuckSteps) != 0 {
 				t.Error("a deletion that is over is still counted")
 			}
 		})

@@ -14,14 +14,14 @@ func externalAuthKind(c *Controller) *kind[database.ExternalAuthDocument] {
 		Controller: c,
 		collection: c.db.ExternalAuths(),
 		view: func(d *database.ExternalAuthDocument) view {
-			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet}
 		},
 		observe: func(d *database.ExternalAuthDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.ExternalAuth)
 			d.Status = *report.ExternalAuth
 			return changed
 		},
-		wanted: func(d *database.ExternalAuthDocument) proto.Message {
+		spec: func(d *database.ExternalAuthDocument) proto.Message {
 			request, _ := clusterservice.ExternalAuthRequest(d) // see clusterKind
 			return request.GetSpec()
 		},

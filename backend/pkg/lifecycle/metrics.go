@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
@@ -19,13 +19,13 @@ type Metrics struct {
 	// its deletion.
 	Resent *prometheus.CounterVec
 
-	turns      *prometheus.HistogramVec
+	processed  *prometheus.HistogramVec
 	operations *prometheus.HistogramVec
 	stuck      *prometheus.GaugeVec
 
 	mu sync.Mutex
 	// stuckSteps are the steps that deletions are stuck in, by resource.
-	stuckSteps map[inbox.Resource]string
+	stuckSteps map[eventqueue.Resource]string
 }
 
 // NewMetrics registers the metrics.
@@ -37,7 +37,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Resent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "backend_reconciliation_sent_total", Help: "Requests sent to Cluster Service again because it had lost what it had accepted, by kind of resource and what was sent.",
 		}, []string{"kind", "sent"}),
-		turns: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		processed: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "backend_turn_duration_seconds", Help: "Time of one look at one resource.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"outcome"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -46,17 +46,17 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "backend_deletion_step_stuck", Help: "Deletions of this replica's resources that are in a step for longer than they should, by step.",
 		}, []string{"step"}),
-		stuckSteps: map[inbox.Resource]string{},
+		stuckSteps: map[eventqueue.Resource]string{},
 	}
 	for _, kind := range deletion.StepKinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
-	registry.MustRegister(m.Sent, m.Resent, m.turns, m.operations, m.stuck)
+	registry.MustRegister(m.Sent, m.Resent, m.processed, m.operations, m.stuck)
 	return m
 }
 
-// stuckIn notes the step that a resource's deletion is stuck in, empty for none, and says whether that is news.
-func (m *Metrics) stuckIn(r inbox.Resource, step string) bool {
+// setStuckStep notes the step that a resource's deletion is stuck in, empty for none, and says whether that is news.
+func (m *Metrics) setStuckStep(r eventqueue.Resource, step string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.stuckSteps[r]
@@ -74,14 +74,14 @@ func (m *Metrics) stuckIn(r inbox.Resource, step string) bool {
 	return true
 }
 
-func (m *Metrics) turn(took time.Duration, err error) {
+func (m *Metrics) observeTurn(took time.Duration, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "error"
 	}
-	m.turns.WithLabelValues(outcome).Observe(took.Seconds())
+	m.processed.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-func (m *Metrics) ended(operation *database.OperationDocument, took time.Duration) {
+func (m *Metrics) observeOperation(operation *database.OperationDocument, took time.Duration) {
 	m.operations.WithLabelValues(string(operation.Request), string(operation.Status)).Observe(took.Seconds())
 }

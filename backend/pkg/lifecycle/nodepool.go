@@ -14,14 +14,14 @@ func nodePoolKind(c *Controller) *kind[database.NodePoolDocument] {
 		Controller: c,
 		collection: c.db.NodePools(),
 		view: func(d *database.NodePoolDocument) view {
-			return view{uid: d.UID, generation: d.Generation, raise: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.NodePool.Tags, "nodepool")}
+			return view{uid: d.UID, generation: d.Generation, generationField: &d.Generation, state: &d.ProvisioningState, operation: &d.ActiveOperationID, fleet: &d.Fleet, limits: limitsOf(d.NodePool.Tags, "nodepool")}
 		},
 		observe: func(d *database.NodePoolDocument, report *clusterservice.Report) bool {
 			changed := !reflect.DeepEqual(d.Status, *report.NodePool)
 			d.Status = *report.NodePool
 			return changed
 		},
-		wanted: func(d *database.NodePoolDocument) proto.Message {
+		spec: func(d *database.NodePoolDocument) proto.Message {
 			request, _ := clusterservice.NodePoolRequest(d) // see clusterKind
 			return request.GetSpec()
 		},

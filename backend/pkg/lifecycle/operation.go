@@ -5,37 +5,37 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// settleOthers ends the operations that another has superseded.
-func (k *kind[D]) settleOthers(ctx context.Context, r inbox.Resource, letter inbox.Letter, item *database.Item[D], v view) error {
+// endSuperseded ends the operations that another has superseded.
+func (k *kind[D]) endSuperseded(ctx context.Context, r eventqueue.Resource, letter eventqueue.Event, item *database.Item[D], v view) error {
 	for id, key := range letter.Operations {
 		if id == *v.operation {
 			continue
 		}
 		// The resource is written again unchanged: if what was read of it is out of date, the commit fails.
 		guard := func(batch *database.Batch) { database.Replace(batch, item) }
-		if err := k.settle(ctx, r, id, key, guard); err != nil {
+		if err := k.endOperation(ctx, r, id, key, guard); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Controller) settle(ctx context.Context, r inbox.Resource, id string, key database.Key, guard func(*database.Batch)) error {
+func (c *Controller) endOperation(ctx context.Context, r eventqueue.Resource, id string, key database.Key, guard func(*database.Batch)) error {
 	operation, err := c.db.Operations().Find(ctx, key)
 	if err != nil {
 		return err
 	}
 	if operation == nil || operation.Removed != nil || operation.Value.Status.Terminal() {
-		c.inbox.Finished(r, id)
+		c.queue.RemoveOperation(r, id)
 		return nil
 	}
 	now := time.Now().UTC()
-	if guard == nil && now.Sub(operation.Value.StartTime) < missingGrace && operation.Value.Request != database.DeleteRequest {
-		c.inbox.Again(r, missingGrace)
+	if guard == nil && now.Sub(operation.Value.StartTime) < missingResourceGrace && operation.Value.Request != database.DeleteRequest {
+		c.queue.AddAfter(r, missingResourceGrace)
 		return nil
 	}
 	switch {
@@ -52,17 +52,17 @@ func (c *Controller) settle(ctx context.Context, r inbox.Resource, id string, ke
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
-	c.ended(ctx, r, operation)
+	c.operationEnded(ctx, r, operation)
 	return nil
 }
 
 // activeOperation reads the operation that the resource is waiting for; nil when there is none.
 func (k *kind[D]) activeOperation(ctx context.Context, key database.Key, v view) (*database.Item[database.OperationDocument], error) {
-	return k.underway(ctx, key.SubscriptionID, *v.operation)
+	return k.runningOperation(ctx, key.SubscriptionID, *v.operation)
 }
 
-// underway reads the operation of an id; nil when there is none, or it has ended.
-func (c *Controller) underway(ctx context.Context, subscriptionID, id string) (*database.Item[database.OperationDocument], error) {
+// runningOperation reads the operation of an id; nil when there is none, or it has ended.
+func (c *Controller) runningOperation(ctx context.Context, subscriptionID, id string) (*database.Item[database.OperationDocument], error) {
 	if id == "" {
 		return nil, nil
 	}

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// revocationErrand has all credentials of a cluster revoked. It ends when Cluster Service has seen the hosted API server
+// revocationOneShot has all credentials of a cluster revoked. It ends when Cluster Service has seen the hosted API server
 // refuse the old signer; until then the cluster names its operation, and takes no request for a credential.
-func revocationErrand(c *Controller) *errand {
-	return &errand{
+func revocationOneShot(c *Controller) *oneShot {
+	return &oneShot{
 		Controller: c,
-		open: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
+		subject: func(ctx context.Context, operation *database.Item[database.OperationDocument]) (subject, error) {
 			o := &operation.Value
 			id, _, ok := strings.Cut(o.ResourceID, database.RevocationKey(database.Key{}, "").ResourceID)
 			if !ok {
@@ -49,17 +49,17 @@ type revocation struct {
 	operation *database.Item[database.OperationDocument]
 }
 
-func (s *revocation) ask(ctx context.Context) (clusterservice.Report, error) {
+func (s *revocation) request(ctx context.Context) (clusterservice.Report, error) {
 	return s.clusterService.RevokeCredentials(ctx, &s.operation.Value)
 }
 
-// mostRevoked is how many credentials one batch shows as revoked.
-const mostRevoked = database.MaxBatchDocuments / 2
+// revocationBatchSize is how many credentials one batch shows as revoked.
+const revocationBatchSize = database.MaxBatchDocuments / 2
 
-// close shows the credentials that were issued as revoked, when they are, and opens the cluster to new requests. There may
+// finish shows the credentials that were issued as revoked, when they are, and opens the cluster to new requests. There may
 // be more of them than one transaction takes: they go first, and as none can be made meanwhile the cluster's batch finds
 // none left.
-func (s *revocation) close(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, _ *clusterservice.Report) error {
+func (s *revocation) finish(ctx context.Context, batch *database.Batch, status hub.ProvisioningState, _ *clusterservice.Report) error {
 	if status == hub.Succeeded {
 		ahead := s.db.NewBatch(s.cluster.Key.SubscriptionID)
 		err := s.db.Credentials().ForEach(ctx, s.cluster.Key.SubscriptionID, database.CredentialKey(s.cluster.Key, "").ResourceID, func(item *database.Item[database.CredentialDocument]) error {
@@ -68,7 +68,7 @@ func (s *revocation) close(ctx context.Context, batch *database.Batch, status hu
 			}
 			item.Value.State = database.CredentialRevoked
 			database.Replace(ahead, item)
-			if ahead.Len() < mostRevoked {
+			if ahead.Len() < revocationBatchSize {
 				return nil
 			}
 			err := ahead.Commit(ctx)
@@ -93,7 +93,7 @@ func (c *Controller) endRevocation(ctx context.Context, cluster *database.Item[d
 	if id == "" {
 		return nil
 	}
-	operation, err := c.underway(ctx, cluster.Key.SubscriptionID, id)
+	operation, err := c.runningOperation(ctx, cluster.Key.SubscriptionID, id)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (c *Controller) endRevocation(ctx context.Context, cluster *database.Item[d
 		return err
 	}
 	if operation != nil {
-		c.ended(ctx, inbox.ResourceOf(operation.Value.ResourceID), operation)
+		c.operationEnded(ctx, eventqueue.ResourceOf(operation.Value.ResourceID), operation)
 	}
 	return nil
 }

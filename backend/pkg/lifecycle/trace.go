@@ -25,8 +25,8 @@ func (c *Controller) span(ctx context.Context, name string, o *database.Operatio
 	return c.traces.Start(ctx, name, options...)
 }
 
-// tell makes a span of a whole operation that has ended: from the request to its end.
-func (c *Controller) tell(ctx context.Context, o *database.OperationDocument) {
+// recordSpan makes a span of a whole operation that has ended: from the request to its end.
+func (c *Controller) recordSpan(ctx context.Context, o *database.OperationDocument) {
 	_, span := c.span(ctx, "operation "+string(o.Request), o, trace.WithTimestamp(o.StartTime))
 	span.SetAttributes(attribute.String("hcpmesh.status", string(o.Status)))
 	if o.Status == hub.Failed {

@@ -23,7 +23,7 @@ func TestAnEndedOperationIsASpan(t *testing.T) {
 	defer request.End()
 	for _, reference := range []string{tracing.Reference(ctx), "", "of another release"} {
 		spans.Reset()
-		c.tell(ctx, &database.OperationDocument{
+		c.recordSpan(ctx, &database.OperationDocument{
 			OperationID: "id", Request: database.CreateRequest, Status: hub.Failed, Error: &database.OperationError{Code: "Broken", Message: "secret"},
 			StartTime: started, EndTime: &ended, TraceParent: reference,
 		})

@@ -32,33 +32,33 @@ import (
 const (
 	// workers is how many notifications are under way at once.
 	workers = 8
-	// mostAttempts is how often one is tried: with the pauses below, over about eight hours.
-	mostAttempts = 14
-	// maxAnswer is how much of an answer is read, only for the connection to be used again.
-	maxAnswer = 4 << 10
+	// maxAttempts is how often one is tried: with the pauses below, over about eight hours.
+	maxAttempts = 14
+	// maxResponse is how much of an answer is read, only for the connection to be used again.
+	maxResponse = 4 << 10
 )
 
 // Options say where notifications may go, and when they are tried again.
 type Options struct {
 	Policy asyncoperation.Policy
-	// First is the pause after the first attempt; each one doubles it, up to Most. 0 means 15 s and 1 h.
-	First, Most time.Duration
+	// MinBackoff is the pause after the first attempt; each one doubles it, up to Most. 0 means 15 s and 1 h.
+	MinBackoff, MaxBackoff time.Duration
 }
 
 func (o *Options) complete() {
-	if o.First == 0 {
-		o.First = 15 * time.Second
+	if o.MinBackoff == 0 {
+		o.MinBackoff = 15 * time.Second
 	}
-	if o.Most == 0 {
-		o.Most = time.Hour
+	if o.MaxBackoff == 0 {
+		o.MaxBackoff = time.Hour
 	}
 }
 
 // pause is the time between an attempt, counted from 1, and the next.
 func (o *Options) pause(attempt int) time.Duration {
-	pause := o.Most
+	pause := o.MaxBackoff
 	if doublings := attempt - 1; doublings < 30 {
-		pause = min(o.First<<doublings, o.Most)
+		pause = min(o.MinBackoff<<doublings, o.MaxBackoff)
 	}
 	return pause
 }
@@ -88,8 +88,8 @@ func New(db *database.DB, owns func(partition.Group) bool, options Options, metr
 	return s
 }
 
-// Changed notes an operation whose end somebody is to be told.
-func (s *Sender) Changed(ctx context.Context, change database.Change) {
+// HandleChange notes an operation whose end somebody is to be told.
+func (s *Sender) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
@@ -98,14 +98,14 @@ func (s *Sender) Changed(ctx context.Context, change database.Change) {
 		s.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
 		return
 	}
-	s.note(operation)
+	s.enqueue(operation)
 }
 
-// Look notes all that have not been told.
-func (s *Sender) Look(ctx context.Context, _ bool) error {
+// Resync notes all that have not been told.
+func (s *Sender) Resync(ctx context.Context, _ bool) error {
 	err := s.db.UnnotifiedOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
 		if s.owns(partition.Of(operation.Key.SubscriptionID)) {
-			s.note(operation)
+			s.enqueue(operation)
 		}
 		return nil
 	})
@@ -115,8 +115,8 @@ func (s *Sender) Look(ctx context.Context, _ bool) error {
 	return nil
 }
 
-// note queues an operation for when its next attempt is due.
-func (s *Sender) note(operation *database.Item[database.OperationDocument]) {
+// enqueue queues an operation for when its next attempt is due.
+func (s *Sender) enqueue(operation *database.Item[database.OperationDocument]) {
 	if after, ok := due(&operation.Value, time.Now()); ok {
 		// Before it is due it needs no place in the queue: its turn comes from the pause after its last attempt, or, after a
 		// restart, from here.
@@ -148,7 +148,7 @@ func (s *Sender) Run(ctx context.Context) {
 				if shutdown {
 					return
 				}
-				s.turn(ctx, key)
+				s.process(ctx, key)
 				s.queue.Done(key)
 			}
 		})
@@ -156,7 +156,7 @@ func (s *Sender) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (s *Sender) turn(ctx context.Context, key database.Key) {
+func (s *Sender) process(ctx context.Context, key database.Key) {
 	if ctx.Err() != nil || !s.owns(partition.Of(key.SubscriptionID)) {
 		return
 	}
@@ -190,7 +190,7 @@ func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 		o.Notification = &database.NotificationState{}
 	}
 	n := o.Notification
-	if n.Attempts >= mostAttempts {
+	if n.Attempts >= maxAttempts {
 		// It was on its last attempt when it was cut off.
 		return s.end(ctx, operation, false)
 	}
@@ -207,7 +207,7 @@ func (s *Sender) attempt(ctx context.Context, key database.Key) error {
 	case ctx.Err() != nil:
 		// The process ends. Nothing is known of this attempt, and the next is made when it is due.
 		return nil
-	case n.Attempts >= mostAttempts:
+	case n.Attempts >= maxAttempts:
 		s.log.WarnContext(ctx, "gave up on a notification", "operationId", o.OperationID, "correlationId", o.CorrelationID, "attempts", n.Attempts, "error", failure)
 		return s.end(ctx, operation, false)
 	}
@@ -260,7 +260,7 @@ func (s *Sender) post(ctx context.Context, operation *database.OperationDocument
 		return errors.Unwrap(err) // without the URI, whose query may hold a token
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
+	_, _ = io.CopyN(io.Discard, response.Body, maxResponse)
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return fmt.Errorf("it was answered with status %d", response.StatusCode)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/hcpmesh/hcpmesh/backend/pkg/inbox"
+	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/partition"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
@@ -16,17 +16,17 @@ import (
 type Finder struct {
 	db    *database.DB
 	owns  func(partition.Group) bool
-	inbox *inbox.Inbox
+	queue *eventqueue.Queue
 	log   *slog.Logger
 }
 
 // NewFinder makes a Finder.
-func NewFinder(db *database.DB, owns func(partition.Group) bool, in *inbox.Inbox, log *slog.Logger) *Finder {
-	return &Finder{db: db, owns: owns, inbox: in, log: log}
+func NewFinder(db *database.DB, owns func(partition.Group) bool, in *eventqueue.Queue, log *slog.Logger) *Finder {
+	return &Finder{db: db, owns: owns, queue: in, log: log}
 }
 
-// Changed notes an operation that is under way.
-func (f *Finder) Changed(ctx context.Context, change database.Change) {
+// HandleChange notes an operation that is under way.
+func (f *Finder) HandleChange(ctx context.Context, change database.Change) {
 	if change.Kind != database.OperationKind || change.Removed {
 		return
 	}
@@ -36,37 +36,37 @@ func (f *Finder) Changed(ctx context.Context, change database.Change) {
 		f.log.ErrorContext(ctx, "an operation cannot be read", "key", change.Key.ResourceID, "error", err)
 		return
 	}
-	f.note(operation)
+	f.enqueue(operation)
 }
 
-func (f *Finder) note(operation *database.Item[database.OperationDocument]) {
+func (f *Finder) enqueue(operation *database.Item[database.OperationDocument]) {
 	if operation.Value.Status.Terminal() {
 		return
 	}
-	f.inbox.Operation(inbox.ResourceOf(operation.Value.ResourceID), operation.Value.OperationID, operation.Key)
+	f.queue.AddOperation(eventqueue.ResourceOf(operation.Value.ResourceID), operation.Value.OperationID, operation.Key)
 }
 
-// Look notes every active operation. refresh also has Cluster Service asked how they stand.
-func (f *Finder) Look(ctx context.Context, refresh bool) error {
+// Resync notes every active operation. refresh also has Cluster Service asked how they stand.
+func (f *Finder) Resync(ctx context.Context, refresh bool) error {
 	if refresh {
-		return f.each(ctx, f.inbox.Refresh)
+		return f.each(ctx, f.queue.RequestRefresh)
 	}
-	return f.each(ctx, func(inbox.Resource) {})
+	return f.each(ctx, func(eventqueue.Resource) {})
 }
 
-// Doubt notes every active operation, and that what is known of its resource may have been lost in the fleet.
-func (f *Finder) Doubt(ctx context.Context) error {
-	return f.each(ctx, f.inbox.Doubt)
+// MarkStale notes every active operation, and that what is known of its resource may have been lost in the fleet.
+func (f *Finder) MarkStale(ctx context.Context) error {
+	return f.each(ctx, f.queue.MarkStale)
 }
 
 // each notes every active operation, and does something with its resource.
-func (f *Finder) each(ctx context.Context, do func(inbox.Resource)) error {
+func (f *Finder) each(ctx context.Context, do func(eventqueue.Resource)) error {
 	found := 0
 	err := f.db.ActiveOperations(ctx, func(operation *database.Item[database.OperationDocument]) error {
 		if f.owns(partition.Of(operation.Key.SubscriptionID)) {
 			found++
-			f.note(operation)
-			do(inbox.ResourceOf(operation.Value.ResourceID))
+			f.enqueue(operation)
+			do(eventqueue.ResourceOf(operation.Value.ResourceID))
 		}
 		return nil
 	})

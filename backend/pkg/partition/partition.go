@@ -44,10 +44,10 @@ type Owner struct {
 	duration time.Duration
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	owned   map[Group]*database.Lease
-	gained  func(Group)
-	dropped func(Group)
+	mu       sync.Mutex
+	owned    map[Group]*database.Lease
+	acquired func(Group)
+	lost     func(Group)
 }
 
 // NewOwner makes an Owner for the replica of that name. A group is taken over duration after its owner's last sign of
@@ -58,7 +58,7 @@ func NewOwner(replica string, duration time.Duration, log *slog.Logger) *Owner {
 
 // Subscribe has gained called after a group was got and dropped after it was lost. It is called once, before Run.
 func (o *Owner) Subscribe(gained, dropped func(Group)) {
-	o.gained, o.dropped = gained, dropped
+	o.acquired, o.lost = gained, dropped
 }
 
 // Run takes part in sharing the groups until ctx ends.
@@ -78,12 +78,12 @@ func (o *Owner) Run(ctx context.Context, leaser Leaser) error {
 		o.mu.Lock()
 		o.owned[group] = lease
 		o.mu.Unlock()
-		o.gained(group)
+		o.acquired(group)
 		<-ctx.Done()
 		o.mu.Lock()
 		delete(o.owned, group)
 		o.mu.Unlock()
-		o.dropped(group)
+		o.lost(group)
 	})
 }
 

@@ -1,0 +1,36 @@
+package adminoperation
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+// TestAReasonInAnyScriptIsCutWhole: admin takes 1024 characters, Cluster Service 1024 bytes of valid UTF-8. A request with half a
+// character at its end could not even be encoded, and was tried for ten minutes.
+func TestAReasonInAnyScriptIsCutWhole(t *testing.T) {
+	for reason, o := range map[string]database.AdminOperationDocument{
+		"short":                      {Actor: database.AdminActor{Name: "on call", Reason: "a stuck deletion", Ticket: "INC-1"}},
+		"one byte":                   {Actor: database.AdminActor{Name: strings.Repeat("a", 300), Reason: strings.Repeat("b", 1200)}},
+		"two bytes, at an odd place": {Actor: database.AdminActor{Name: "x" + strings.Repeat("é", 200), Reason: "x" + strings.Repeat("ж", 1023)}},
+		"three bytes":                {Actor: database.AdminActor{Name: strings.Repeat("界", 100), Reason: strings.Repeat("界", 1024), Ticket: "INC-1"}},
+		"four bytes, without a name": {Actor: database.AdminActor{ObjectID: strings.Repeat("🦀", 80), Reason: strings.Repeat("🦀", 1024)}},
+	} {
+		for of, text := range map[string]struct {
+			cut, whole string
+			most       int
+		}{
+			"name":   {nameOf(&o), o.Actor.Name + o.Actor.ObjectID, 256},
+			"reason": {reasonOf(&o), strings.TrimPrefix(o.Actor.Ticket+": ", ": ") + o.Actor.Reason, 1024},
+		} {
+			switch {
+			case !utf8.ValidString(text.cut) || len(text.cut) > text.most || !strings.HasPrefix(text.whole, text.cut):
+				t.Errorf("%s: the %s became %q", reason, of, text.cut)
+			case len(text.whole) <= text.most && text.cut != text.whole, len(text.whole)-len(text.cut) >= utf8.UTFMax && len(text.cut) <= text.most-utf8.UTFMax:
+				t.Errorf("%s: more of the %s was cut than needed: %d of %d bytes are left", reason, of, len(text.cut), len(text.whole))
+			}
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+)
+
+func authKey(cluster database.Key, name string) database.Key {
+	return database.Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/externalAuths/" + name}
+}
+
+// createAuth does what the frontend does with a PUT of an external auth, of which one client keeps a secret.
+func (r *region) createAuth(cluster database.Key, name string) (operation database.Key) {
+	r.t.Helper()
+	key, uid := authKey(cluster, name), uuid.NewString()
+	opKey, op := newOperation(database.CreateRequest, key, uid, 1)
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		parent, err := r.db.Clusters().Get(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		document := database.ExternalAuthDocument{
+			UID: uid, ClusterUID: parent.Value.UID, Generation: 1, ProvisioningState: hub.Accepted, ActiveOperationID: op.OperationID,
+			ExternalAuth: hub.ExternalAuth{Resource: hub.Resource{ID: key.ResourceID, Name: name}},
+		}
+		document.ExternalAuth.Properties.Clients = []hub.ExternalAuthClient{{ClientID: "console", Type: "Confidential"}}
+		batch := r.db.NewBatch(key.SubscriptionID)
+		database.Create(batch, r.db.ExternalAuths(), key, document)
+		database.Create(batch, r.db.Operations(), opKey, op)
+		for reserved, reservation := range database.ExternalAuthReservations(key, uid) {
+			database.Create(batch, r.db.Reservations(), reserved, reservation)
+		}
+		database.Replace(batch, parent)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return opKey
+}
+
+// changeAuth gives an external auth another operation, in the place of the one that is under way.
+func (r *region) changeAuth(key database.Key, request database.OperationRequest) (operation database.Key) {
+	r.t.Helper()
+	return begin(r, r.db.ExternalAuths(), movingAuth, key, request, func(ctx context.Context, batch *database.Batch, auth *database.ExternalAuthDocument) error {
+		return r.db.Supersede(ctx, batch, auth.ActiveOperationID, "superseded", time.Now().UTC())
+	})
+}
+
+// requestCredential does what the frontend does with a request for an admin credential.
+func (r *region) requestCredential(cluster database.Key) (operation, credential database.Key) {
+	r.t.Helper()
+	id := uuid.NewString()
+	credential = database.CredentialKey(cluster, id)
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		parent, err := r.db.Clusters().Get(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		_, op := newOperation(database.RequestCredentialRequest, credential, parent.Value.UID, 0)
+		op.OperationID, op.Requester = id, "alice"
+		operation = database.OperationKey(cluster.SubscriptionID, op.Location, id)
+		batch := r.db.NewBatch(cluster.SubscriptionID)
+		database.Create(batch, r.db.Credentials(), credential, database.CredentialDocument{
+			UID: id, ClusterResourceID: cluster.ResourceID, ClusterUID: parent.Value.UID, Requester: "alice", State: database.CredentialPending,
+		})
+		database.Create(batch, r.db.Operations(), operation, op)
+		database.Replace(batch, parent)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return operation, credential
+}
+
+// revoke does what the frontend does with a revocation: it cancels what is pending, and has the backend do the rest.
+func (r *region) revoke(cluster database.Key) (operation database.Key) {
+	r.t.Helper()
+	id := uuid.NewString()
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		parent, err := r.db.Clusters().Get(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		_, op := newOperation(database.RevokeCredentialsRequest, database.RevocationKey(cluster, id), parent.Value.UID, 0)
+		op.OperationID, op.Requester = id, "alice"
+		operation = database.OperationKey(cluster.SubscriptionID, op.Location, id)
+		batch := r.db.NewBatch(cluster.SubscriptionID)
+		pending, err := r.db.PendingCredentials(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		for _, credential := range pending {
+			if err := r.db.Supersede(ctx, batch, credential.Value.UID, "revoked", op.StartTime); err != nil {
+				return err
+			}
+			credential.Value.State = database.CredentialCanceled
+			database.Replace(batch, credential)
+		}
+		parent.Value.RevocationOperationID = id
+		database.Replace(batch, parent)
+		database.Create(batch, r.db.Operations(), operation, op)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return operation
+}
+
+func (r *region) freeze(frozen bool) {
+	r.fleet.mu.Lock()
+	defer r.fleet.mu.Unlock()
+	r.fleet.frozen = frozen
+}
+
+func (r *region) giveSecrets() {
+	r.fleet.mu.Lock()
+	defer r.fleet.mu.Unlock()
+	r.fleet.secrets = true
+	for uid := range r.fleet.auths {
+		r.fleet.moving[uid] = true
+	}
+}
+
+// credentialIs checks how a credential stands.
+func (r *region) credentialIs(key database.Key, want database.CredentialState) database.CredentialDocument {
+	r.t.Helper()
+	item, err := r.db.Credentials().Get(r.t.Context(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if item.Value.State != want {
+		r.t.Errorf("credential %s is %s, want %s", key.ResourceID, item.Value.State, want)
+	}
+	return item.Value
+}
+
+func TestLifeOfAnExternalAuth(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+
+	operation := r.createAuth(cluster, "entra")
+	awaiting := func(key database.Key, operation database.Key) {
+		t.Helper()
+		r.eventually("awaiting the secret", func() string {
+			item, err := r.db.ExternalAuths().Get(t.Context(), key)
+			if err != nil || item.Value.ProvisioningState != hub.AwaitingSecret {
+				return fmt.Sprint(item, err)
+			}
+			op, err := r.db.Operations().Get(t.Context(), operation)
+			if err != nil || op.Value.Status != hub.AwaitingSecret || op.Value.EndTime != nil {
+				return fmt.Sprint(op, err)
+			}
+			return ""
+		})
+	}
+	key := authKey(cluster, "entra")
+	awaiting(key, operation)
+	r.giveSecrets()
+	r.ends(operation, hub.Succeeded)
+	r.ends(r.changeAuth(key, database.UpdateRequest), hub.Succeeded)
+	r.ends(r.changeAuth(key, database.DeleteRequest), hub.Succeeded)
+
+	// Its place is free for another, which is deleted while it still waits.
+	r.fleet.mu.Lock()
+	r.fleet.secrets = false
+	r.fleet.mu.Unlock()
+	operation, key = r.createAuth(cluster, "other"), authKey(cluster, "other")
+	awaiting(key, operation)
+	r.ends(r.changeAuth(key, database.DeleteRequest), hub.Succeeded)
+	r.ends(operation, hub.Canceled)
+
+	// And one goes with its cluster.
+	r.giveSecrets()
+	r.ends(r.createAuth(cluster, "last"), hub.Succeeded)
+	r.ends(r.change(cluster, database.DeleteRequest), hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	creation := r.createCluster(cluster)
+	// It may be asked for before the cluster is ready, and waits for that.
+	early, first := r.requestCredential(cluster)
+	r.ends(creation, hub.Succeeded)
+	r.ends(early, hub.Succeeded)
+	if document := r.credentialIs(first, database.CredentialIssued); document.ExpirationTime == nil || document.ExpirationTime.Before(time.Now().Add(23*time.Hour)) {
+		t.Errorf("an issued credential: %+v", document)
+	}
+
+	r.freeze(true)
+	pending, second := r.requestCredential(cluster)
+	revocation := r.revoke(cluster)
+	r.ends(pending, hub.Canceled)
+	r.credentialIs(second, database.CredentialCanceled)
+	r.freeze(false)
+	r.ends(revocation, hub.Succeeded)
+	r.credentialIs(first, database.CredentialRevoked)
+	r.credentialIs(second, database.CredentialCanceled)
+	item, err := r.db.Clusters().Get(t.Context(), cluster)
+	if err != nil || item.Value.RevocationOperationID != "" {
+		t.Errorf("after the revocation the cluster still names it: %+v, %v", item, err)
+	}
+
+	again, third := r.requestCredential(cluster)
+	r.ends(again, hub.Succeeded)
+	r.credentialIs(third, database.CredentialIssued)
+
+	// The deletion of the cluster ends what is pending, and removes everything.
+	r.freeze(true)
+	pending, _ = r.requestCredential(cluster)
+	revocation = r.revoke(cluster)
+	deletion := r.change(cluster, database.DeleteRequest)
+	r.ends(pending, hub.Canceled)
+	// Before the fleet moves on: a revocation that is through before the deletion is looked at has succeeded.
+	r.ends(revocation, hub.Canceled)
+	r.freeze(false)
+	r.ends(deletion, hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+// TestAccessWaitsForAnSREsRevocation: an SRE may have the customer's class revoked without ARM, which then takes requests and
+// revocations of the customer's. They wait at Cluster Service, and are done when it is.
+func TestAccessWaitsForAnSREsRevocation(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+	item, err := r.db.Clusters().Get(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meanwhile := func(ask func() (uid string)) {
+		t.Helper()
+		r.freeze(true)
+		ofSRE := &clusterservicev1.RevokeBreakGlassCredentialsRequest{Uid: uuid.NewString(), ClusterUid: item.Value.UID, Requester: "oncall",
+			Class: clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER}
+		if _, err := clusterservicev1.NewClusterServiceClient(r.connection).RevokeBreakGlassCredentials(t.Context(), ofSRE); err != nil {
+			t.Fatal(err)
+		}
+		uid := ask()
+		r.eventually("Cluster Service being asked again after it refused", func() string {
+			r.fleet.mu.Lock()
+			defer r.fleet.mu.Unlock()
+			if r.fleet.calls[uid] < 2 || r.fleet.effects[uid] != 0 {
+				return fmt.Sprintf("asked %d times, with %d effects", r.fleet.calls[uid], r.fleet.effects[uid])
+			}
+			return ""
+		})
+		r.freeze(false)
+	}
+	var operation, credential database.Key
+	meanwhile(func() string {
+		operation, credential = r.requestCredential(cluster)
+		document, err := r.db.Credentials().Get(t.Context(), credential)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document.Value.UID
+	})
+	r.ends(operation, hub.Succeeded)
+	r.credentialIs(credential, database.CredentialIssued)
+	meanwhile(func() string {
+		operation = r.revoke(cluster)
+		document, err := r.db.Operations().Get(t.Context(), operation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return document.Value.OperationID
+	})
+	r.ends(operation, hub.Succeeded)
+	r.credentialIs(credential, database.CredentialRevoked)
+}
+
+// TestManyCredentialsAreRevoked: more than one transaction takes.
+func TestManyCredentialsAreRevoked(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+	var operations, credentials []database.Key
+	for range 130 {
+		operation, credential := r.requestCredential(cluster)
+		operations, credentials = append(operations, operation), append(credentials, credential)
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	r.ends(r.revoke(cluster), hub.Succeeded)
+	for _, credential := range credentials {
+		r.credentialIs(credential, database.CredentialRevoked)
+	}
+	r.ends(r.change(cluster, database.DeleteRequest), hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+// TestCredentialOfARefusedRequest: what Cluster Service refuses for good ends at once.
+func TestCredentialOfARefusedRequest(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stop := r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+	stop()
+	operation, credential := r.requestCredential(cluster)
+	r.fleet.mu.Lock()
+	r.fleet.refuse = apierror.ToGRPC(apierror.New(apierror.Invalid, "The request is not signed."), "clusterservice.hcpmesh")
+	r.fleet.mu.Unlock()
+	r.start("backend-0")
+	if got := r.ends(operation, hub.Failed); got.Error == nil || got.Error.Message != "The request is not signed." {
+		t.Errorf("the error of a refused request: %+v", got.Error)
+	}
+	r.credentialIs(credential, database.CredentialFailed)
+}
+
+// TestNewsOfWhatWasMissed: everything that happened while nobody looked is seen, though the changes are no longer kept.
+func TestNewsOfWhatWasMissed(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stop := r.start("backend-0")
+	cluster := clusterKey(subscription, "a")
+	r.ends(r.createCluster(cluster), hub.Succeeded)
+	stop()
+
+	auth := r.createAuth(cluster, "entra")
+	request, credential := r.requestCredential(cluster)
+	document, err := r.db.ExternalAuths().Get(t.Context(), authKey(cluster, "entra"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := r.db.Credentials().Get(t.Context(), credential)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := clusterservice.NewClient(r.connection)
+	if _, err := client.ApplyExternalAuth(t.Context(), &document.Value); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ApplyCredential(t.Context(), &asked.Value); err != nil {
+		t.Fatal(err)
+	}
+	r.giveSecrets()
+	r.eventually("the fleet", func() string {
+		report, err := client.GetCredentialReport(t.Context(), asked.Value.UID)
+		if err != nil || report.Expiration == nil {
+			return fmt.Sprint(report, err)
+		}
+		return ""
+	})
+	r.fleet.compact()
+	r.start("backend-0")
+	r.ends(auth, hub.Succeeded)
+	r.ends(request, hub.Succeeded)
+	r.credentialIs(credential, database.CredentialIssued)
+}

@@ -1,0 +1,322 @@
+package app_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/faults"
+)
+
+func TestLifeOfACluster(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+
+	r.ends(r.createCluster(key), hub.Succeeded)
+	got, err := r.db.Clusters().Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := got.Value; v.ProvisioningState != hub.Succeeded || v.ActiveOperationID != "" || v.Status.APIURL != "https://api.a" || v.Fleet.ObservedGeneration != 1 {
+		t.Errorf("the cluster after its creation: %+v", v)
+	}
+
+	billed := func() *database.BillingDocument {
+		t.Helper()
+		document, err := r.db.Billing(t.Context(), subscription, got.Value.UID)
+		if err != nil || document == nil || document.ResourceID != key.ResourceID {
+			t.Fatalf("billing: %+v, %v", document, err)
+		}
+		return document
+	}
+	if document := billed(); document.CreationTime.IsZero() || document.DeletionTime != nil {
+		t.Errorf("billing of a cluster that can be used: %+v", document)
+	}
+
+	pool := r.createPool(key, "np")
+	r.ends(pool, hub.Succeeded)
+	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
+	gone := r.createPool(key, "gone")
+	r.ends(gone, hub.Succeeded)
+	r.ends(r.deletePool(poolKey(key, "gone")), hub.Succeeded)
+	if _, err := r.db.NodePools().Get(t.Context(), poolKey(key, "gone")); apierror.KindOf(err) != apierror.ResourceNotFound {
+		t.Errorf("the deleted node pool: %v", err)
+	}
+
+	r.ends(r.change(key, database.DeleteRequest), hub.Succeeded)
+	r.nothingLeft(subscription)
+	if document := billed(); document.DeletionTime == nil || document.DeletionTime.Before(document.CreationTime) {
+		t.Errorf("billing of a cluster that is gone: %+v", document)
+	}
+
+	// The name is free again, and the new incarnation is another cluster.
+	r.ends(r.createCluster(key), hub.Succeeded)
+	again, err := r.db.Clusters().Get(t.Context(), key)
+	if err != nil || again.Value.UID == got.Value.UID {
+		t.Errorf("the cluster made again: %+v, %v", again, err)
+	}
+	r.ends(r.change(key, database.DeleteRequest), hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+func TestFailuresAreReported(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.fleet.mu.Lock()
+	r.fleet.broken["b"] = true
+	r.fleet.mu.Unlock()
+	r.start("backend-0")
+	broken := r.ends(r.createCluster(clusterKey(subscription, "b")), hub.Failed)
+	if broken.Error == nil || broken.Error.Code != "NoCapacity" || broken.Error.Message != "No shard has room." {
+		t.Errorf("error of a cluster that failed: %+v", broken.Error)
+	}
+	item, err := r.db.Clusters().Get(t.Context(), clusterKey(subscription, "b"))
+	if err != nil || item.Value.ProvisioningState != hub.Failed || item.Value.ActiveOperationID != "" {
+		t.Errorf("the failed cluster: %+v, %v", item, err)
+	}
+	r.ends(r.change(clusterKey(subscription, "b"), database.DeleteRequest), hub.Succeeded)
+
+	r.fleet.mu.Lock()
+	r.fleet.refuse = apierror.ToGRPC(apierror.InvalidFields([]apierror.Violation{{Field: "spec.network.host_prefix", Message: "Invalid value: 30"}}), "clusterservice.hcpmesh")
+	r.fleet.mu.Unlock()
+	refused := r.ends(r.createCluster(clusterKey(subscription, "c")), hub.Failed)
+	if refused.Error == nil || refused.Error.Code != "InvalidRequestContent" || len(refused.Error.Details) != 1 {
+		t.Errorf("error of a request that was refused: %+v", refused.Error)
+	}
+}
+
+func TestClusterServiceComesBack(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.fleet.mu.Lock()
+	r.fleet.refuse = status.Error(codes.Unavailable, "not now")
+	r.fleet.mu.Unlock()
+	r.start("backend-0")
+	operation := r.createCluster(clusterKey(subscription, "a"))
+	r.eventually("the request", func() string {
+		item, err := r.db.Operations().Get(t.Context(), operation)
+		if err != nil || item.Value.Status.Terminal() {
+			t.Fatalf("the operation ended early: %+v, %v", item, err)
+		}
+		if time.Since(item.Value.StartTime) < 200*time.Millisecond {
+			return "too early"
+		}
+		return ""
+	})
+	r.fleet.mu.Lock()
+	r.fleet.refuse = nil
+	r.fleet.mu.Unlock()
+	r.ends(operation, hub.Succeeded)
+}
+
+// TestRestartAtEveryStep has one backend after the other work a little and end, while clusters come and go.
+func TestRestartAtEveryStep(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stop := r.start("backend-0")
+	var keys []database.Key
+	var operations []database.Key
+	for i := range 8 {
+		keys = append(keys, clusterKey(fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i%3), fmt.Sprintf("c%d", i)))
+	}
+	restarts := 0
+	restart := func() {
+		stop()
+		restarts++
+		stop = r.start("backend-0")
+	}
+	for _, key := range keys {
+		operations = append(operations, r.createCluster(key))
+		restart()
+	}
+	for i, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+		operations[i] = r.createPool(keys[i], "np")
+		if i%2 == 0 {
+			restart()
+		}
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	for i, key := range keys {
+		operations[i] = r.change(key, database.DeleteRequest)
+		restart()
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	for i := range 3 {
+		r.nothingLeft(fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i))
+	}
+	r.fleet.mu.Lock()
+	defer r.fleet.mu.Unlock()
+	for uid, effects := range r.fleet.effects {
+		if effects > 2 {
+			t.Errorf("%s was applied and deleted %d times", uid, effects)
+		}
+	}
+	t.Logf("%d restarts", restarts)
+}
+
+func TestFaultsOfCosmos(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	p := func(v float64) *float64 { return &v }
+	r.start("backend-0")
+	r.cosmos.InjectFault(t, faults.Rule{Container: "Resources", Status: http.StatusTooManyRequests, RetryAfterMS: 5, Probability: p(0.1)})
+	r.cosmos.InjectFault(t, faults.Rule{Container: "Resources", Status: http.StatusServiceUnavailable, Probability: p(0.05)})
+	r.cosmos.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropResponse: true, Probability: p(0.2)})
+	r.cosmos.InjectFault(t, faults.Rule{Operations: []string{"batch"}, DropRequest: true, Probability: p(0.1)})
+	operations := map[database.Key]database.Key{}
+	for i := range 10 {
+		key := clusterKey(subscription, fmt.Sprintf("c%d", i))
+		operations[key] = r.createCluster(key)
+	}
+	for key, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+		operations[key] = r.change(key, database.DeleteRequest)
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	r.nothingLeft(subscription)
+}
+
+func TestTwoReplicasShare(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stopFirst := r.start("backend-0")
+	r.start("backend-1")
+	var operations []database.Key
+	for i := range 24 {
+		operations = append(operations, r.createCluster(clusterKey(fmt.Sprintf("00000000-0000-0000-0000-0000000000%02d", i), "a")))
+		if i == 12 {
+			stopFirst()
+		}
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	r.fleet.mu.Lock()
+	defer r.fleet.mu.Unlock()
+	if len(r.fleet.effects) != len(operations) {
+		t.Errorf("%d clusters were applied, want %d", len(r.fleet.effects), len(operations))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.fleet.effects)) {
+		// How often it was asked for is a matter of how often groups changed hands: on a machine that is busy, leases run out.
+		if r.fleet.effects[uid] != 1 {
+			t.Errorf("%s was applied %d times with %d effects", uid, r.fleet.calls[uid], r.fleet.effects[uid])
+		}
+	}
+}
+
+func TestChangesThatWereCompacted(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stop := r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	stop()
+
+	// While nobody looks the cluster is deleted, by a request that the frontend had sent itself.
+	operation := r.change(key, database.DeleteRequest)
+	item, err := r.db.Clusters().Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clusterservice.NewClient(r.connection).DeleteCluster(t.Context(), &item.Value); err != nil {
+		t.Fatal(err)
+	}
+	r.fleet.compact()
+	r.start("backend-0")
+	r.ends(operation, hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+// TestMissedTombstone: the backend had seen a deletion begin, and was away until even the tombstone was no longer kept.
+func TestMissedTombstone(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.resync = 500 * time.Millisecond
+	stop := r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.freeze(true)
+	operation := r.change(key, database.DeleteRequest)
+	var uid string
+	r.eventually("the deletion is seen to be under way", func() string {
+		item, err := r.db.Clusters().Get(t.Context(), key)
+		if err != nil || item.Value.Fleet.Phase != clusterservice.PhaseDeleting {
+			return fmt.Sprint(item, err)
+		}
+		uid = item.Value.UID
+		return ""
+	})
+	stop()
+	r.fleet.mu.Lock()
+	delete(r.fleet.clusters, uid)
+	r.fleet.mu.Unlock()
+	r.fleet.compact()
+	r.freeze(false)
+	r.start("backend-0")
+	r.ends(operation, hub.Succeeded)
+	r.nothingLeft(subscription)
+}
+
+func TestManyNodePoolsGoWithTheirCluster(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.fleet.mu.Lock()
+	r.fleet.frozen = true
+	r.fleet.mu.Unlock()
+	var pools []database.Key
+	for i := range 60 {
+		pools = append(pools, r.createPool(key, fmt.Sprintf("np%d", i)))
+	}
+	operation := r.change(key, database.DeleteRequest)
+	r.fleet.mu.Lock()
+	r.fleet.frozen = false
+	r.fleet.mu.Unlock()
+	r.ends(operation, hub.Succeeded)
+	for _, pool := range pools {
+		item, err := r.db.Operations().Get(t.Context(), pool)
+		if err != nil || !item.Value.Status.Terminal() {
+			t.Errorf("operation of a node pool: %+v, %v", item, err)
+		}
+	}
+	r.nothingLeft(subscription)
+}
+
+func TestSupersededOperationsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.fleet.mu.Lock()
+	r.fleet.frozen = true
+	r.fleet.mu.Unlock()
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	first := r.createCluster(key)
+	second := r.change(key, database.DeleteRequest)
+	r.ends(first, hub.Canceled)
+	r.fleet.mu.Lock()
+	r.fleet.frozen = false
+	r.fleet.mu.Unlock()
+	r.ends(second, hub.Succeeded)
+	r.nothingLeft(subscription)
+}

@@ -1,0 +1,202 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/deadline"
+	"github.com/hcpmesh/hcpmesh/internal/deletion"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// TestStuckDeletionSaysWhy: a deletion that Cluster Service does not take in time is counted, keeps on its operation what
+// goes wrong, and ends nevertheless once it is taken.
+func TestStuckDeletionSaysWhy(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	stop := r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	stop()
+	r.refuse(status.Error(codes.Unavailable, "not before noon"))
+	operation := r.change(key, database.DeleteRequest)
+	item, err := r.db.Operations().Get(t.Context(), operation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter(deletion.StepFleetAccepted))
+	r.commit(subscription, func(batch *database.Batch) { database.Replace(batch, item) })
+
+	p := process.New("backend", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	db := r.cosmos.Open(t)
+	go func() {
+		defer close(done)
+		_ = r.workAs(ctx, p, db, r.connection, "backend-0")
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	stuck := func() (count float64) {
+		families, err := p.Metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "backend_deletion_step_stuck" {
+				for _, metric := range family.GetMetric() {
+					if metric.GetLabel()[0].GetValue() == deletion.StepFleetAccepted {
+						count = metric.GetGauge().GetValue()
+					}
+				}
+			}
+		}
+		return count
+	}
+	r.eventually("the note", func() string {
+		item, err := r.db.Operations().Get(t.Context(), operation)
+		switch {
+		case err != nil || item.Value.Status.Terminal():
+			t.Fatalf("the operation ended early: %+v, %v", item, err)
+		case len(item.Value.DeletionNotes) != 1 || stuck() != 1:
+			return fmt.Sprintf("%v deletions are counted as stuck, and the notes are %+v", stuck(), item.Value.DeletionNotes)
+		}
+		if note := item.Value.DeletionNotes[0]; note.Kind != deletion.StepFleetAccepted || note.Attempts < 1 || !strings.Contains(note.LastError, "not before noon") {
+			t.Fatalf("the note: %+v", note)
+		}
+		return ""
+	})
+	r.refuse(nil)
+	if ended := r.ends(operation, hub.Succeeded); len(ended.DeletionNotes) != 1 {
+		t.Errorf("the operation at its end: %+v", ended)
+	}
+	r.nothingLeft(subscription)
+	r.eventually("the count", func() string {
+		if stuck() != 0 {
+			return "it is still counted"
+		}
+		return ""
+	})
+}
+
+// TestWhatIsMadeAfterAFailedDeletionGoesToo: beneath a cluster whose deletion has failed node pools can be made again. They go
+// with the cluster all the same, whether its deletion is asked for anew or Cluster Service comes to its end by itself.
+func TestWhatIsMadeAfterAFailedDeletionGoesToo(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"AskedForAnew": true, "GoneByItself": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t)
+			r.start("backend-0")
+			key := clusterKey(subscription, "a")
+			r.ends(r.createCluster(key), hub.Succeeded)
+			item, err := r.db.Clusters().Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uid := item.Value.UID
+			r.fleet.wait(uid, true)
+			failing := r.change(key, database.DeleteRequest)
+			r.eventually("Cluster Service takes the deletion", func() string {
+				if r.fleet.deleted(uid) {
+					return ""
+				}
+				return "it has not"
+			})
+			r.age(failing, deadline.Delete)
+			r.ends(failing, hub.Failed)
+			r.ends(r.createPool(key, "late"), hub.Failed)
+			if !again {
+				r.fleet.wait(uid, false)
+			} else {
+				operation := r.change(key, database.DeleteRequest)
+				r.eventually("the pool is shown to go with its cluster", func() string {
+					pool, err := r.db.NodePools().Get(t.Context(), poolKey(key, "late"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if pool.Value.ProvisioningState != hub.Deleting {
+						return "it is " + string(pool.Value.ProvisioningState)
+					}
+					return ""
+				})
+				r.fleet.wait(uid, false)
+				r.ends(operation, hub.Succeeded)
+			}
+			r.eventually("the cluster goes", func() string {
+				item, err := r.db.Clusters().Find(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if item.Removed == nil {
+					return "it is " + string(item.Value.ProvisioningState)
+				}
+				return ""
+			})
+			r.nothingLeft(subscription)
+		})
+	}
+}
+
+// age makes an operation that is under way older.
+func (r *region) age(operation database.Key, by time.Duration) {
+	r.t.Helper()
+	err := database.Retry(r.t.Context(), func(ctx context.Context) error {
+		item, err := r.db.Operations().Get(ctx, operation)
+		if err != nil {
+			return err
+		}
+		item.Value.StartTime = item.Value.StartTime.Add(-by)
+		batch := r.db.NewBatch(item.Key.SubscriptionID)
+		database.Replace(batch, item)
+		return batch.Commit(ctx)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wait has the deletion of a cluster wait, or go on.
+func (f *fleet) wait(uid string, waits bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting[uid] = waits
+	f.moving[uid] = true
+}
+
+// deleted says whether the deletion of a cluster has begun.
+func (f *fleet) deleted(uid string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clusters[uid].GetDeleteTime() != nil
+}
+
+// TestAnOperationEndsThatClusterServiceNeverTakes: however long it is refused for a reason that may pass, its deadline ends it; and
+// what it asked for can be asked for anew.
+func TestAnOperationEndsThatClusterServiceNeverTakes(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.start("backend-0")
+	key := clusterKey(subscription, "a")
+	r.ends(r.createCluster(key), hub.Succeeded)
+	r.refuse(status.Error(codes.Internal, "there is a row that nobody expected"))
+	operation := r.change(key, database.UpdateRequest)
+	r.age(operation, deadline.Create)
+	if ended := r.ends(operation, hub.Failed); ended.Error == nil || ended.Error.Code != "DeadlineExceeded" {
+		t.Errorf("it ended with %+v", ended.Error)
+	}
+	item, err := r.db.Clusters().Get(t.Context(), key)
+	if err != nil || item.Value.ProvisioningState != hub.Failed || item.Value.ActiveOperationID != "" {
+		t.Fatalf("the cluster is %+v, %v", item, err)
+	}
+	r.refuse(nil)
+	r.ends(r.change(key, database.UpdateRequest), hub.Succeeded)
+}

@@ -1,0 +1,73 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// census reads the gauge of a process.
+func census(t *testing.T, p *process.Process) map[string]int {
+	t.Helper()
+	families, err := p.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, family := range families {
+		if family.GetName() != "backend_resources" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			counts[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = int(m.GetGauge().GetValue())
+		}
+	}
+	return counts
+}
+
+// TestCensus: the gauge shows what there is, whether it was there before the backend or not.
+func TestCensus(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	r.seedClusters(subscription, 7)
+	// What Cluster Service has not taken stays as it was accepted; what it has taken, and does nothing with, shows soon that it moves.
+	r.refuse(status.Error(codes.Unavailable, "not now"))
+	ctx, cancel := context.WithCancel(t.Context())
+	p := process.New("backend", slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.workAs(ctx, p, r.cosmos.Open(t), r.connection, "backend-0")
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	shows := func(want map[string]int) {
+		t.Helper()
+		r.eventually("the census", func() string { return cmp.Diff(want, census(t, p)) })
+	}
+	shows(map[string]int{"cluster Succeeded": 7})
+
+	operations := []database.Key{r.createCluster(clusterKey("00000000-0000-0000-0000-0000000000bb", "a"))}
+	operations = append(operations, r.createPool(clusterKey(subscription, "c00000"), "np"))
+	shows(map[string]int{"cluster Succeeded": 7, "cluster Accepted": 1, "nodePool Accepted": 1})
+	r.refuse(nil)
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	shows(map[string]int{"cluster Succeeded": 8, "nodePool Succeeded": 1})
+	for i := range 3 {
+		operations = append(operations, r.change(clusterKey(subscription, fmt.Sprintf("c%05d", i)), database.DeleteRequest))
+	}
+	for _, operation := range operations {
+		r.ends(operation, hub.Succeeded)
+	}
+	shows(map[string]int{"cluster Succeeded": 5})
+}
