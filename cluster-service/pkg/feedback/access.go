@@ -2,7 +2,6 @@ package feedback
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"slices"
 
@@ -14,17 +13,18 @@ import (
 type OIDCClient struct {
 	Component string `json:"component"`
 	Namespace string `json:"namespace"`
-	// Available and Degraded are its conditions of these types; Reason is the latter's.
+	// Available and Degraded are the statuses of its conditions of these types. Reason is the reason of Degraded.
 	Available string `json:"available,omitempty"`
 	Degraded  string `json:"degraded,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
 
-// The reasons with which the console's operator says that it has no secret: it cannot read it, it was told of none, or it
-// knows of no client yet.
+// reasonsWithoutSecret are the reasons with which the console's operator reports that it has no secret: it cannot read the
+// secret, its configuration names no secret, or it has no client yet.
 var reasonsWithoutSecret = []string{"OIDCClientSecretGet", "OIDCClientMissingSecret", "OIDCClientConfig"}
 
-// OIDCClientHasSecret says whether a component was seen to have the secret of its client. One that is not reported was not.
+// OIDCClientHasSecret reports whether a component has the secret of its client. It returns false for a component that is not
+// reported.
 func (o *Observed) OIDCClientHasSecret(component, namespace string) bool {
 	i := slices.IndexFunc(o.OIDCClients, func(c OIDCClient) bool { return c.Component == component && c.Namespace == namespace })
 	if i < 0 {
@@ -35,45 +35,36 @@ func (o *Observed) OIDCClientHasSecret(component, namespace string) bool {
 	return known && !slices.Contains(reasonsWithoutSecret, c.Reason)
 }
 
-// maxOIDCClients is HyperShift's own bound.
+// maxOIDCClients is HyperShift's limit.
 const maxOIDCClients = 20
 
-// oidcClients reads a list, or an object where an agent gave its only entry.
 func oidcClients(v *workv1.FeedbackValue) []OIDCClient {
-	if v.Value.JsonRaw == nil {
-		return nil
-	}
 	type entry struct {
-		ComponentName      string             `json:"componentName"`
-		ComponentNamespace string             `json:"componentNamespace"`
-		Conditions         []metav1.Condition `json:"conditions"`
-	}
-	raw := []byte(*v.Value.JsonRaw)
-	var entries []entry
-	if json.Unmarshal(raw, &entries) != nil {
-		var one entry
-		if json.Unmarshal(raw, &one) != nil || one.ComponentName == "" {
-			return nil
-		}
-		entries = []entry{one}
+		ComponentName      string      `json:"componentName"`
+		ComponentNamespace string      `json:"componentNamespace"`
+		Conditions         []condition `json:"conditions"`
 	}
 	var clients []OIDCClient
-	for _, e := range entries[:min(len(entries), maxOIDCClients)] {
-		c := OIDCClient{Component: clip(e.ComponentName), Namespace: clip(e.ComponentNamespace)}
-		for _, condition := range e.Conditions {
-			switch condition.Type {
-			case "Available":
-				c.Available = clip(string(condition.Status))
-			case "Degraded":
-				c.Degraded, c.Reason = clip(string(condition.Status)), clip(condition.Reason)
+	for _, e := range list[entry](v, maxOIDCClients) {
+		if e.ComponentName == "" {
+			continue
+		}
+		client := OIDCClient{Component: clip(e.ComponentName), Namespace: clip(e.ComponentNamespace)}
+		for _, c := range e.Conditions {
+			switch c.Type {
+			case Available:
+				client.Available = clip(c.Status)
+			case Degraded:
+				client.Degraded, client.Reason = clip(c.Status), clip(c.Reason)
 			}
 		}
-		clients = append(clients, c)
+		clients = append(clients, client)
 	}
 	return clients
 }
 
-// certificates reads base64 of PEM. Of what is in it only the certificates are taken: nothing else may come up this way.
+// certificates decodes base64 of PEM and returns only the certificates in it, so that no other content of a Secret leaves
+// the management cluster this way.
 func certificates(v *workv1.FeedbackValue) string {
 	encoded := text(v)
 	if encoded == "" || len(encoded) > maxCertificates {

@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 )
 
-// decode decodes the status of a bundle whose one manifest feeds values back.
+// decode decodes the status of a bundle with one manifest that reports values.
 func decode(t *testing.T, values ...any) *feedback.Observed {
 	t.Helper()
 	return decodeManifests(t, map[string]any{"statusFeedback": map[string]any{"values": values}})
@@ -40,13 +40,13 @@ func TestOIDCClients(t *testing.T) {
 		want   bool
 	}{
 		"Available":      {"it signs users in", "[" + conditions("True", "False", "OIDCConfigAvailable") + "]", true},
-		"OnlyEntry":      {"agents give the only entry of a list bare", conditions("True", "False", "OIDCConfigAvailable"), true},
+		"OnlyEntry":      {"an agent may report the only entry of a list without the list", conditions("True", "False", "OIDCConfigAvailable"), true},
 		"NoSecret":       {"its operator cannot read the secret", "[" + conditions("Unknown", "True", "OIDCClientSecretGet") + "]", false},
-		"RollingOut":     {"it has read the secret and is on its way", "[" + conditions("Unknown", "False", "DeploymentOIDCConfig") + "]", true},
-		"Unknown":        {"nothing was found out yet", "[" + conditions("Unknown", "Unknown", "Unknown") + "]", false},
-		"NotYetToldOf":   {"its operator knows of no client yet", "[" + conditions("False", "False", "OIDCClientConfig") + "]", false},
-		"OtherComponent": {"nothing is known of this one", strings.ReplaceAll("["+conditions("True", "False", "x")+"]", `"console"`, `"other"`), false},
-		"Garbage":        {"what cannot be read is absent", `"x"`, false},
+		"RollingOut":     {"it has read the secret and rolls out", "[" + conditions("Unknown", "False", "DeploymentOIDCConfig") + "]", true},
+		"Unknown":        {"its operator has not reported yet", "[" + conditions("Unknown", "Unknown", "Unknown") + "]", false},
+		"NoClientYet":    {"its operator has no client yet", "[" + conditions("False", "False", "OIDCClientConfig") + "]", false},
+		"OtherComponent": {"the component is not reported", strings.ReplaceAll("["+conditions("True", "False", "x")+"]", `"console"`, `"other"`), false},
+		"Garbage":        {"a malformed value is absent", `"x"`, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestOIDCClients(t *testing.T) {
 	}
 }
 
-// TestUsesAreRead: an annotation is anybody's who may write it on the management cluster.
-func TestUsesAreRead(t *testing.T) {
+// TestUsesAreValidated checks the annotation with uses, which everybody with write access to the HostedCluster can set.
+func TestUsesAreValidated(t *testing.T) {
 	const use = `{"fingerprint":"` + "5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b" + `","user":"system:sre-break-glass:ada",` +
 		`"first":"2026-03-01T08:00:00Z","last":"2026-03-01T09:00:00Z","addresses":["10.0.0.1"],"request":"list pods"}`
 	tests := map[string]struct {
@@ -67,12 +67,12 @@ func TestUsesAreRead(t *testing.T) {
 		text   string
 		want   int
 	}{
-		"One":          {"it is a use", "[" + use + "]", 1},
-		"Twice":        {"a certificate is one", "[" + use + "," + use + "]", 1},
+		"One":          {"a valid use is read", "[" + use + "]", 1},
+		"Twice":        {"a certificate is reported once", "[" + use + "," + use + "]", 1},
 		"Another user": {"only break-glass credentials are reported", strings.ReplaceAll("["+use+"]", "system:sre-break-glass:ada", "system:admin"), 0},
-		"No address":   {"what is not an address is nothing", strings.ReplaceAll("["+use+"]", "10.0.0.1", "-----BEGIN"), 0},
-		"Garbage":      {"what cannot be read is absent", "{", 0},
-		"Nothing":      {"nobody reports", "", 0},
+		"No address":   {"an invalid address makes the use invalid", strings.ReplaceAll("["+use+"]", "10.0.0.1", "-----BEGIN"), 0},
+		"Garbage":      {"a malformed value is absent", "{", 0},
+		"Nothing":      {"the annotation is absent", "", 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestUsesAreRead(t *testing.T) {
 	}
 }
 
-// TestOnlyCertificatesComeUp has an agent report more than it was asked for.
-func TestOnlyCertificatesComeUp(t *testing.T) {
+// TestOnlyCertificatesAreRead reports other content beside certificates.
+func TestOnlyCertificatesAreRead(t *testing.T) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 	const key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
 	value := func(text string) map[string]any {

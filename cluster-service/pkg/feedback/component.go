@@ -3,39 +3,36 @@ package feedback
 import (
 	"unicode/utf8"
 
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
-// Component is what a component of a control plane says of itself, in its ControlPlaneComponent.
+// Component is the reported state of one component of a control plane, from its ControlPlaneComponent.
 type Component struct {
-	// Version is the release that all of it runs, or ran last: it changes when a rollout is complete.
+	// Version is the release that all of the component runs, or ran before a rollout. It changes when a rollout is complete.
 	Version string `json:"version,omitempty"`
 	// Rollout is the condition RolloutComplete.
 	Rollout Condition `json:"rollout,omitzero"`
 }
 
-// RolloutComplete is a component's word on whether all of it runs what it should; WaitingForDependencies the reason with which
-// it says that it has not begun.
 const (
-	RolloutComplete        = "RolloutComplete"
-	WaitingForDependencies = "WaitingForDependencies"
+	// RolloutComplete is the type of the condition that is True when all of a component runs the desired release.
+	RolloutComplete = string(hyperv1.ControlPlaneComponentRolloutComplete)
+	// WaitingForDependencies is the reason of RolloutComplete when the rollout of a component has not begun.
+	WaitingForDependencies = hyperv1.WaitingForDependenciesReason
 )
 
 const (
 	componentKind = "ControlPlaneComponent"
-	// maxComponents bounds the components of one control plane that are kept, maxComponentName the length of a name.
-	maxComponents    = 64
+	// maxComponents is the number of components of one control plane that are stored.
+	maxComponents = 64
+	// maxComponentName is the maximum length of a component's name.
 	maxComponentName = 253
 )
 
-// ComponentRules asks how far a component of a control plane is with its release.
-func ComponentRules() []workv1.FeedbackRule {
-	return rules([]string{RolloutComplete}, []workv1.JsonPath{{Name: nameVersion, Path: ".status.version"}})
-}
-
-// readComponent reads one of the components of a control plane. One that is not there, or says nothing, is left out: an agent
-// goes on to report what it last read of one that has gone.
+// readComponent reads one component of a control plane. It leaves out a component that does not exist, because an agent
+// continues to report the last values of an object that was deleted, and a component without values.
 func (o *Observed) readComponent(manifest *workv1.ManifestCondition) {
 	name := manifest.ResourceMeta.Name
 	if meta.IsStatusConditionFalse(manifest.Conditions, workv1.ManifestAvailable) || name == "" || len(name) > maxComponentName || !utf8.ValidString(name) {
@@ -45,8 +42,7 @@ func (o *Observed) readComponent(manifest *workv1.ManifestCondition) {
 	for i := range manifest.StatusFeedbacks.Values {
 		seen.readValue(&manifest.StatusFeedbacks.Values[i])
 	}
-	rollout := seen.Condition(RolloutComplete)
-	component := Component{Version: clip(seen.Version), Rollout: Condition{Status: clip(rollout.Status), Reason: clip(rollout.Reason), Message: rollout.Message}}
+	component := Component{Version: clip(seen.Version), Rollout: seen.Condition(RolloutComplete)}
 	if component == (Component{}) || len(o.Components) >= maxComponents {
 		return
 	}

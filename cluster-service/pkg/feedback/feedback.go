@@ -1,7 +1,7 @@
-// Package feedback reads what a management cluster reports of one work: the status of a Maestro resource bundle, as the
-// work agent wrote it. The JSON paths by which the agent is asked (Rules) and the reading of its answers (Decode) stand
-// together here. Everything decoded comes from outside: a value that is missing or of another type is absent, never a
-// panic and never a guess.
+// Package feedback reads what a management cluster reports about one work: the status of a Maestro resource bundle, as the
+// work agent wrote it. It holds both the JSON paths that tell the agent what to report (the functions …Rules) and the
+// decoding of the reported values (Decode). All decoded values come from outside: a value that is missing, malformed or of
+// another type is treated as absent, and every stored value is bounded.
 package feedback
 
 import (
@@ -37,16 +37,17 @@ type NodeVersion struct {
 	Unready int64  `json:"unreadyNodeCount"`
 }
 
-// Observed is what is known of a work on its management cluster. Its JSON form is stored.
+// Observed is the last reported state of a work on its management cluster. It is stored as JSON. The main object of a work
+// is the one whose values the agent reports, for example the HostedCluster.
 type Observed struct {
-	// Applied is the agent's word on whether all manifests were applied.
+	// Applied is the agent's condition on whether all manifests are applied.
 	Applied Condition `json:"applied,omitzero"`
-	// Deleted says that all manifests are gone from the management cluster.
+	// Deleted is true when the management cluster has none of the manifests any more.
 	Deleted bool `json:"deleted,omitempty"`
-	// Digest is the annotation read back from the work's main object: which rendering it carries.
+	// Digest is the digest annotation of the main object: it identifies the rendering that the object carries.
 	Digest string `json:"digest,omitempty"`
 
-	// Conditions of the main object, by type, of those that are asked for.
+	// Conditions are the main object's conditions by type, as far as the state machines read them.
 	Conditions map[string]Condition `json:"conditions,omitempty"`
 	// EndpointHost and EndpointPort are the HostedCluster's status.controlPlaneEndpoint.
 	EndpointHost string `json:"endpointHost,omitempty"`
@@ -54,201 +55,52 @@ type Observed struct {
 	// ControlPlaneVersions and Versions are the HostedCluster's histories, newest first.
 	ControlPlaneVersions []Release `json:"controlPlaneVersions,omitempty"`
 	Versions             []Release `json:"versions,omitempty"`
-	// Kubeconfig is the name of the administrator's kubeconfig secret beside the HostedCluster.
+	// Kubeconfig is the name of the Secret beside the HostedCluster with the administrator's kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// Replicas, and the replicas asked for as read back, of a NodePool.
+	// Replicas is a NodePool's status.replicas, and SpecReplicas its spec.replicas.
 	Replicas     int64  `json:"replicas,omitempty"`
 	SpecReplicas *int64 `json:"specReplicas,omitempty"`
-	// Version of all nodes of a NodePool.
+	// Version is the release that all nodes of a NodePool run.
 	Version string `json:"version,omitempty"`
-	// Image is the release image as read back from the main object.
+	// Image is the release image in the main object's spec.
 	Image string `json:"image,omitempty"`
 
-	// NodeVersions are the releases that a NodePool's nodes run.
+	// NodeVersions are the releases that the nodes of a NodePool run.
 	NodeVersions []NodeVersion `json:"nodeVersions,omitempty"`
 
-	// Generation is the main object's, ActedOn the one that its operator says it has acted on; ConfigurationGeneration is that
-	// of which ValidControlPlaneConfiguration speaks.
-	Generation              int64 `json:"generation,omitempty"`
-	ActedOn                 int64 `json:"actedOn,omitempty"`
+	// Generation is the main object's generation, and ActedOn the generation that its operator has reconciled.
+	Generation int64 `json:"generation,omitempty"`
+	ActedOn    int64 `json:"actedOn,omitempty"`
+	// ConfigurationGeneration is the generation that the condition ValidHostedControlPlaneConfiguration is about.
 	ConfigurationGeneration int64 `json:"configurationGeneration,omitempty"`
-	// EncryptionKey is the version of the key that all of etcd's data is encrypted with, as a HostedCluster reports it.
+	// EncryptionKey is the version of the key with which all of etcd's data is encrypted, as a HostedCluster reports it.
 	EncryptionKey string `json:"encryptionKey,omitempty"`
-	// OIDCClients are the components that sign users in with an external issuer, as a HostedCluster reports them.
+	// OIDCClients are the components of a HostedCluster that use the external issuer.
 	OIDCClients []OIDCClient `json:"oidcClients,omitempty"`
 
-	// Certificate is what a certificate signing request was answered with, and ServingCA what the API server's certificate is
-	// to be judged by; both PEM.
+	// Certificate is the certificate that was issued for a certificate signing request. ServingCA holds the certificates that
+	// verify the API server. Both are PEM.
 	Certificate string `json:"certificate,omitempty"`
 	ServingCA   string `json:"servingCA,omitempty"`
 
-	// Components are those of a control plane that exist and report, by name.
+	// Components are the reported components of a control plane, by name.
 	Components map[string]Component `json:"components,omitempty"`
 
-	// Uses of break-glass credentials at the hosted API server, as a HostedCluster reports them; the latest first.
+	// Uses are the uses of break-glass credentials at the hosted API server, latest first.
 	Uses []credentialuse.Use `json:"uses,omitempty"`
 
-	// Finalizers of the main object.
+	// Finalizers are those of the main object.
 	Finalizers []string `json:"finalizers,omitempty"`
 }
 
-// Condition gives a condition of the main object; the zero one when it is not known.
+// Condition returns a condition of the main object. It returns the zero Condition when none was reported.
 func (o *Observed) Condition(name string) Condition { return o.Conditions[name] }
 
-// ActedUpon says whether the main object's operator has acted on the object as it was read back. An operator that does
-// not say so is taken at its conditions' word.
+// ActedUpon reports whether the main object's operator has reconciled the object in the state that was read back. An
+// operator that reports no generation counts as up to date when the object's generation is unknown too.
 func (o *Observed) ActedUpon() bool {
 	return o.ActedOn >= o.Generation || o.ActedOn == 0 && o.Generation == 0
-}
-
-// DigestAnnotation carries the digest of the rendering on a work's main object. One server-side apply sets it together
-// with every other field we own, so reading it back proves that all of them were accepted.
-const DigestAnnotation = "clusterservice.hcpmesh.io/digest"
-
-const (
-	conditionPrefix = "condition-"
-	nameDigest      = "digest"
-	nameHost        = "endpointHost"
-	namePort        = "endpointPort"
-	nameCPVersions  = "controlPlaneVersions"
-	nameVersions    = "versions"
-	nameKubeconfig  = "kubeconfig"
-	nameReplicas    = "replicas"
-	nameSpecReps    = "specReplicas"
-	nameVersion     = "version"
-	nameImage       = "image"
-	nameGeneration  = "generation"
-	nameConfigured  = "configurationGeneration"
-	nameActedOn     = "actedOn"
-	nameEncryption  = "encryptionKey"
-	nameNodes       = "nodeVersions"
-	nameClients     = "oidcClients"
-	nameCertificate = "certificate"
-	nameServingCA   = "servingCA"
-	nameUses        = "credentialUses"
-	nameFinalizers  = "finalizers"
-)
-
-// The conditions that are asked for.
-const (
-	Available       = "Available"
-	Progressing     = "Progressing"
-	Degraded        = "Degraded"
-	Ready           = "Ready"
-	AllMachines     = "AllMachinesReady"
-	AllNodes        = "AllNodesHealthy"
-	UpdatingVersion = "UpdatingVersion"
-	UpdatingConfig  = "UpdatingConfig"
-	// Upgradeable is a cluster's own word on whether it is ready for another minor version.
-	Upgradeable = "ClusterVersionUpgradeable"
-
-	UpdatingTemplate   = "UpdatingPlatformMachineTemplate"
-	AutoscalingEnabled = "AutoscalingEnabled"
-	AutorepairEnabled  = "AutorepairEnabled"
-	VersionSkew        = "SupportedVersionSkew"
-	ValidReleaseImage  = "ValidReleaseImage"
-
-	// ReconciliationSucceeded is the operator's word on a HostedCluster as a whole.
-	ReconciliationSucceeded = "ReconciliationSucceeded"
-	// ValidKMS says whether the customer's key can be used, DataEncrypted whether all of etcd's data is encrypted with it. The
-	// latter is of newer releases of HyperShift.
-	ValidKMS      = "ValidAzureKMSConfig"
-	DataEncrypted = "EtcdDataEncryptionUpToDate"
-
-	// ValidConfiguration is the operator's word on a HostedCluster's configuration, ValidControlPlaneConfiguration the
-	// control plane's.
-	ValidConfiguration             = "ValidConfiguration"
-	ValidControlPlaneConfiguration = "ValidHostedControlPlaneConfiguration"
-
-	// CertificateDenied and CertificateFailed are of certificate signing requests.
-	CertificateDenied = "Denied"
-	CertificateFailed = "Failed"
-
-	SignerClassValid            = "SignerClassValid"
-	PreviousCertificatesRevoked = "PreviousCertificatesRevoked"
-)
-
-// RevocationConditions are those of a certificate revocation request, in the order in which they become True.
-var RevocationConditions = []string{SignerClassValid, "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", PreviousCertificatesRevoked}
-
-var (
-	hostedClusterConditions = []string{Available, Progressing, Degraded, ValidReleaseImage, ReconciliationSucceeded, ValidConfiguration, ValidControlPlaneConfiguration,
-		ValidKMS, DataEncrypted, Upgradeable}
-	nodePoolConditions = []string{Ready, AllMachines, AllNodes, UpdatingVersion, UpdatingConfig, UpdatingTemplate, AutoscalingEnabled, AutorepairEnabled,
-		VersionSkew, ValidReleaseImage}
-)
-
-// HostedClusterRules asks for what the state machine of a cluster needs, and nothing else: a status update costs every
-// process on the way up.
-func HostedClusterRules() []workv1.FeedbackRule {
-	return rules(hostedClusterConditions, []workv1.JsonPath{
-		{Name: nameDigest, Path: digestPath()},
-		{Name: nameHost, Path: ".status.controlPlaneEndpoint.host"},
-		{Name: namePort, Path: ".status.controlPlaneEndpoint.port"},
-		{Name: nameCPVersions, Path: ".status.controlPlaneVersion.history"},
-		{Name: nameVersions, Path: ".status.version.history"},
-		{Name: nameKubeconfig, Path: ".status.kubeconfig.name"},
-		{Name: nameImage, Path: ".spec.release.image"},
-		{Name: nameGeneration, Path: ".metadata.generation"},
-		{Name: nameConfigured, Path: observedGeneration(ValidControlPlaneConfiguration)},
-		{Name: nameActedOn, Path: observedGeneration(ReconciliationSucceeded)},
-		{Name: nameEncryption, Path: ".status.secretEncryption.activeKey.azure.keyVersion"},
-		{Name: nameClients, Path: ".status.configuration.authentication.oidcClients"},
-		{Name: nameUses, Path: annotationPath(credentialuse.Annotation)},
-		{Name: nameFinalizers, Path: finalizersPath},
-	})
-}
-
-// CertificateRequestRules asks for the answer to a certificate signing request.
-func CertificateRequestRules() []workv1.FeedbackRule {
-	return rules([]string{"Approved", CertificateDenied, CertificateFailed}, []workv1.JsonPath{{Name: nameCertificate, Path: ".status.certificate"}})
-}
-
-// ServingCARules asks for one key of a Secret that holds certificates, and for nothing else of it.
-func ServingCARules(key string) []workv1.FeedbackRule {
-	return rules(nil, []workv1.JsonPath{{Name: nameServingCA, Path: ".data." + strings.ReplaceAll(key, ".", `\.`)}})
-}
-
-// RevocationRules asks how far a certificate revocation request has come.
-func RevocationRules() []workv1.FeedbackRule { return rules(RevocationConditions, nil) }
-
-// NodePoolRules asks for what the state machine of a node pool needs.
-func NodePoolRules() []workv1.FeedbackRule {
-	return rules(nodePoolConditions, []workv1.JsonPath{
-		{Name: nameDigest, Path: digestPath()},
-		{Name: nameReplicas, Path: ".status.replicas"},
-		{Name: nameSpecReps, Path: ".spec.replicas"},
-		{Name: nameVersion, Path: ".status.version"},
-		{Name: nameImage, Path: ".spec.release.image"},
-		{Name: nameGeneration, Path: ".metadata.generation"},
-		// Written last of what a pass of the operator writes.
-		{Name: nameActedOn, Path: observedGeneration(UpdatingVersion)},
-		{Name: nameNodes, Path: ".status.nodesInfo.nodeVersions"},
-		{Name: nameFinalizers, Path: finalizersPath},
-	})
-}
-
-func observedGeneration(condition string) string {
-	return fmt.Sprintf(`.status.conditions[?(@.type=="%s")].observedGeneration`, condition)
-}
-
-func digestPath() string { return annotationPath(DigestAnnotation) }
-
-func annotationPath(name string) string {
-	return ".metadata.annotations." + strings.ReplaceAll(name, ".", `\.`)
-}
-
-func rules(conditions []string, paths []workv1.JsonPath) []workv1.FeedbackRule {
-	for _, condition := range conditions {
-		for _, field := range []string{"status", "reason", "message"} {
-			paths = append(paths, workv1.JsonPath{
-				Name: conditionPrefix + condition + "-" + field,
-				Path: fmt.Sprintf(`.status.conditions[?(@.type=="%s")].%s`, condition, field),
-			})
-		}
-	}
-	return []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: paths}}
 }
 
 // Status is the body of a status event of a manifest bundle.
@@ -257,17 +109,17 @@ type Status struct {
 	ResourceStatus []workv1.ManifestCondition `json:"resourceStatus,omitempty"`
 }
 
-// Decode reads the body of a status event. The main object of a work is the one with feedback values; components of a control
-// plane are told apart by their names.
+// Decode reads the body of a status event.
 func Decode(body []byte) (*Observed, error) {
 	var status Status
 	if err := json.Unmarshal(body, &status); err != nil {
-		return nil, fmt.Errorf("reading a manifest bundle's status: %w", err)
+		return nil, fmt.Errorf("read the status of a manifest bundle: %w", err)
 	}
 	return FromStatus(&status), nil
 }
 
-// FromStatus reads a decoded status.
+// FromStatus reads a decoded status. Components of a control plane are distinguished by their names; all other values belong
+// to the main object.
 func FromStatus(status *Status) *Observed {
 	observed := &Observed{}
 	for _, c := range status.Conditions {
@@ -286,7 +138,7 @@ func FromStatus(status *Status) *Observed {
 
 func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 	for _, c := range manifest.Conditions {
-		// The manifest's own message says which object was refused and why; the work's only counts.
+		// The manifest's message names the refused object and the reason. The message of the work only has counts.
 		if c.Type == workv1.ManifestApplied && c.Status == metav1.ConditionFalse && o.Applied.Status == string(metav1.ConditionFalse) {
 			m := manifest.ResourceMeta
 			o.Applied.Message = clip(fmt.Sprintf("%s %s: %s", m.Kind, m.Name, c.Message))
@@ -303,6 +155,8 @@ func (o *Observed) readManifest(manifest *workv1.ManifestCondition) {
 
 func (o *Observed) readValue(v *workv1.FeedbackValue) {
 	switch v.Name {
+	case nameConditions:
+		o.readConditions(v)
 	case nameDigest:
 		o.Digest = text(v)
 	case nameHost:
@@ -325,10 +179,6 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Image = text(v)
 	case nameGeneration:
 		o.Generation = integer(v)
-	case nameConfigured:
-		o.ConfigurationGeneration = integer(v)
-	case nameActedOn:
-		o.ActedOn = integer(v)
 	case nameEncryption:
 		o.EncryptionKey = clip(text(v))
 	case nameNodes:
@@ -343,35 +193,36 @@ func (o *Observed) readValue(v *workv1.FeedbackValue) {
 		o.Uses = credentialuse.Decode(text(v)).Uses()
 	case nameFinalizers:
 		o.Finalizers = finalizers(v)
-	default:
-		o.readCondition(v)
 	}
 }
 
-func (o *Observed) readCondition(v *workv1.FeedbackValue) {
-	rest, found := strings.CutPrefix(v.Name, conditionPrefix)
-	if !found {
-		return
+// condition is an entry of status.conditions.
+type condition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	ObservedGeneration int64  `json:"observedGeneration"`
+}
+
+// readConditions stores the conditions that the state machines read. Of several conditions of one type the first counts.
+func (o *Observed) readConditions(v *workv1.FeedbackValue) {
+	for _, c := range list[condition](v, maxConditions) {
+		if _, seen := o.Conditions[c.Type]; seen || !storedConditions[c.Type] {
+			continue
+		}
+		if o.Conditions == nil {
+			o.Conditions = map[string]Condition{}
+		}
+		o.Conditions[c.Type] = Condition{Status: clip(c.Status), Reason: clip(c.Reason), Message: clip(c.Message)}
+		switch c.Type {
+		case ReconciliationSucceeded, UpdatingVersion:
+			// HyperShift writes these last when it reconciles a HostedCluster or a NodePool.
+			o.ActedOn = c.ObservedGeneration
+		case ValidControlPlaneConfiguration:
+			o.ConfigurationGeneration = c.ObservedGeneration
+		}
 	}
-	name, field, found := strings.Cut(rest, "-")
-	if !found {
-		return
-	}
-	if o.Conditions == nil {
-		o.Conditions = map[string]Condition{}
-	}
-	c := o.Conditions[name]
-	switch field {
-	case "status":
-		c.Status = text(v)
-	case "reason":
-		c.Reason = text(v)
-	case "message":
-		c.Message = clip(text(v))
-	default:
-		return
-	}
-	o.Conditions[name] = c
 }
 
 func text(v *workv1.FeedbackValue) string {
@@ -388,36 +239,43 @@ func integer(v *workv1.FeedbackValue) int64 {
 	return *v.Value.Integer
 }
 
-// list reads a list, or an object where an agent gave its only entry. Of a longer one the first entries are kept.
-func list[T any](v *workv1.FeedbackValue, most int) []T {
+// list reads the first entries of a list, at most limit. An agent may report the only entry of a list without the list.
+// Entries of another type are left out.
+func list[T any](v *workv1.FeedbackValue, limit int) []T {
 	if v.Value.JsonRaw == nil {
 		return nil
 	}
-	raw := []byte(*v.Value.JsonRaw)
-	var entries []T
-	if json.Unmarshal(raw, &entries) == nil {
-		return entries[:min(len(entries), most)]
+	raw := json.RawMessage(*v.Value.JsonRaw)
+	var entries []json.RawMessage
+	if json.Unmarshal(raw, &entries) != nil {
+		entries = []json.RawMessage{raw}
 	}
-	var one T
-	if json.Unmarshal(raw, &one) == nil {
-		return []T{one}
+	var read []T
+	for _, entry := range entries[:min(len(entries), limit)] {
+		var one T
+		if json.Unmarshal(entry, &one) == nil {
+			read = append(read, one)
+		}
 	}
-	return nil
+	return read
 }
 
 const (
-	// maxCertificates bounds a bundle of certificates that is stored and shown.
+	// maxConditions is the number of conditions of one object that are read. HyperShift has fewer than 50 types.
+	maxConditions = 256
+	// maxCertificates is the maximum size of a bundle of certificates, in bytes of base64.
 	maxCertificates = 64 << 10
-	// maxHistory is how many entries of a version history are kept: an upgrade in flight needs two or three.
+	// maxHistory is the number of entries of a version history that are stored. An upgrade in progress needs two or three.
 	maxHistory = 10
-	// maxMessage bounds a message that is stored and shown.
-	maxMessage = 1024
+	// maxText is the maximum length of a stored text, in bytes.
+	maxText = 1024
 )
 
+// clip makes a text valid UTF-8 of at most maxText bytes.
 func clip(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxMessage {
+	if len(s) <= maxText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxMessage], "")
+	return strings.ToValidUTF8(s[:maxText], "")
 }

@@ -2,6 +2,7 @@ package feedback_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,9 +15,7 @@ const reported = `{"conditions":[{"type":"Applied","status":"True","reason":"App
  "resourceStatus":[{"resourceMeta":{"ordinal":0,"kind":"Secret","name":"pull-secret"},"conditions":[{"type":"Applied","status":"True"}]},
   {"resourceMeta":{"ordinal":2,"kind":"HostedCluster","name":"x"},"conditions":[{"type":"Applied","status":"True"}],"statusFeedback":{"values":[
    {"name":"digest","fieldValue":{"type":"String","string":"abc"}},
-   {"name":"condition-Available-status","fieldValue":{"type":"String","string":"False"}},
-   {"name":"condition-Available-reason","fieldValue":{"type":"String","string":"ComponentsNotAvailable"}},
-   {"name":"condition-Available-message","fieldValue":{"type":"String","string":"Waiting for components to be available: a, b"}},
+   {"name":"conditions","fieldValue":{"type":"JsonRaw","jsonRaw":"[{\"type\":\"Available\",\"status\":\"False\",\"reason\":\"ComponentsNotAvailable\",\"message\":\"Waiting for components to be available: a, b\"},{\"type\":\"ReconciliationSucceeded\",\"status\":\"True\",\"observedGeneration\":7},{\"type\":\"ValidHostedControlPlaneConfiguration\",\"status\":\"True\",\"observedGeneration\":6},{\"type\":\"EtcdAvailable\",\"status\":\"True\"}]"}},
    {"name":"endpointHost","fieldValue":{"type":"String","string":"api.example.test"}},
    {"name":"endpointPort","fieldValue":{"type":"Integer","integer":443}},
    {"name":"controlPlaneVersions","fieldValue":{"type":"JsonRaw","jsonRaw":"[{\"state\":\"Partial\",\"version\":\"4.21.4\",\"image\":\"i\",\"startedTime\":\"t\"}]"}},
@@ -28,9 +27,11 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &feedback.Observed{
-		Applied:              feedback.Condition{Status: "True", Reason: "AppliedManifestWorkComplete", Message: "ok"},
-		Digest:               "abc",
-		Conditions:           map[string]feedback.Condition{"Available": {Status: "False", Reason: "ComponentsNotAvailable", Message: "Waiting for components to be available: a, b"}},
+		Applied: feedback.Condition{Status: "True", Reason: "AppliedManifestWorkComplete", Message: "ok"},
+		Digest:  "abc",
+		Conditions: map[string]feedback.Condition{"Available": {Status: "False", Reason: "ComponentsNotAvailable", Message: "Waiting for components to be available: a, b"},
+			"ReconciliationSucceeded": {Status: "True"}, "ValidHostedControlPlaneConfiguration": {Status: "True"}},
+		ActedOn: 7, ConfigurationGeneration: 6,
 		EndpointHost:         "api.example.test",
 		EndpointPort:         443,
 		ControlPlaneVersions: []feedback.Release{{Version: "4.21.4", Image: "i", State: "Partial"}},
@@ -41,19 +42,19 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeOddities(t *testing.T) {
+func TestDecodeLeavesOutWhatItCannotRead(t *testing.T) {
 	tests := map[string]struct {
 		reason, body string
 		want         *feedback.Observed
 	}{
 		"Empty":   {"no status yet", `{}`, &feedback.Observed{}},
-		"Deleted": {"the end of a work", `{"conditions":[{"type":"Deleted","status":"True"}]}`, &feedback.Observed{Deleted: true}},
-		"Refused manifest": {"the manifest's own message says what was refused",
+		"Deleted": {"all manifests are deleted", `{"conditions":[{"type":"Deleted","status":"True"}]}`, &feedback.Observed{Deleted: true}},
+		"Refused manifest": {"the manifest's own message names the refused object",
 			`{"conditions":[{"type":"Applied","status":"False","reason":"Failed","message":"1 of 2"}],"resourceStatus":[{"resourceMeta":{"kind":"HostedCluster","name":"x"},"conditions":[{"type":"Applied","status":"False","message":"spec.services: Invalid"}]}]}`,
 			&feedback.Observed{Applied: feedback.Condition{Status: "False", Reason: "Failed", Message: "HostedCluster x: spec.services: Invalid"}}},
 		"Other types": {"a value of another type is absent",
-			`{"resourceStatus":[{"statusFeedback":{"values":[{"name":"digest","fieldValue":{"type":"Integer","integer":1}},{"name":"endpointPort","fieldValue":{"type":"String","string":"443"}},{"name":"versions","fieldValue":{"type":"JsonRaw","jsonRaw":"[["}},{"name":"condition-","fieldValue":{}},{"name":"condition-A-other","fieldValue":{}}]}}]}`,
-			&feedback.Observed{Conditions: map[string]feedback.Condition{}}},
+			`{"resourceStatus":[{"statusFeedback":{"values":[{"name":"digest","fieldValue":{"type":"Integer","integer":1}},{"name":"endpointPort","fieldValue":{"type":"String","string":"443"}},{"name":"versions","fieldValue":{"type":"JsonRaw","jsonRaw":"[["}},{"name":"conditions","fieldValue":{"type":"String","string":"[]"}},{"name":"unknown","fieldValue":{}}]}}]}`,
+			&feedback.Observed{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,11 +69,38 @@ func TestDecodeOddities(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds what a management cluster might send. What is read must survive being stored and read again, for that
-// is how it is kept.
+func TestConditions(t *testing.T) {
+	available := map[string]feedback.Condition{"Available": {Status: "True", Reason: "AsExpected"}}
+	const entry = `{"type":"Available","status":"True","reason":"AsExpected"}`
+	tests := map[string]struct {
+		reason, raw string
+		want        map[string]feedback.Condition
+	}{
+		"List":            {"agents report the list", "[" + entry + "]", available},
+		"Only entry":      {"an agent may report the only entry of a list without the list", entry, available},
+		"Malformed entry": {"an entry of another type does not hide the others", `[{"type":"Degraded","status":true},7,null,` + entry + "]", available},
+		"Same type twice": {"the first of one type counts", "[" + entry + `,{"type":"Available","status":"False"}]`, available},
+		"Unknown type":    {"no state machine reads it", `[{"type":"EtcdAvailable","status":"True"}]`, nil},
+		"Beyond the limit": {"the number of entries is bounded",
+			"[" + strings.Repeat(`{"type":"X"},`, 1000) + entry + "]", nil},
+		"Long texts": {"each text is bounded", `[{"type":"Available","status":"True","reason":"` + strings.Repeat("r", 2000) + `","message":"` + strings.Repeat("m", 2000) + `"}]`,
+			map[string]feedback.Condition{"Available": {Status: "True", Reason: strings.Repeat("r", 1024), Message: strings.Repeat("m", 1024)}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			observed := decode(t, map[string]any{"name": "conditions", "fieldValue": map[string]any{"type": "JsonRaw", "jsonRaw": tc.raw}})
+			if diff := cmp.Diff(tc.want, observed.Conditions); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// FuzzDecode decodes arbitrary status events. The result is stored as JSON, so storing and reading it must not change it.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(reported))
-	f.Add([]byte(`{"conditions":null,"resourceStatus":[{"statusFeedback":{"values":[{"name":"condition-X-message","fieldValue":{"string":"\u0000\ud800"}}]}}]}`))
+	f.Add([]byte(`{"conditions":null,"resourceStatus":[{"statusFeedback":{"values":[{"name":"conditions","fieldValue":{"jsonRaw":"[{\"type\":\"Available\",\"message\":\"\\u0000\\ud800\"}]"}}]}}]}`))
+	f.Add([]byte(`{"resourceStatus":[{"resourceMeta":{"kind":"ControlPlaneComponent","name":"etcd"},"statusFeedback":{"values":[{"name":"conditions","fieldValue":{"jsonRaw":"{\"type\":\"RolloutComplete\",\"status\":\"True\"}"}},{"name":"finalizers","fieldValue":{"jsonRaw":"\"a\""}}]}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		observed, err := feedback.Decode(body)
 		if err != nil {

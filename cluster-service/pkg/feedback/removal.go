@@ -1,32 +1,16 @@
 package feedback
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
-// finalizersPath is asked for of what others may hold up: it says who does.
-const finalizersPath = ".metadata.finalizers"
-
-const (
-	contentRemaining    = "NamespaceContentRemaining"
-	finalizersRemaining = "NamespaceFinalizersRemaining"
-	discoveryFailure    = "NamespaceDeletionDiscoveryFailure"
-	parsingFailure      = "NamespaceDeletionGroupVersionParsingFailure"
-	contentFailure      = "NamespaceDeletionContentFailure"
-)
-
-// NamespaceRules asks what keeps a namespace from going. Until it is deleted there is nothing to report but an empty list
-// of conditions.
-func NamespaceRules() []workv1.FeedbackRule {
-	return rules([]string{contentRemaining, finalizersRemaining, discoveryFailure, parsingFailure, contentFailure}, nil)
-}
-
-// Remaining says what is left of a work that is being deleted, as far as it was reported; empty when nothing was.
+// Remaining describes the objects and finalizers that still exist of a work that is being deleted. It returns "" when none
+// were reported.
 func (o *Observed) Remaining() string {
 	var parts []string
 	for _, name := range []string{contentRemaining, finalizersRemaining} {
@@ -40,7 +24,7 @@ func (o *Observed) Remaining() string {
 	return strings.Join(parts, " ")
 }
 
-// RemovalTrouble is what the namespace controller could not do; empty when nothing was reported.
+// RemovalTrouble returns the namespace controller's first failure, and "" when it reported none.
 func (o *Observed) RemovalTrouble() string {
 	for _, name := range []string{discoveryFailure, parsingFailure, contentFailure} {
 		if c := o.Condition(name); c.Status == "True" {
@@ -50,25 +34,14 @@ func (o *Observed) RemovalTrouble() string {
 	return ""
 }
 
-// maxFinalizers bounds the finalizers of one object that are kept, maxFinalizer the length of one.
 const (
+	// maxFinalizers is the number of finalizers of one object that are stored.
 	maxFinalizers = 32
-	maxFinalizer  = 256
+	// maxFinalizer is the maximum length of a stored finalizer, in bytes. Longer ones are left out.
+	maxFinalizer = 256
 )
 
 func finalizers(v *workv1.FeedbackValue) []string {
-	if v.Value.JsonRaw == nil {
-		return nil
-	}
-	var list []string
-	if json.Unmarshal([]byte(*v.Value.JsonRaw), &list) != nil {
-		// An agent that gives a list of one entry as that entry.
-		var one string
-		if json.Unmarshal([]byte(*v.Value.JsonRaw), &one) != nil {
-			return nil
-		}
-		list = []string{one}
-	}
-	list = slices.DeleteFunc(list, func(s string) bool { return s == "" || len(s) > maxFinalizer || strings.ToValidUTF8(s, "") != s })
-	return slices.Clone(list[:min(len(list), maxFinalizers)])
+	names := slices.DeleteFunc(list[string](v, maxFinalizers), func(s string) bool { return s == "" || len(s) > maxFinalizer || !utf8.ValidString(s) })
+	return slices.Clip(names)
 }
