@@ -40,31 +40,31 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
-// refused are the cases in which Cluster Service or ARM's documents do not let happen here what the case asks for, and why.
-var refused = map[string]string{
-	"armOperations.cancel": "the only operation that stays under way is a deletion, and that is not canceled",
-	"clusters.force":       "the cluster has all its steps in Azure behind it, and only one that is stuck is forced",
-	"deletions.force":      "the step is on its way, and only one that is stuck is forced",
+// expectedFailures lists the cases whose operation fails in this region, with the reason.
+var expectedFailures = map[string]string{
+	"armOperations.cancel": "the only operation in progress is a deletion, which cannot be canceled",
+	"clusters.force":       "all Azure steps of the cluster are complete, and only a stuck step can be forced",
+	"deletions.force":      "the step is in progress, and only a stuck step can be forced",
 }
 
-// later are the actions after which others would find nothing: their cases come after all of the same noun.
+// later lists the actions that remove what other cases need. Their cases run last.
 var later = []string{"abort", "delete", "deregister"}
 
-// TestCasesOfAdmin runs admin's cases, one after the other, on clusters that are brought into what they need; what the engineers
-// ask for is executed by the backend and Cluster Service. Then it looks at what the region wrote down.
+// TestCasesOfAdmin runs admin's cases one after the other, on clusters in the states that they need. The backend and Cluster
+// Service execute the requested actions. Afterwards the test checks the logs and the audit records of the region.
 func TestCasesOfAdmin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
 	}
-	h := &sreHouse{t: t, region: start(t)}
+	h := &adminFixture{t: t, region: start(t)}
 	suite := httpcase.Suite{Dir: "../../admin/testdata"}
 	cases, err := suite.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.SortStableFunc(cases, func(a, b httpcase.Case) int { return rank(a.Name) - rank(b.Name) })
-	variables := h.furnish()
-	defer h.tidy()
+	variables := h.setUp()
+	defer h.tearDown()
 	trusted, err := armclient.TrustOnly(h.region.Endpoints().CAFile)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestCasesOfAdmin(t *testing.T) {
 	for _, c := range cases {
 		target.Variables = maps.Clone(variables)
 		target.Variables["outcome"] = string(adminv1.Succeeded)
-		if refused[c.Name] != "" {
+		if expectedFailures[c.Name] != "" {
 			target.Variables["outcome"] = string(adminv1.Failed)
 		}
 		if strings.HasPrefix(c.Name, "orphans.") {
@@ -89,7 +89,7 @@ func TestCasesOfAdmin(t *testing.T) {
 			t.Errorf("%s: %s: %v", c.Name, c.Reason, err)
 		}
 	}
-	secrets := map[string]string{"a token": "Bearer ", "a key": "PRIVATE KEY", "what was sent": "BEGIN CERTIFICATE REQUEST"}
+	secrets := map[string]string{"a token": "Bearer ", "a key": "PRIVATE KEY", "a signing request": "BEGIN CERTIFICATE REQUEST"}
 	for who, token := range tokens.tokens {
 		secrets["the token of "+who] = token
 	}
@@ -97,13 +97,13 @@ func TestCasesOfAdmin(t *testing.T) {
 	t.Run("the document", record.EveryAnswer)
 	t.Run("secrets", func(t *testing.T) {
 		answers := maps.Clone(secrets)
-		delete(answers, "what was sent") // an operation has its parameters
+		delete(answers, "a signing request") // operations show their parameters
 		record.NoAnswerShows(t, answers)
 	})
 	t.Run("the audit", func(t *testing.T) { h.audit(t, secrets) })
 }
 
-// rank puts the cases in an order in which each finds what it needs.
+// rank orders the cases so that each finds what it needs.
 func rank(name string) int {
 	_, verb, _ := strings.Cut(name, ".")
 	if slices.Contains(later, verb) {
@@ -112,10 +112,10 @@ func rank(name string) int {
 	return 0
 }
 
-// goneController is the finalizer that the cases have taken off.
+// goneController is the finalizer that the cases release.
 const goneController = "backup.example.com/hook"
 
-// engineers sends the token of the engineer whom a case names in its place.
+// engineers replaces the name of an engineer in the Authorization header by the token of that engineer.
 type engineers struct {
 	next   http.RoundTripper
 	tokens map[string]string
@@ -130,28 +130,28 @@ func (e *engineers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return e.next.RoundTrip(r)
 }
 
-// sreHouse is a region with what admin's cases need.
-type sreHouse struct {
+// adminFixture is a region with the clusters that admin's cases need.
+type adminFixture struct {
 	t      *testing.T
 	region *local.Region
 	oncall *adminclient.Client
-	// someone owns the clusters: alpha and beta, and going, whose deletion goes on, on a management cluster and in a namespace.
+	// someone owns the clusters alpha, beta and going. The deletion of going is in progress; kubeconfig and namespace locate it.
 	someone                      *customer.Customer
 	alpha, beta                  string
 	going, kubeconfig, namespace string
-	// orphaned is the bundle that is nobody's; empty before there is one. drifted is the cluster that ARM does not have.
+	// orphaned is the bundle without a work, and drifted the cluster without an ARM document. Both are empty until created.
 	orphaned, drifted string
 }
 
-func (h *sreHouse) must(err error) {
+func (h *adminFixture) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// tokens are those of the region's engineers, by their names.
-func (h *sreHouse) tokens() map[string]string {
+// tokens returns the tokens of the region's engineers by name.
+func (h *adminFixture) tokens() map[string]string {
 	h.t.Helper()
 	e := h.region.Endpoints()
 	trusted, err := armclient.TrustOnly(e.CAFile)
@@ -168,13 +168,13 @@ func (h *sreHouse) tokens() map[string]string {
 	return tokens
 }
 
-func (h *sreHouse) eventually(what string, holds func() error) {
+func (h *adminFixture) eventually(what string, holds func() error) {
 	h.t.Helper()
 	eventually.Holds(h.t, patience, what, holds)
 }
 
-// done waits for the end of an operation.
-func (h *sreHouse) done(operation *adminv1.Operation, err error) *adminv1.Operation {
+// done waits until an operation is terminal.
+func (h *adminFixture) done(operation *adminv1.Operation, err error) *adminv1.Operation {
 	h.t.Helper()
 	h.must(err)
 	operation, err = h.oncall.Await(h.t.Context(), operation)
@@ -182,10 +182,10 @@ func (h *sreHouse) done(operation *adminv1.Operation, err error) *adminv1.Operat
 	return operation
 }
 
-// furnish makes three clusters: alpha, with a node pool and a credential; beta, with an upgrade that waits for tomorrow; and one
-// that is being deleted. It returns what the cases call them. Subscription and names are of this run alone, for engineers find
-// clusters by their names, and a region may have seen the cases before.
-func (h *sreHouse) furnish() map[string]string {
+// setUp creates three clusters: alpha, with a node pool and a credential; beta, with an upgrade that starts tomorrow; and one
+// whose deletion is in progress. It returns the variables of the cases. Subscription and names are unique to this run, because
+// admin finds clusters by name and the region may have run the cases before.
+func (h *adminFixture) setUp() map[string]string {
 	h.t.Helper()
 	ctx, e := h.t.Context(), h.region.Endpoints()
 	var err error
@@ -217,7 +217,7 @@ func (h *sreHouse) furnish() map[string]string {
 	going, err := h.oncall.Cluster(ctx, someone.ClusterID(deleted))
 	h.must(err)
 
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need something to look at", Ticket: "TEST-1", Duration: "30m"})
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.BreakGlass, Reason: "the cases need a credential and an upgrade", Ticket: "TEST-1", Duration: "30m"})
 	h.must(err)
 	_, signing, err := credential.EngineerRequest("oncall@hcpmesh.local")
 	h.must(err)
@@ -225,7 +225,7 @@ func (h *sreHouse) furnish() map[string]string {
 	h.eventually("the credential is issued", func() error {
 		c, err := h.oncall.Credential(ctx, issued.ID)
 		if err == nil && c.Of.GetStatus().GetCertificate() == "" {
-			err = fmt.Errorf("it is %s", c.Of.GetStatus().GetState())
+			err = fmt.Errorf("state is %s", c.Of.GetStatus().GetState())
 		}
 		return err
 	})
@@ -234,14 +234,14 @@ func (h *sreHouse) furnish() map[string]string {
 	h.must(err)
 
 	h.going, h.kubeconfig, h.namespace = going.UID, e.Kubeconfigs[going.ProvisionShard], going.Namespace
-	// What is released is the finalizer of a controller that is gone; the fault keeps the deletion going after that.
+	// The cases release the finalizer of a controller that is gone. The fault keeps the deletion in progress after that.
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"="+string(contract.FaultDeleteStuck))
 	h.kubectl("patch", strings.TrimSpace(h.kubectl("get", "hostedclusters", "--output", "name")), "--type", "json", "--patch",
 		`[{"op": "add", "path": "/metadata/finalizers/-", "value": "`+goneController+`"}]`)
 	_, err = someone.Resources.BeginDeleteByID(ctx, going.ResourceID, customer.APIVersion, nil)
 	h.must(err)
 	operation := ""
-	h.eventually("the deletion is at the HostedCluster", func() error {
+	h.eventually("the deletion waits for the HostedCluster", func() error {
 		shown, err := h.oncall.Deletion(ctx, going.UID)
 		if err != nil {
 			return err
@@ -254,7 +254,7 @@ func (h *sreHouse) furnish() map[string]string {
 				}
 			}
 		}
-		return fmt.Errorf("it is %v", shown.Items)
+		return fmt.Errorf("deletions are %v", shown.Items)
 	})
 	request, err := json.Marshal(string(signing))
 	h.must(err)
@@ -265,8 +265,8 @@ func (h *sreHouse) furnish() map[string]string {
 	}
 }
 
-// kubectl is run where the cluster is that goes, and returns what it printed.
-func (h *sreHouse) kubectl(arguments ...string) string {
+// kubectl runs kubectl in the namespace of the cluster that is being deleted, and returns its output.
+func (h *adminFixture) kubectl(arguments ...string) string {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), patience)
 	defer cancel()
@@ -279,8 +279,8 @@ func (h *sreHouse) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// drift has Cluster Service make a cluster that ARM does not have, once.
-func (h *sreHouse) drift() string {
+// drift creates a cluster in Cluster Service that has no ARM document, once, and returns its UID.
+func (h *adminFixture) drift() string {
 	h.t.Helper()
 	if h.drifted != "" {
 		return h.drifted
@@ -308,8 +308,8 @@ func (h *sreHouse) drift() string {
 	return uid
 }
 
-// orphan puts a bundle into Maestro that no work of Cluster Service's is for, and never was, once: Cluster Service leaves it alone.
-func (h *sreHouse) orphan() string {
+// orphan creates a Maestro bundle that never had a work, once, and returns its ID. Cluster Service ignores such a bundle.
+func (h *adminFixture) orphan() string {
 	h.t.Helper()
 	if h.orphaned != "" {
 		return h.orphaned
@@ -328,10 +328,10 @@ func (h *sreHouse) orphan() string {
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}})
 	h.must(err)
-	h.eventually("the orphan is found", func() error {
+	h.eventually("admin lists the orphan", func() error {
 		orphans, err := h.oncall.Orphans(h.t.Context())
 		if err == nil && (len(orphans) != 1 || orphans[0].ID != id) {
-			err = fmt.Errorf("there are %d", len(orphans))
+			err = fmt.Errorf("admin lists %d orphans", len(orphans))
 		}
 		return err
 	})
@@ -339,13 +339,13 @@ func (h *sreHouse) orphan() string {
 	return id
 }
 
-// audit looks at what the region wrote down: admin, of every mutation and refusal; the backend, of how each operation ended; and
-// Cluster Service, of each thing that it did for somebody.
-func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
+// audit checks the logs and audit records: those of admin for every mutation and rejection, those of the backend for the outcome
+// of each operation, and those of Cluster Service for each action.
+func (h *adminFixture) audit(t *testing.T, secrets map[string]string) {
 	var durable []adminv1.AuditEntry
 	logs := map[string]string{}
-	// A line is written when what it says is so, and a moment later.
-	h.eventually("all is written down", func() error {
+	// Records are written shortly after the fact.
+	h.eventually("all records are written", func() error {
 		for _, process := range []string{"admin", "backend", "cluster-service"} {
 			content, err := os.ReadFile(filepath.Join(h.region.LogDir(), process+".log"))
 			if err != nil {
@@ -374,7 +374,7 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 					return fmt.Errorf("admin's log does not have operation %s", o.ID)
 				}
 				if l := ended[o.ID]; !o.State.Terminal() || l.Outcome != string(o.State) || l.Actor != o.Actor.Name || l.Reason != o.Actor.Reason || l.Ticket != o.Actor.Ticket {
-					return fmt.Errorf("the line of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
+					return fmt.Errorf("record of %s %s (%s) is %+v", o.Action, o.ID, o.State, l)
 				}
 			}
 		}
@@ -389,28 +389,28 @@ func (h *sreHouse) audit(t *testing.T, secrets map[string]string) {
 		}
 		done++
 		if l.Actor == "" || l.Reason == "" || l.Action == "" {
-			t.Errorf("Cluster Service's line does not say all: %s", text)
+			t.Errorf("incomplete audit record of Cluster Service: %s", text)
 		}
 	}
 	if done == 0 {
-		t.Error("Cluster Service wrote down nothing")
+		t.Error("Cluster Service has no audit records")
 	}
 	for process, log := range logs {
 		for what, text := range secrets {
 			if strings.Contains(log, text) {
-				t.Errorf("the log of %s shows %s", process, what)
+				t.Errorf("the log of %s contains %s", process, what)
 			}
 		}
 	}
 }
 
-// tidy makes the region as it was, for the cases of the frontend and for another run: both management clusters take clusters, what
-// goes is let go, and the rest is deleted.
-func (h *sreHouse) tidy() {
+// tearDown restores the region for the cases of the frontend and for another run: it uncordons the management cluster, lets the
+// pending deletion finish and deletes the other clusters.
+func (h *adminFixture) tearDown() {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.kubectl("annotate", "hostedclusters", "--all", contract.FaultAnnotation+"-")
-	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "the cases have been run", Ticket: "TEST-1", Duration: "10m"})
+	elevation, err := h.oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "the cases are complete", Ticket: "TEST-1", Duration: "10m"})
 	h.must(err)
 	h.done(h.oncall.UpdateShard(ctx, "mgmt-1", &csv1.UpdateProvisionShardRequest{Cordoned: proto.Bool(false)}))
 	_, err = h.oncall.EndElevation(ctx, elevation.ID)
@@ -418,10 +418,10 @@ func (h *sreHouse) tidy() {
 	for _, name := range []string{h.alpha, h.beta} {
 		h.must(h.someone.EnsureGone(ctx, h.someone.ClusterID(name)))
 	}
-	h.eventually("the deletion is over", func() error {
+	h.eventually("the deletion is complete", func() error {
 		shown, err := h.oncall.Deletion(ctx, h.going)
 		if err == nil && (len(shown.Items) != 1 || !shown.Items[0].Over) {
-			err = fmt.Errorf("it is %v", shown.Items)
+			err = fmt.Errorf("deletions are %v", shown.Items)
 		}
 		return err
 	})

@@ -1,6 +1,5 @@
-// Package contract runs the artifact cases of the frontend and of admin against a whole region: the real frontend, admin, backend,
-// Cluster Service, Maestro and Cosmos DB's emulator, with control planes that are none, so that hundreds of clusters come and
-// go. What holds against the fakes of either's own tests must hold here too.
+// Package contract runs the artifact cases of the frontend and of admin against a whole region. Control planes have status
+// fidelity, so that hundreds of clusters can be created. What holds in the services' own tests must hold here too.
 package contract
 
 import (
@@ -20,17 +19,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// every says how much of the suite runs: the cases in which something is accepted cost the region a cluster or more each.
-var every = flag.Int("every", 6, "run every `n`th of the cases in which something is accepted, and all others; `make contract` runs all")
+// every reduces the suite: each case with an accepted request costs at least one cluster.
+var every = flag.Int("every", 6, "run every `n`th case with an accepted request, and all other cases; `make contract` runs all")
 
-// pause is how long a step that waits leaves the region alone.
+// pause is the polling interval of steps that wait.
 const pause = 100 * time.Millisecond
 
-// patience is how long the region has for what it does after it has answered, on a machine that is busy with other things.
+// patience bounds the time for asynchronous work, on a machine under load.
 const patience = 2 * time.Minute
 
-// TestCases runs the cases, each in a subscription of its own. What a case has made must come to an end, and is deleted then; and
-// nothing that the frontend has accepted may be refused by a management cluster.
+// TestCases runs the frontend's cases, each in its own subscription. The operations of a case must become terminal; then its
+// resources are deleted. No management cluster may reject what the frontend has accepted.
 func TestCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the whole region; run without -short")
@@ -68,7 +67,7 @@ func TestCases(t *testing.T) {
 		},
 	}
 	// After the last case.
-	t.Cleanup(func() { nothingRefused(t, region) })
+	t.Cleanup(func() { requireNoRejectedManifests(t, region) })
 	for _, c := range selected(cases, *every) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +78,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// selected are the cases in which nothing is accepted, and every nth of the others. The frontend's own tests run them all.
+// selected returns the cases without an accepted request, and every nth of the others. The frontend's own tests run all cases.
 func selected(cases []httpcase.Case, n int) []httpcase.Case {
 	var chosen []httpcase.Case
 	accepting := 0
@@ -95,7 +94,7 @@ func selected(cases []httpcase.Case, n int) []httpcase.Case {
 	return chosen
 }
 
-// bearer sends ARM's token along.
+// bearer adds ARM's token to requests.
 type bearer struct {
 	next  http.RoundTripper
 	token string
@@ -108,13 +107,13 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// nothingRefused: an agent that cannot apply a manifest tries for ever, and its cluster never comes up. The rules of the
-// frontend must not let through what HyperShift's do not.
-func nothingRefused(t *testing.T, region *local.Region) {
+// requireNoRejectedManifests searches the logs of the agents for rejected manifests. An agent retries such a manifest forever and
+// the cluster never becomes available, so the frontend's rules must cover those of HyperShift.
+func requireNoRejectedManifests(t *testing.T, region *local.Region) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(region.LogDir(), "*-maestro-agent.log"))
 	if err != nil || len(logs) == 0 {
-		t.Errorf("there are no logs of agents: %v", err)
+		t.Errorf("no logs of agents: %v", err)
 	}
 	for _, path := range logs {
 		content, err := os.ReadFile(path)
@@ -129,7 +128,7 @@ func nothingRefused(t *testing.T, region *local.Region) {
 			}
 			seen[entry.Error] = true
 			if strings.Contains(entry.Error, " is invalid: ") || strings.Contains(entry.Error, "failed to create typed patch object") {
-				t.Errorf("%s: what was accepted is refused: %s", filepath.Base(path), entry.Error)
+				t.Errorf("%s: a manifest of an accepted request was rejected: %s", filepath.Base(path), entry.Error)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
-// whole is the region that the tests share: it is started by the first that needs it, and stopped after the last.
-var whole struct {
+// shared is the region of all tests. The first test that needs it starts it, and TestMain stops it.
+var shared struct {
 	once   sync.Once
 	dir    string
 	region *local.Region
@@ -23,19 +23,19 @@ var whole struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if whole.region != nil {
-		whole.region.Close()
-		if races := whole.region.Races(); races != "" {
+	if shared.region != nil {
+		shared.region.Close()
+		if races := shared.region.Races(); races != "" {
 			fmt.Fprint(os.Stderr, races)
 			code = 1
 		}
 	}
 	switch {
-	case whole.dir == "":
+	case shared.dir == "":
 	case code != 0:
-		fmt.Fprintf(os.Stderr, "the region's logs are in %s\n", filepath.Join(whole.dir, "logs"))
+		fmt.Fprintf(os.Stderr, "the region's logs are in %s\n", filepath.Join(shared.dir, "logs"))
 	default:
-		if err := os.RemoveAll(whole.dir); err != nil {
+		if err := os.RemoveAll(shared.dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -43,28 +43,28 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start returns the region, and starts it where it is not.
+// start returns the shared region and starts it if necessary.
 func start(t *testing.T) *local.Region {
 	t.Helper()
 	sources.DependOnAll(t)
-	whole.once.Do(func() {
-		if whole.dir, whole.err = os.MkdirTemp("", "hcpmesh-contract-"); whole.err != nil {
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "hcpmesh-contract-"); shared.err != nil {
 			return
 		}
-		// PostgreSQL's user must be able to pass through.
-		if whole.err = os.Chmod(whole.dir, 0o755); whole.err != nil {
+		// PostgreSQL runs as another user.
+		if shared.err = os.Chmod(shared.dir, 0o755); shared.err != nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 		defer cancel()
-		quick, freePorts := 0.0, 0
-		whole.region, whole.err = local.Start(ctx, local.Config{
-			StateDir: whole.dir, BasePort: &freePorts, TimeScale: &quick, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
+		noDelays, freePorts := 0.0, 0
+		shared.region, shared.err = local.Start(ctx, local.Config{
+			StateDir: shared.dir, BasePort: &freePorts, TimeScale: &noDelays, Fidelity: local.FidelityStatus, Build: true, Throwaway: true,
 			OnNote: func(note string) { fmt.Fprintln(os.Stderr, note) },
 		})
 	})
-	if whole.err != nil {
-		t.Fatalf("starting the region: %v", whole.err)
+	if shared.err != nil {
+		t.Fatalf("starting the region: %v", shared.err)
 	}
-	return whole.region
+	return shared.region
 }

@@ -35,23 +35,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/command"
 )
 
-// oncall is the engineer who runs the commands; the name is the token as well.
+// oncall is the name of the engineer who runs the commands, and the token.
 const oncall = "oncall@example.com"
 
-// engineers stand in for the issuer of tokens.
-type engineers struct{}
+// fakeAuthenticator accepts the token of oncall only.
+type fakeAuthenticator struct{}
 
-func (engineers) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
+func (fakeAuthenticator) Authenticate(_ context.Context, r *http.Request) (authn.Caller, error) {
 	if r.Header.Get("Authorization") != "Bearer "+oncall {
-		return authn.Caller{}, apierror.New(apierror.Unauthenticated, "The request carries no token.")
+		return authn.Caller{}, apierror.New(apierror.Unauthenticated, "The request has no token.")
 	}
 	return authn.Caller{TenantID: "tenant", ObjectID: "object", Name: oncall, Groups: []string{"engineers"}}, nil
 }
 
-func (engineers) Ready(context.Context) error { return nil }
+func (fakeAuthenticator) Ready(context.Context) error { return nil }
 
-// startAdmin runs admin, and the part of the backend that does what it writes down, on Cosmos DB's emulator. ARM knows nothing
-// of the clusters here.
+// startAdmin runs admin and the backend's executor of admin operations on the Cosmos DB emulator. Cosmos DB has no documents of
+// the clusters.
 func (r *region) startAdmin() {
 	r.t.Helper()
 	cosmos := must(emulator.Open(emulator.Options{DataDir: r.t.TempDir(), Key: emulator.WellKnownKey}))(r.t)
@@ -65,7 +65,7 @@ func (r *region) startAdmin() {
 	bundles := maestro.New("https://"+r.maestro.REST, r.Identity(string(mesh.Admin)))
 	r.t.Cleanup(bundles.Close)
 	api := server.New(server.Config{
-		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Environment: "local", Authenticator: engineers{},
+		Database: db, Fleet: r.clusterService(mesh.Admin), Maestro: bundles, Environment: "local", Authenticator: fakeAuthenticator{},
 		Access: &access.Config{Groups: map[adminv1.Role][]string{adminv1.BreakGlass: {"engineers"}}}, Log: logger(), Metrics: prometheus.NewRegistry(),
 	})
 	served := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -102,7 +102,7 @@ func (r *region) startAdmin() {
 	})
 }
 
-// clusterService connects a workload to Cluster Service, wherever that is now.
+// clusterService returns a client of Cluster Service that follows its address across restarts.
 func (r *region) clusterService(peer mesh.Peer) csv1.ClusterServiceClient {
 	r.t.Helper()
 	conn := must(clusterservice.Dial(r.t.Context(), "cluster-service", r.Identity(string(peer)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -112,7 +112,7 @@ func (r *region) clusterService(peer mesh.Peer) csv1.ClusterServiceClient {
 	return csv1.NewClusterServiceClient(conn)
 }
 
-// hcpctl runs a command of `hcpctl deletion`, as an engineer does.
+// hcpctl runs `hcpctl deletion` with args and returns its output.
 func (r *region) hcpctl(args ...string) string {
 	r.t.Helper()
 	var out bytes.Buffer

@@ -1,7 +1,7 @@
-// Package deletion has the ways in which deletions are stuck in the field happen to real components: Cluster Service, Maestro
-// and its agent, a real API server with the namespace controller, the HyperShift local runtime, and what an engineer's command
-// goes through: admin, Cosmos DB's emulator and the backend's executor. Each scenario heals by
-// itself or by the one hcpctl command of its runbook in docs/operators/stuck-deletion.
+// Package deletion tests the known ways in which deletions get stuck, on real components: Cluster Service, the Maestro server
+// and agent, an API server with the namespace controller, the HyperShift local runtime, admin, the Cosmos DB emulator and the
+// backend's executor. Each scenario resolves by itself or with the one hcpctl command of its runbook in
+// docs/operators/stuck-deletion.
 package deletion
 
 import (
@@ -66,20 +66,20 @@ func TestMain(m *testing.M) {
 const (
 	deadline = 90 * time.Second
 	shard    = "mgmt-1"
-	// stuckAfter is how long a step of a deletion may run here.
+	// stuckAfter is the time after which a step of a deletion counts as stuck.
 	stuckAfter = 500 * time.Millisecond
-	// timeScale makes the ten minutes that HyperShift waits for cloud resources three seconds.
+	// timeScale reduces the ten minutes that HyperShift waits for cloud resources to three seconds.
 	timeScale = 0.005
 )
 
-// region is everything below ARM, with one management cluster.
+// region runs everything below ARM, with one management cluster.
 type region struct {
 	*maestrotest.Region
-	// t is the test that plays in it now; the one that it ends with is the embedded region's.
+	// t is the current subtest. The embedded region belongs to the outer test.
 	t       *testing.T
 	cluster *rest.Config
 	objects dynamic.Interface
-	// maestro is Maestro's server, and fleet the address of Cluster Service's API, which changes when that is started anew.
+	// maestro is the Maestro server. fleet is the address of Cluster Service's API, which changes with each restart.
 	maestro     *maestrotest.Server
 	fleet       atomic.Pointer[string]
 	databaseURL string
@@ -99,7 +99,7 @@ func must[T any](value T, err error) func(t *testing.T) T {
 	}
 }
 
-// definitions is the folder of the CustomResourceDefinitions.
+// definitions returns the folder of the CustomResourceDefinitions.
 func definitions(t *testing.T) string {
 	t.Helper()
 	return must(filepath.Abs("../../.build/third-party/crds"))(t)
@@ -158,7 +158,7 @@ func (r *region) startAgent() {
 	r.agent = r.StartAgent(shard, agent.Options{Cluster: r.cluster, CRDDir: filepath.Join(definitions(r.t), "work")})
 }
 
-// startService runs Cluster Service on its database.
+// startService starts Cluster Service on its database.
 func (r *region) startService() {
 	r.t.Helper()
 	var hub *watch.Hub
@@ -204,17 +204,17 @@ func (r *region) eventually(what string, condition func() error) {
 	eventually.Holds(r.t, deadline, what, condition)
 }
 
-// cluster is a cluster of a test.
+// cluster is a cluster of a scenario.
 type cluster struct {
 	r   *region
 	uid string
-	// name in ARM, namespace and hosted cluster on the management cluster.
+	// name is the ARM name. id, namespace, hosted and controlPlane name the objects on the management cluster.
 	name, id, namespace, hosted, controlPlane string
 }
 
 const scope = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/"
 
-// create makes a cluster with a node pool and waits until both are ready.
+// create creates a cluster with a node pool and waits until both are ready.
 func (r *region) create(name string) *cluster {
 	r.t.Helper()
 	spec := &csv1.ClusterSpec{
@@ -239,7 +239,7 @@ func (r *region) create(name string) *cluster {
 	r.eventually("the node pool is ready", func() error {
 		p, err := r.GetNodePool(r.t.Context(), &csv1.GetNodePoolRequest{Uid: pool.Uid})
 		if err == nil && p.GetStatus().GetPhase() != csv1.NodePoolPhase_NODE_POOL_PHASE_READY {
-			err = fmt.Errorf("it is %v", p.GetStatus())
+			err = fmt.Errorf("status is %v", p.GetStatus())
 		}
 		return err
 	})
@@ -249,7 +249,7 @@ func (r *region) create(name string) *cluster {
 	return c
 }
 
-// until waits for a status of the cluster.
+// until waits until the status of the cluster satisfies condition.
 func (c *cluster) until(what string, condition func(*csv1.ClusterStatus) bool) (status *csv1.ClusterStatus) {
 	c.r.t.Helper()
 	c.r.eventually("cluster "+c.name+" is "+what, func() error {
@@ -260,7 +260,7 @@ func (c *cluster) until(what string, condition func(*csv1.ClusterStatus) bool) (
 		if status = found.GetStatus(); condition(status) {
 			return nil
 		}
-		return fmt.Errorf("it is %v; %v", status.GetPhase(), status.GetDeletion())
+		return fmt.Errorf("phase is %v, deletion is %v", status.GetPhase(), status.GetDeletion())
 	})
 	return status
 }
@@ -281,12 +281,12 @@ func step(s *csv1.ClusterStatus, name string) *csv1.DeletionStep {
 	return nil
 }
 
-// stuckIn waits until a step of the deletion is stuck and its description says something.
-func (c *cluster) stuckIn(name, says string) *csv1.DeletionStep {
+// stuckIn waits until a step of the deletion is stuck and its description contains text.
+func (c *cluster) stuckIn(name, text string) *csv1.DeletionStep {
 	c.r.t.Helper()
 	status := c.until("stuck in "+name, func(s *csv1.ClusterStatus) bool {
 		one := step(s, name)
-		return one.GetStuck() && strings.Contains(one.GetWaitsFor()+" "+one.GetLastError(), says)
+		return one.GetStuck() && strings.Contains(one.GetWaitsFor()+" "+one.GetLastError(), text)
 	})
 	return step(status, name)
 }

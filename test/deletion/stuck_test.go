@@ -31,7 +31,7 @@ var (
 	configMaps     = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// goneController is a finalizer that nobody serves.
+// goneController is a finalizer without a controller.
 const goneController = "backup.example.com/hook"
 
 // patch changes an object on the management cluster.
@@ -42,8 +42,8 @@ func (r *region) patch(gvr schema.GroupVersionResource, namespace, name, patch s
 	}
 }
 
-// hold adds a finalizer to an object beside those that it has.
-func (r *region) hold(gvr schema.GroupVersionResource, namespace, name, finalizer string) {
+// addFinalizer adds a finalizer to an object.
+func (r *region) addFinalizer(gvr schema.GroupVersionResource, namespace, name, finalizer string) {
 	r.t.Helper()
 	r.eventually("a finalizer on "+name, func() error {
 		object, err := r.objects.Resource(gvr).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
@@ -65,13 +65,13 @@ func (r *region) exists(gvr schema.GroupVersionResource, namespace, name string)
 	return err == nil
 }
 
-// nothingLeft: of the cluster neither namespace is there any more, and no work.
+// nothingLeft checks that both namespaces of the cluster and all of its works are gone.
 func (c *cluster) nothingLeft() {
 	c.r.t.Helper()
 	for _, name := range []string{c.namespace, c.controlPlane} {
 		c.r.eventually("namespace "+name+" is gone", func() error {
 			if c.r.exists(namespaces, "", name) {
-				return errors.New("it is there")
+				return errors.New("it exists")
 			}
 			return nil
 		})
@@ -82,13 +82,13 @@ func (c *cluster) nothingLeft() {
 	}
 }
 
-// TestStuckDeletions has each scenario of docs/operators/stuck-deletion happen in one region. A scenario heals by itself, or
-// by the one command that it runs.
+// TestStuckDeletions runs each scenario of docs/operators/stuck-deletion in one region. A scenario resolves by itself, or with
+// the one command that it runs.
 func TestStuckDeletions(t *testing.T) {
 	r := newRegion(t)
 	for _, scenario := range []struct {
 		name string
-		play func(r *region)
+		run  func(r *region)
 	}{
 		{"cloud-resources-gone", cloudResourcesGone},
 		{"orphaned-namespace-bundle", orphanedNamespaceBundle},
@@ -102,13 +102,13 @@ func TestStuckDeletions(t *testing.T) {
 			outer := r.t
 			r.t = t
 			defer func() { r.t = outer }()
-			scenario.play(r)
+			scenario.run(r)
 		})
 	}
 }
 
-// cloudResourcesGone: HyperShift cannot destroy cloud resources in a resource group that is gone. It gives up waiting after
-// ten minutes by itself; here that is three seconds.
+// cloudResourcesGone: HyperShift cannot destroy cloud resources because their resource group is gone. It stops waiting after
+// ten minutes, which timeScale reduces to three seconds.
 func cloudResourcesGone(r *region) {
 	c := r.create("cloud")
 	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultCloudGone))
@@ -118,8 +118,8 @@ func cloudResourcesGone(r *region) {
 	c.nothingLeft()
 }
 
-// orphanedNamespaceBundle: Maestro has the namespaces of a cluster again that was deleted: the late effect of a message that had
-// been given up. The search for orphans finds it. A bundle of which nothing says that it was removed stays.
+// orphanedNamespaceBundle: after the deletion of a cluster, a delayed message creates its namespaces bundle in Maestro again. The
+// search for orphans finds and deletes it. A bundle without a deletion record would stay.
 func orphanedNamespaceBundle(r *region) {
 	c := r.create("orphaned")
 	c.remove()
@@ -133,19 +133,19 @@ func orphanedNamespaceBundle(r *region) {
 	bundle := &csmaestro.Bundle{ID: fleet.WorkID(shard, work, ""), Name: work, Consumer: shard, Manifests: []json.RawMessage{manifest},
 		Configs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "namespaces", Name: name},
 			UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply}}}}
-	// While Cluster Service is away nobody looks for orphans, so that the namespace is seen to be there.
+	// Cluster Service is stopped, so that it does not delete the orphan before the namespace was observed.
 	r.service.Stop()
 	if _, err := client.Create(r.t.Context(), bundle); err != nil {
 		r.t.Fatal(err)
 	}
-	r.eventually("the orphan is there", func() error {
+	r.eventually("the orphan exists", func() error {
 		if !r.exists(namespaces, "", name) {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	r.startService()
-	r.eventually("the orphan's deletion", func() error {
+	r.eventually("the orphan is deleted", func() error {
 		object, err := r.objects.Resource(namespaces).Get(r.t.Context(), name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -157,18 +157,18 @@ func orphanedNamespaceBundle(r *region) {
 	})
 }
 
-// finalizerOfAGoneController: something had put a finalizer on the HostedCluster and was removed. One command has the agent
-// take it off.
+// finalizerOfAGoneController: a controller that no longer runs left a finalizer on the HostedCluster. One command makes the agent
+// remove it.
 func finalizerOfAGoneController(r *region) {
 	c := r.create("finalizer")
-	r.hold(hostedClusters, c.namespace, c.hosted, goneController)
+	r.addFinalizer(hostedClusters, c.namespace, c.hosted, goneController)
 	c.remove()
 	stuck := c.stuckIn("hosted-cluster", goneController)
 	if !slices.Contains(stuck.GetFinalizers(), goneController) {
-		r.t.Errorf("reported are %v", stuck.GetFinalizers())
+		r.t.Errorf("reported finalizers: %v", stuck.GetFinalizers())
 	}
 	if shown := r.hcpctl("show", c.uid); !strings.Contains(shown, goneController) || !strings.Contains(shown, "stuck") {
-		r.t.Errorf("hcpctl does not say why:\n%s", shown)
+		r.t.Errorf("hcpctl does not show the finalizer and that the step is stuck:\n%s", shown)
 	}
 	r.hcpctl("release", c.uid, "hosted-cluster", goneController, "--reason", "the backup controller was removed last week", "--ticket", "INC-7")
 	status := c.deleted()
@@ -178,7 +178,7 @@ func finalizerOfAGoneController(r *region) {
 	c.nothingLeft()
 }
 
-// terminatingNamespace: an object that is not ours, in the cluster's namespace, keeps it from going.
+// terminatingNamespace: a foreign object in the cluster's namespace blocks the deletion of the namespace.
 func terminatingNamespace(r *region) {
 	c := r.create("namespace")
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
@@ -193,19 +193,19 @@ func terminatingNamespace(r *region) {
 	c.nothingLeft()
 }
 
-// workRecreatedByAnAgent: HyperShift deletes NodePools itself, and an agent that still had a pool's work would make it again.
-// The works of pools go first; one that comes back anyway is deleted with the HostedCluster.
+// workRecreatedByAnAgent: HyperShift deletes NodePools itself. An agent that still has the work of a pool would recreate it, so
+// the works of pools are deleted first. A pool that is recreated anyway is deleted with the HostedCluster.
 func workRecreatedByAnAgent(r *region) {
 	c := r.create("recreated")
 	pool := c.hosted + "-np1"
 	object := must(r.objects.Resource(nodePools).Namespace(c.namespace).Get(r.t.Context(), pool, metav1.GetOptions{}))(r.t)
-	// The HostedCluster goes slowly, so that there is time for the pool to come back.
+	// The fault delays the deletion of the HostedCluster, so that there is time to recreate the pool.
 	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultDeleteStuck))
 	c.remove()
 	c.until("without its pool's work", func(s *csv1.ClusterStatus) bool { return fleet.Ended(step(s, "node-pool/np1")) })
 	again := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "NodePool", "spec": object.Object["spec"],
 		"metadata": map[string]any{"name": pool, "namespace": c.namespace}}}
-	r.eventually("the NodePool is made again", func() error {
+	r.eventually("the NodePool is recreated", func() error {
 		_, err := r.objects.Resource(nodePools).Namespace(c.namespace).Create(r.t.Context(), again, metav1.CreateOptions{FieldManager: "an-agent"})
 		if apierrors.IsAlreadyExists(err) {
 			return err
@@ -220,8 +220,8 @@ func workRecreatedByAnAgent(r *region) {
 	c.nothingLeft()
 }
 
-// missedDeletion: the agent was away when the deletion was sent, and Cluster Service when it was confirmed. Nothing is lost
-// with the messages: Maestro sends again, and Cluster Service asks for what it missed.
+// missedDeletion: the agent is stopped when the deletion is sent, and Cluster Service is stopped when it is confirmed. Maestro
+// sends the deletion again, and Cluster Service resyncs the status that it missed.
 func missedDeletion(r *region) {
 	c := r.create("missed")
 	r.agent.Stop()
@@ -231,7 +231,7 @@ func missedDeletion(r *region) {
 	r.startAgent()
 	r.eventually("the HostedCluster is gone", func() error {
 		if r.exists(hostedClusters, c.namespace, c.hosted) {
-			return errors.New("it is there")
+			return errors.New("it exists")
 		}
 		return nil
 	})
@@ -240,14 +240,14 @@ func missedDeletion(r *region) {
 	c.nothingLeft()
 }
 
-// managementClusterGone: the agent does not come back. The steps are forced, and what they left behind goes when the agent
-// does come back after all.
+// managementClusterGone: the agent stays unavailable and the steps are forced. When the agent returns, the leftovers are
+// deleted.
 func managementClusterGone(r *region) {
 	c := r.create("away")
 	r.agent.Stop()
 	c.remove()
 	c.stuckIn("node-pool/np1", "Waiting for the agent of "+shard)
-	reason := []string{"--reason", "the management cluster burnt down", "--ticket", "INC-9"}
+	reason := []string{"--reason", "the management cluster is lost", "--ticket", "INC-9"}
 	r.hcpctl(append([]string{"force", c.uid, "node-pool/np1"}, reason...)...)
 	c.stuckIn("hosted-cluster", "")
 	r.hcpctl(append([]string{"force", c.uid, "hosted-cluster"}, reason...)...)
@@ -259,7 +259,7 @@ func managementClusterGone(r *region) {
 			r.t.Errorf("step %v", s)
 		}
 	}
-	if left := r.hcpctl("leftovers", c.uid); strings.Count(left, "burnt down") != 3 {
+	if left := r.hcpctl("leftovers", c.uid); strings.Count(left, "is lost") != 3 {
 		r.t.Errorf("leftovers:\n%s", left)
 	}
 	r.startAgent()
