@@ -38,7 +38,7 @@ race: third-party postgresql ## run the tests under Go's race detector, and the 
 	export KUBEBUILDER_ASSETS=$(CURDIR)/.build/third-party/bin; \
 	status=0; \
 	go test -race -short -p 2 -parallel 4 -timeout 40m $(units) || status=1; \
-	HCPMESH_RACE=1 go test -race -count=1 -timeout 30m -run '^TestLifeOfACluster$$' ./test/e2e || status=1; \
+	HCPMESH_RACE=1 go test -race -count=1 -timeout 30m -run '^TestClusterLifecycle$$' ./test/e2e || status=1; \
 	exit $$status
 
 lint: tools ## check formatting, go vet, staticcheck and the protobuf definitions
@@ -78,12 +78,12 @@ restore: postgresql ## restore Cluster Service's database to earlier states unde
 	go test -count=1 -timeout 60m -v ./test/restore -restore-clusters 100 -restore-seeds 5
 
 bad-day: third-party postgresql restore ## kill every process of a region in turn while twenty clusters come and go, and restore its fleet
-	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestTheFleetIsRestored' ./test/e2e -bad-day-clusters 20 -restored-day
+	go test -count=1 -timeout 60m -v -run '^TestNothingIsLost|^TestRestoredFleetIsRepaired' ./test/e2e -bad-day-clusters 20 -restored-day
 
 clients: third-party postgresql ## drive a region with the published clients for Go and Node
 	$(needs-node) \
 	(cd test/clients/npm && npm ci); \
-	go test -count=1 -timeout 30m -v -run '^TestLifeOfACluster' ./test/e2e
+	go test -count=1 -timeout 30m -v -run '^TestClusterLifecycle' ./test/e2e
 
 sdks: third-party postgresql ## hold the contract against ARM's rules, generate typed clients from it, and drive a region with them
 	$(needs-node) \

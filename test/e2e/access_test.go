@@ -21,15 +21,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestExternalAuthAwaitsItsSecret: the external auth of a confidential client waits until the customer has made the client's
-// secret inside the cluster. Asked for at Cluster Service, because through ARM the operation would wait with it.
-func TestExternalAuthAwaitsItsSecret(t *testing.T) {
+// TestExternalAuthAwaitsSecret checks that the external authentication of a confidential client waits until the customer has
+// created the client's secret in the cluster. It calls Cluster Service directly, because an ARM operation would wait too.
+func TestExternalAuthAwaitsSecret(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := patience(t, 5*time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000007", "access")
-	atOnce.enter()
-	defer func() { atOnce.leave(t, c) }()
+	parallel.enter()
+	defer func() { parallel.leave(t, c) }()
 	id := c.ClusterID("guarded")
 	if _, err := c.Put(ctx, id, c.ClusterBody("guarded")); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestExternalAuthAwaitsItsSecret(t *testing.T) {
 	}
 }
 
-// uidOf finds the uid of a cluster's present life.
+// uidOf returns the UID of the current incarnation of a cluster.
 func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, id string) string {
 	t.Helper()
 	list, err := service.ListClusters(ctx, &clusterservicev1.ListClustersRequest{ResourceId: id})
@@ -73,7 +73,7 @@ func uidOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterSe
 	return list.GetClusters()[0].GetUid()
 }
 
-// clusterService connects to Cluster Service as admin does.
+// clusterService returns a client of Cluster Service with the identity of admin.
 func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
 	t.Helper()
 	identity, err := mesh.LoadIdentity(region.Endpoints().Identities[string(mesh.Admin)])
@@ -88,7 +88,7 @@ func clusterService(t *testing.T) clusterservicev1.ClusterServiceClient {
 	return clusterservicev1.NewClusterServiceClient(connection)
 }
 
-// watchUntil watches until a change is as wanted.
+// watchUntil watches Cluster Service and returns the first event that satisfies wanted.
 func watchUntil(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, wanted func(*clusterservicev1.WatchResponse) bool) *clusterservicev1.WatchResponse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -108,7 +108,7 @@ func watchUntil(t *testing.T, ctx context.Context, service clusterservicev1.Clus
 	}
 }
 
-// credentialOf asks for a credential and returns how to use it, with the key that never left.
+// credentialOf requests a break-glass credential and returns a client configuration with it.
 func credentialOf(t *testing.T, ctx context.Context, service clusterservicev1.ClusterServiceClient, cluster string, class clusterservicev1.BreakGlassClass, name string) *rest.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,7 +134,7 @@ func credentialOf(t *testing.T, ctx context.Context, service clusterservicev1.Cl
 		return r.GetBreakGlassCredential().GetUid() == uid &&
 			r.GetBreakGlassCredential().GetStatus().GetState() == clusterservicev1.BreakGlassCredentialState_BREAK_GLASS_CREDENTIAL_STATE_ISSUED
 	}).GetBreakGlassCredential().GetStatus()
-	t.Logf("a credential of %s after %s", name, time.Since(began))
+	t.Logf("credential for %s issued after %s", name, time.Since(began))
 	return &rest.Config{Host: issued.GetApiUrl(), TLSClientConfig: rest.TLSClientConfig{CAData: []byte(issued.GetServingCertificateAuthority()),
 		CertData: []byte(issued.GetCertificate()), KeyData: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
-// engineer is one of the region's SREs.
+// engineer returns an admin client for one of the region's engineers.
 func engineer(t *testing.T, name string) *adminclient.Client {
 	t.Helper()
 	e := region.Endpoints()
@@ -25,21 +25,21 @@ func engineer(t *testing.T, name string) *adminclient.Client {
 	return client
 }
 
-// TestAnEngineerPausesACluster: who may not is refused, who may says why first; what was asked for survives the backend's
-// death, reaches the management cluster, and is in the audit.
-func TestAnEngineerPausesACluster(t *testing.T) {
+// TestEngineerPausesCluster checks that pausing needs a role and an elevation, survives a kill of the backend, takes effect on the
+// management cluster and is audited.
+func TestEngineerPausesCluster(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := patience(t, 5*time.Minute)
+	ctx := withTimeout(t, 5*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-0000000000ad", "admin")
-	atOnce.enter()
-	defer func() { atOnce.leave(t, c) }()
-	id := c.ClusterID("held")
-	if _, err := c.Put(ctx, id, c.ClusterBody("held")); err != nil {
+	parallel.enter()
+	defer func() { parallel.leave(t, c) }()
+	id := c.ClusterID("paused")
+	if _, err := c.Put(ctx, id, c.ClusterBody("paused")); err != nil {
 		t.Fatal(err)
 	}
 	reader, oncall := engineer(t, "reader"), engineer(t, "oncall")
-	dump, err := reader.Dump(ctx, "held")
+	dump, err := reader.Dump(ctx, "paused")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 			t.Errorf("%s may not pause a cluster: %v", who, err)
 		}
 	}
-	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "its control plane is looked at", Ticket: "INC-7", Duration: "10m"})
+	elevation, err := oncall.Elevate(ctx, adminv1.ElevationRequest{Role: adminv1.Operator, Reason: "debugging its control plane", Ticket: "INC-7", Duration: "10m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := pause(oncall); err == nil {
-		t.Error("an elevation that was ended still counts")
+		t.Error("an elevation is valid after its end")
 	}
 	entries, _, err := reader.Audit(ctx, 100)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, entry := range entries {
-		if o := entry.Operation; o != nil && o.Actor.Reason == "its control plane is looked at" && o.Actor.Ticket == "INC-7" && o.State == adminv1.Succeeded {
+		if o := entry.Operation; o != nil && o.Actor.Reason == "debugging its control plane" && o.Actor.Ticket == "INC-7" && o.State == adminv1.Succeeded {
 			seen[o.Action] = true
 		}
 		if entry.Elevation != nil && entry.Elevation.ID == elevation.ID {
@@ -103,7 +103,7 @@ func TestAnEngineerPausesACluster(t *testing.T) {
 		}
 	}
 	if !seen["elevation"] || !seen[adminv1.ActionClusterPause] || !seen[adminv1.ActionClusterResume] {
-		t.Errorf("the audit has %v", seen)
+		t.Errorf("the audit records contain %v", seen)
 	}
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// authenticateElsewhere lives the life of an external authentication of a cluster.
-func authenticateElsewhere(t *testing.T, ctx context.Context, c *customer.Customer, cluster string) {
+// testExternalAuth creates, lists, changes and deletes an external authentication.
+func testExternalAuth(t *testing.T, ctx context.Context, c *customer.Customer, cluster string) {
 	id := c.ExternalAuthID(cluster, "entra")
 	created, err := c.Put(ctx, id, c.ExternalAuthBody())
 	if err != nil {
@@ -29,11 +29,11 @@ func authenticateElsewhere(t *testing.T, ctx context.Context, c *customer.Custom
 	}
 	if conditions, _ := property(created, "status", "conditions").([]any); len(conditions) != 3 ||
 		conditions[0].(map[string]any)["type"] != "Available" || conditions[0].(map[string]any)["status"] != "True" {
-		t.Errorf("its conditions are %v, want Available, which is True, and two more", conditions)
+		t.Errorf("conditions are %v, want Available=True and two more", conditions)
 	}
 	names, err := c.List(ctx, c.ClusterID(cluster)+"/externalAuths")
 	if err != nil || !slices.Equal(names, []string{"entra"}) {
-		t.Errorf("listing gave %v, %v", names, err)
+		t.Errorf("listing returned %v, %v", names, err)
 	}
 	patch := armresources.GenericResource{Properties: map[string]any{
 		"claim": map[string]any{"mappings": map[string]any{"username": map[string]any{"claim": "upn"}}},
@@ -46,18 +46,18 @@ func authenticateElsewhere(t *testing.T, ctx context.Context, c *customer.Custom
 		t.Fatal(err)
 	}
 	if claim := property(got.GenericResource, "claim", "mappings", "username", "claim"); claim != "upn" {
-		t.Errorf("the username's claim is %v after the PATCH", claim)
+		t.Errorf("username claim is %v after the PATCH", claim)
 	}
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
-		t.Errorf("after the delete a GET gives %v", err)
+		t.Errorf("GET after the deletion returned %v", err)
 	}
 }
 
-// useCredential requests an administrator's credential, uses it at the hosted API server, and revokes it.
-func useCredential(t *testing.T, ctx context.Context, c *customer.Customer, id string) {
+// testAdminCredential requests an admin credential, uses it at the hosted API server and revokes it.
+func testAdminCredential(t *testing.T, ctx context.Context, c *customer.Customer, id string) {
 	request := func() *kubernetes.Clientset {
 		t.Helper()
 		key, signing, err := credential.Request()
@@ -72,10 +72,10 @@ func useCredential(t *testing.T, ctx context.Context, c *customer.Customer, id s
 			t.Fatal(err)
 		}
 		if strings.Contains(issued.Kubeconfig, "client-key") {
-			t.Error("the answer holds a key that the customer did not send")
+			t.Error("the response contains a private key")
 		}
-		if life := time.Until(issued.ExpirationTimestamp); life <= 0 || life > 25*time.Hour {
-			t.Errorf("the credential lives for %s", life)
+		if validity := time.Until(issued.ExpirationTimestamp); validity <= 0 || validity > 25*time.Hour {
+			t.Errorf("the credential is valid for %s", validity)
 		}
 		kubeconfig, err := credential.WithKey([]byte(issued.Kubeconfig), key)
 		if err != nil {
@@ -90,7 +90,7 @@ func useCredential(t *testing.T, ctx context.Context, c *customer.Customer, id s
 			t.Fatal(err)
 		}
 		if _, err := administrator.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
-			t.Fatalf("the credential does not work: %v", err)
+			t.Fatalf("using the credential: %v", err)
 		}
 		return administrator
 	}
@@ -99,7 +99,7 @@ func useCredential(t *testing.T, ctx context.Context, c *customer.Customer, id s
 		t.Fatal(err)
 	}
 	if _, err := before.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a revoked credential gives %v", err)
+		t.Errorf("using a revoked credential: %v", err)
 	}
-	request() // the next ones are good again
+	request() // credentials after the revocation work
 }

@@ -19,22 +19,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// clustersUnderFaults is how many clusters live through the bad day. They live as often as it takes to kill every process.
-var clustersUnderFaults = flag.Int("bad-day-clusters", 8, "clusters of TestNothingIsLostWhateverDies; `make bad-day` has 20")
+// clustersUnderFaults is the number of clusters. They are created and deleted until every process was killed.
+var clustersUnderFaults = flag.Int("bad-day-clusters", 8, "`number` of clusters of TestNothingIsLostWhenProcessesDie; `make bad-day` uses 20")
 
-// breath is how long the region is left alone between two kills: it must get hit in the middle of its work, and not spend
-// the day starting.
-const breath = 2 * time.Second
+// killInterval is the pause between two kills. It lets the region work, so that kills interrupt operations and not only starts.
+const killInterval = 2 * time.Second
 
-// TestNothingIsLostWhateverDies lets customers create, delete, create again and delete clusters while every process of
-// the region is killed in turn, Cosmos DB misbehaves and the broker drops connections. Whatever was accepted must end,
-// and nothing may be left, doubled or mixed up between the incarnations of a name.
-func TestNothingIsLostWhateverDies(t *testing.T) {
+// TestNothingIsLostWhenProcessesDie creates, deletes and recreates clusters while every process of the region is killed in turn,
+// Cosmos DB returns errors and the broker drops connections. Every accepted operation must become terminal. Nothing may be
+// left over, exist twice or be mixed up between incarnations of a name.
+func TestNothingIsLostWhenProcessesDie(t *testing.T) {
 	needsRegion(t)
-	ctx := patience(t, 15*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000002", "badday")
+	ctx := withTimeout(t, 15*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000002", "faults")
 
-	badDay := beginBadDay(t, ctx)
+	faults := injectFaults(t, ctx)
 	everyCluster := func(what string, selected func(int) bool, do func(ctx context.Context, name string) error) {
 		t.Helper()
 		var work sync.WaitGroup
@@ -42,7 +41,7 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 			if !selected(i) {
 				continue
 			}
-			name := fmt.Sprintf("storm-%02d", i)
+			name := fmt.Sprintf("faulty-%02d", i)
 			work.Go(func() {
 				if err := do(ctx, name); err != nil {
 					t.Errorf("%s %s: %v", what, name, err)
@@ -50,7 +49,7 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 			})
 		}
 		work.Wait()
-		t.Logf("%s: done after %d kills", what, badDay.kills.Load())
+		t.Logf("%s: done after %d kills", what, faults.kills.Load())
 	}
 	all := func(int) bool { return true }
 	half := func(i int) bool { return i%2 == 0 }
@@ -62,7 +61,7 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 	}
 	gone := func(ctx context.Context, name string) error { return c.EnsureGone(ctx, c.ClusterID(name)) }
 
-	for round := 0; round == 0 || !badDay.everybodyDied(); round++ {
+	for round := 0; round == 0 || !faults.allKilled(); round++ {
 		everyCluster("creating", all, create)
 		if t.Failed() {
 			break
@@ -75,21 +74,21 @@ func TestNothingIsLostWhateverDies(t *testing.T) {
 			break
 		}
 	}
-	badDay.end()
+	faults.end()
 	nothingIsLeft(t, ctx, c)
 }
 
 // onceEach checks that every cluster exists exactly once on the management clusters together.
 func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 	t.Helper()
-	eventually.Before(ctx, t, "each cluster is there once", func() error {
+	eventually.Before(ctx, t, "each cluster exists once", func() error {
 		found, err := inManagementClusters(ctx)
-		if err != nil { // an API server may be the process that is being killed
+		if err != nil { // the API server may be the killed process
 			return err
 		}
 		hosted := 0
-		for _, thing := range found {
-			if strings.Contains(thing, " hostedclusters ") {
+		for _, object := range found {
+			if strings.Contains(object, " hostedclusters ") {
 				hosted++
 			}
 		}
@@ -100,46 +99,46 @@ func onceEach(t *testing.T, ctx context.Context, c *customer.Customer) {
 	})
 }
 
-// badDay is everything that goes wrong, until its end.
-type badDay struct {
+// faultInjection kills processes and injects faults until end is called.
+type faultInjection struct {
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 	kills atomic.Int64
-	// victims is how many processes there are; each round kills each of them once.
+	// victims is the number of processes. Each round kills each of them once.
 	victims int64
 }
 
-// beginBadDay kills the processes in turn, in an order that the logged seed gives, and injects faults.
-func beginBadDay(t *testing.T, ctx context.Context) *badDay {
+// injectFaults starts to kill the processes in turn, in an order that follows from the logged seed, and injects faults.
+func injectFaults(t *testing.T, ctx context.Context) *faultInjection {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	order := rand.New(rand.NewPCG(seed, seed))
 	names := region.Processes()
 	running, stop := context.WithCancel(ctx)
-	day := &badDay{stop: stop, victims: int64(len(names))}
+	f := &faultInjection{stop: stop, victims: int64(len(names))}
 	injectCosmosFaults(t, ctx)
-	day.done.Go(func() {
-		breathe := time.NewTicker(breath)
-		defer breathe.Stop()
+	f.done.Go(func() {
+		ticker := time.NewTicker(killInterval)
+		defer ticker.Stop()
 		for running.Err() == nil {
 			order.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 			for _, name := range names {
 				select {
 				case <-running.Done():
 					return
-				case <-breathe.C:
+				case <-ticker.C:
 				}
 				if err := region.Kill(ctx, name); err != nil {
 					t.Errorf("killing %s: %v", name, err)
 				}
 				if err := region.AwaitReady(ctx, name); err != nil {
-					t.Errorf("%s did not come back: %v", name, err)
+					t.Errorf("%s did not become ready: %v", name, err)
 					return
 				}
-				day.kills.Add(1)
+				f.kills.Add(1)
 				switch name {
-				case "cosmos-emulator": // its rules died with it
+				case "cosmos-emulator": // the fault rules are lost with the process
 					injectCosmosFaults(t, ctx)
 				default:
 					dropBrokerConnections(t, ctx)
@@ -147,21 +146,21 @@ func beginBadDay(t *testing.T, ctx context.Context) *badDay {
 			}
 		}
 	})
-	t.Cleanup(day.end)
-	return day
+	t.Cleanup(f.end)
+	return f
 }
 
-// everybodyDied reports whether each process was killed at least once.
-func (d *badDay) everybodyDied() bool { return d.kills.Load() >= d.victims }
+// allKilled reports whether each process was killed at least once.
+func (f *faultInjection) allKilled() bool { return f.kills.Load() >= f.victims }
 
-// end stops the killing, waits until all is up again and takes the faults away.
-func (d *badDay) end() {
-	d.stop()
-	d.done.Wait()
+// end stops killing, waits until all processes are ready and removes the faults.
+func (f *faultInjection) end() {
+	f.stop()
+	f.done.Wait()
 	_ = control(context.Background(), http.MethodDelete, region.Endpoints().Cosmos+"/_emulator/faults", nil)
 }
 
-// injectCosmosFaults makes Cosmos DB misbehave in every way a client must live with, now and then.
+// injectCosmosFaults makes Cosmos DB return every kind of fault that a client must tolerate, with low probability.
 func injectCosmosFaults(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for _, rule := range []map[string]any{
@@ -174,19 +173,19 @@ func injectCosmosFaults(t *testing.T, ctx context.Context) {
 		if err := eventually.Repeat(ctx, func() error {
 			return control(ctx, http.MethodPost, region.Endpoints().Cosmos+"/_emulator/faults", rule)
 		}); err != nil {
-			t.Errorf("the fault %s cannot be injected: %v", rule["id"], err)
+			t.Errorf("injecting the fault %s: %v", rule["id"], err)
 		}
 	}
 }
 
-// dropBrokerConnections cuts every connection at the MQTT broker.
+// dropBrokerConnections closes every connection of the MQTT broker.
 func dropBrokerConnections(t *testing.T, ctx context.Context) {
 	if err := control(ctx, http.MethodPost, region.Endpoints().MQTTFaults+"/faults/drop", nil); err != nil {
-		t.Logf("dropping connections: %v", err) // the broker may be down: then they are dropped indeed
+		t.Logf("dropping connections: %v", err) // a broker that is down has no connections
 	}
 }
 
-// control speaks to an emulator's control endpoint; the emulators' certificates are the region's.
+// control sends a request to the control endpoint of an emulator.
 func control(ctx context.Context, method, url string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {

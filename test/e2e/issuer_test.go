@@ -20,9 +20,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// verifyByDocuments has the hosted API server issue a token for a service account, and verifies it as anybody does who is
-// shown one: by the documents that are published for its issuer.
-func verifyByDocuments(t *testing.T, ctx context.Context, hosted *kubernetes.Clientset, issuer string) {
+// verifyWithPublishedKeys requests a service account token from the hosted API server and verifies it with the published OpenID
+// documents of the cluster's issuer.
+func verifyWithPublishedKeys(t *testing.T, ctx context.Context, hosted *kubernetes.Clientset, issuer string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "e2e-issuer"}}
 	if _, err := hosted.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{}); err != nil {
@@ -35,7 +35,7 @@ func verifyByDocuments(t *testing.T, ctx context.Context, hosted *kubernetes.Cli
 	}
 	parts := strings.Split(issued.Status.Token, ".")
 	if len(parts) != 3 {
-		t.Fatalf("a token of %d parts", len(parts))
+		t.Fatalf("the token has %d parts", len(parts))
 	}
 	var header struct {
 		KeyID string `json:"kid"`
@@ -43,22 +43,22 @@ func verifyByDocuments(t *testing.T, ctx context.Context, hosted *kubernetes.Cli
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	if err := json.Unmarshal(unbase64(t, parts[0]), &header); err != nil {
+	if err := json.Unmarshal(decodeBase64(t, parts[0]), &header); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(unbase64(t, parts[1]), &claims); err != nil {
+	if err := json.Unmarshal(decodeBase64(t, parts[1]), &claims); err != nil {
 		t.Fatal(err)
 	}
 	if claims.Issuer != issuer {
-		t.Errorf("the token's issuer is %q, the cluster's %q", claims.Issuer, issuer)
+		t.Errorf("issuer of the token is %q, of the cluster %q", claims.Issuer, issuer)
 	}
 	var discovery struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	anybodyReads(t, ctx, issuer+"/.well-known/openid-configuration", &discovery)
+	getPublic(t, ctx, issuer+"/.well-known/openid-configuration", &discovery)
 	if discovery.Issuer != issuer {
-		t.Errorf("the discovery document is of issuer %q, want %q", discovery.Issuer, issuer)
+		t.Errorf("issuer of the discovery document is %q, want %q", discovery.Issuer, issuer)
 	}
 	var set struct {
 		Keys []struct {
@@ -67,22 +67,22 @@ func verifyByDocuments(t *testing.T, ctx context.Context, hosted *kubernetes.Cli
 			Exponent string `json:"e"`
 		} `json:"keys"`
 	}
-	anybodyReads(t, ctx, discovery.Keys, &set)
+	getPublic(t, ctx, discovery.Keys, &set)
 	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
 	for _, k := range set.Keys {
 		if k.ID != header.KeyID {
 			continue
 		}
-		key := &rsa.PublicKey{N: new(big.Int).SetBytes(unbase64(t, k.Modulus)), E: int(new(big.Int).SetBytes(unbase64(t, k.Exponent)).Int64())}
-		if err := rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], unbase64(t, parts[2])); err != nil {
+		key := &rsa.PublicKey{N: new(big.Int).SetBytes(decodeBase64(t, k.Modulus)), E: int(new(big.Int).SetBytes(decodeBase64(t, k.Exponent)).Int64())}
+		if err := rsa.VerifyPKCS1v15(key, crypto.SHA256, digest[:], decodeBase64(t, parts[2])); err != nil {
 			t.Errorf("the token is not signed with the published key: %v", err)
 		}
 		return
 	}
-	t.Errorf("the token's key %q is not among the published: %v", header.KeyID, set.Keys)
+	t.Errorf("key %q of the token is not published: %v", header.KeyID, set.Keys)
 }
 
-func unbase64(t *testing.T, text string) []byte {
+func decodeBase64(t *testing.T, text string) []byte {
 	t.Helper()
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -91,8 +91,8 @@ func unbase64(t *testing.T, text string) []byte {
 	return data
 }
 
-// anybodyReads gets a JSON document without any credential.
-func anybodyReads(t *testing.T, ctx context.Context, address string, into any) {
+// getPublic reads a JSON document without credentials.
+func getPublic(t *testing.T, ctx context.Context, address string, into any) {
 	t.Helper()
 	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
 	if err != nil {

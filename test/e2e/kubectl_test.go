@@ -16,15 +16,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/management"
 )
 
-// kubectl runs the real program against one API server, which is what a person would look with.
+// kubectl runs the kubectl program against one API server.
 type kubectl struct {
 	t          *testing.T
 	kubeconfig string
-	// namespace is where to look; empty means the kubeconfig's.
+	// namespace is the default namespace; empty means that of the kubeconfig.
 	namespace string
 }
 
-// inHosted looks into a hosted cluster as its administrator.
+// inHosted returns a kubectl for a hosted cluster with the administrator's kubeconfig.
 func inHosted(t *testing.T, ctx context.Context, id string) kubectl {
 	t.Helper()
 	content, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
@@ -34,7 +34,7 @@ func inHosted(t *testing.T, ctx context.Context, id string) kubectl {
 	return withKubeconfig(t, content)
 }
 
-// withKubeconfig keeps a kubeconfig as a file until the test is over.
+// withKubeconfig writes a kubeconfig to a file of the test.
 func withKubeconfig(t *testing.T, content []byte) kubectl {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -44,7 +44,7 @@ func withKubeconfig(t *testing.T, content []byte) kubectl {
 	return kubectl{t: t, kubeconfig: path}
 }
 
-// hosting finds the management cluster and the namespace that a cluster's HostedCluster is in.
+// hosting returns a kubectl for the management cluster and the namespace of a cluster's HostedCluster.
 func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 	t.Helper()
 	for _, path := range region.Endpoints().Kubeconfigs {
@@ -75,22 +75,22 @@ func hosting(t *testing.T, ctx context.Context, id string) kubectl {
 	return kubectl{}
 }
 
-// run gives what kubectl printed; an error has what it said.
+// run returns the output of kubectl. An error contains its standard error.
 func (k kubectl) run(ctx context.Context, arguments ...string) (string, error) {
 	if k.namespace != "" {
 		arguments = append([]string{"--namespace", k.namespace}, arguments...)
 	}
 	command := exec.CommandContext(ctx, region.Endpoints().Kubectl, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
-	var out, said bytes.Buffer
-	command.Stdout, command.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &out, &stderr
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
 
-// get prints what a template of kubectl's selects of objects.
+// get returns what a JSONPath selects from objects.
 func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
 	k.t.Helper()
 	out, err := k.run(ctx, append(append([]string{"get"}, strings.Fields(objects)...), "-o", "jsonpath="+jsonpath)...)
@@ -100,10 +100,10 @@ func (k kubectl) get(ctx context.Context, objects, jsonpath string) string {
 	return out
 }
 
-// await waits until the selection is as wanted.
+// await waits until the selection satisfies wanted.
 func (k kubectl) await(ctx context.Context, objects, jsonpath string, wanted func(string) bool) {
 	k.t.Helper()
-	eventually.Before(ctx, k.t, objects+" are as wanted", func() error {
+	eventually.Before(ctx, k.t, objects+" match", func() error {
 		if found := k.get(ctx, objects, jsonpath); !wanted(found) {
 			return fmt.Errorf("%s is %q", jsonpath, found)
 		}
@@ -111,7 +111,7 @@ func (k kubectl) await(ctx context.Context, objects, jsonpath string, wanted fun
 	})
 }
 
-// words wants a number of words, each with a property.
+// words returns a condition: a number of words, each of which satisfies each.
 func words(count int, each func(string) bool) func(string) bool {
 	return func(text string) bool {
 		fields := strings.Fields(text)
@@ -124,5 +124,5 @@ func words(count int, each func(string) bool) func(string) bool {
 	}
 }
 
-// equals wants one text.
+// equals returns a condition: equality with want.
 func equals(want string) func(string) bool { return func(text string) bool { return text == want } }

@@ -31,53 +31,53 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// nothingIsLeft waits until no layer holds anything of any cluster but tombstones, and says what is left otherwise. What
-// is still on its way out when an operation has ended (a namespace being finalized by Kubernetes) has the test's patience.
+// nothingIsLeft waits until no layer holds anything of any cluster except tombstones. Some objects, for example terminating
+// namespaces, disappear only after the operation has ended.
 func nothingIsLeft(t *testing.T, ctx context.Context, customers ...*customer.Customer) {
 	t.Helper()
-	eventually.Before(ctx, t, "nothing is left over in any layer", func() error {
+	eventually.Before(ctx, t, "no layer has leftovers", func() error {
 		if left := leftovers(t, ctx, customers...); len(left) > 0 {
-			return errors.New("left over:\n  " + strings.Join(left, "\n  "))
+			return errors.New("leftovers:\n  " + strings.Join(left, "\n  "))
 		}
 		return nil
 	})
 }
 
-// guests are the customers whose tests run in the region at the same time. A look into every layer finds what each of them
-// has: the last one to be done takes it, for all.
-type guests struct {
-	mu     sync.Mutex
-	inside int
-	// done are those that have left since the last look, failed says that one of them did not clean up behind itself.
+// parallelTests tracks the tests that use the region at the same time. The check of every layer sees the objects of all of them,
+// so the last test to finish performs it for all.
+type parallelTests struct {
+	mu      sync.Mutex
+	running int
+	// done lists the customers of the finished tests since the last check. failed reports whether one of these tests failed.
 	done   []*customer.Customer
 	failed bool
 }
 
-// atOnce are the tests that run beside each other.
-var atOnce guests
+// parallel tracks the parallel tests of this package.
+var parallel parallelTests
 
-// enter is the beginning of such a test.
-func (g *guests) enter() {
+// enter registers a test that starts.
+func (g *parallelTests) enter() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inside++
+	g.running++
 }
 
-// leave is its end, however it ends, with those who have been in it.
-func (g *guests) leave(t *testing.T, customers ...*customer.Customer) {
+// leave registers the end of a test with its customers. The last test checks every layer.
+func (g *parallelTests) leave(t *testing.T, customers ...*customer.Customer) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inside--
+	g.running--
 	g.done, g.failed = append(g.done, customers...), g.failed || t.Failed()
-	if g.inside > 0 || g.failed {
+	if g.running > 0 || g.failed {
 		return
 	}
-	nothingIsLeft(t, patience(t, 5*time.Minute), g.done...)
+	nothingIsLeft(t, withTimeout(t, 5*time.Minute), g.done...)
 	g.done = nil
 }
 
-// leftovers looks into every layer. A layer that cannot be asked counts as having something left.
+// leftovers returns what every layer still holds. A layer that cannot be read counts as a leftover.
 func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Customer) []string {
 	t.Helper()
 	var left []string
@@ -100,10 +100,10 @@ func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Custome
 			return found, nil
 		},
 	}
-	for layer, look := range layers {
-		found, err := look(ctx)
+	for layer, list := range layers {
+		found, err := list(ctx)
 		if err != nil {
-			left = append(left, layer+": cannot be asked: "+err.Error())
+			left = append(left, layer+": unreadable: "+err.Error())
 		}
 		for _, thing := range found {
 			left = append(left, layer+": "+thing)
@@ -113,7 +113,7 @@ func leftovers(t *testing.T, ctx context.Context, customers ...*customer.Custome
 	return left
 }
 
-// inManagementClusters finds hosted control planes, their namespaces and the agents' records.
+// inManagementClusters lists hosted control planes, their namespaces and the records of the agents.
 func inManagementClusters(ctx context.Context) ([]string, error) {
 	kinds := []schema.GroupVersionResource{
 		{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedclusters"},
@@ -149,7 +149,7 @@ func inManagementClusters(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// inMaestro finds rows, soft-deleted ones too: they go only when the agent has confirmed.
+// inMaestro lists rows, including soft-deleted ones, which exist until the agent has confirmed the deletion.
 func inMaestro(ctx context.Context) ([]string, error) {
 	return rows(ctx, local.MaestroDatabase, "SELECT id::text || ' of ' || consumer FROM resources")
 }
@@ -171,7 +171,7 @@ func rows(ctx context.Context, name, query string) ([]string, error) {
 	return pgx.CollectRows(result, pgx.RowTo[string])
 }
 
-// inClusterService finds what is more than a tombstone.
+// inClusterService lists everything except tombstones.
 func inClusterService(ctx context.Context) ([]string, error) {
 	endpoints := region.Endpoints()
 	identity, err := mesh.LoadIdentity(endpoints.Identities[string(mesh.Admin)])
@@ -203,8 +203,8 @@ func inClusterService(ctx context.Context) ([]string, error) {
 	return append(found, access...), err
 }
 
-// accessInClusterService finds external auths that are more than a tombstone, and credentials and revocations that have not
-// come to their end.
+// accessInClusterService lists external authentications that are not deleted, and credentials and revocations that are not
+// terminal.
 func accessInClusterService(ctx context.Context, client clusterservicev1.ClusterServiceClient) ([]string, error) {
 	var found []string
 	auths, err := client.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{PageSize: 500})
@@ -234,7 +234,8 @@ func accessInClusterService(ctx context.Context, client clusterservicev1.Cluster
 	return found, nil
 }
 
-// inCosmos finds live documents of a subscription, reservations included, and operations that have not ended.
+// inCosmos lists the documents of a subscription that are not deleted, including reservations, and operations that are not
+// terminal.
 func inCosmos(ctx context.Context, subscription string) ([]string, error) {
 	endpoints := region.Endpoints()
 	db, err := database.Open(ctx, database.Options{Endpoint: endpoints.Cosmos, KeyFile: endpoints.CosmosKeyFile, CAFile: endpoints.CAFile})
@@ -267,7 +268,7 @@ func liveDocuments[T any](ctx context.Context, collection *database.Collection[T
 	return found, err
 }
 
-// inProcesses finds API servers of hosted control planes that still run for this region.
+// inProcesses lists the running API servers of hosted control planes of this region.
 func inProcesses(context.Context) ([]string, error) {
 	var found []string
 	for _, process := range procfs.HostedAPIServers(region.Endpoints().Etcd) {
@@ -276,7 +277,7 @@ func inProcesses(context.Context) ([]string, error) {
 	return found, nil
 }
 
-// inEtcd finds keys of hosted control planes, through etcd's JSON gateway.
+// inEtcd lists the keys of hosted control planes through etcd's JSON gateway.
 func inEtcd(ctx context.Context) ([]string, error) {
 	prefix := []byte("/hosted/")
 	end := append(slices.Clone(prefix[:len(prefix)-1]), prefix[len(prefix)-1]+1)
@@ -310,8 +311,8 @@ func inEtcd(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// inAzure finds what is in the emulator of Azure beside what a region has from the start and what customers bring: resources,
-// certificates, published documents, and associations of customers' subnets.
+// inAzure lists what the Azure emulator holds for clusters: resources, certificates, published documents and associations of
+// customers' subnets. It ignores what a new region contains and what customers create.
 func inAzure(ctx context.Context) ([]string, error) {
 	client, err := customer.NewHTTPClient(region.Endpoints().CAFile)
 	if err != nil {
@@ -328,7 +329,7 @@ func inAzure(ctx context.Context) ([]string, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the emulator of Azure answered %s", response.Status)
+		return nil, fmt.Errorf("the Azure emulator responded with %s", response.Status)
 	}
 	var found []string
 	return found, json.NewDecoder(response.Body).Decode(&found)

@@ -15,36 +15,36 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
-// TestLifeOfAClusterByNpm has the published Azure SDK for JavaScript do the main job, at every api-version; its steps and
-// what they assert are in clients/npm/drive.mjs.
-func TestLifeOfAClusterByNpm(t *testing.T) {
+// TestClusterLifecycleByNpm runs the life cycle of a cluster with the published Azure SDK for JavaScript, at every api-version. The
+// steps and their assertions are in clients/npm/drive.mjs.
+func TestClusterLifecycleByNpm(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	if err := node.Prepare(patience(t, 10*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {
+	if err := node.Prepare(withTimeout(t, 10*time.Minute), npmDir); errors.Is(err, node.ErrMissing) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	atOnce.enter()
+	parallel.enter()
 	var customers []*customer.Customer
-	defer func() { atOnce.leave(t, customers...) }()
+	defer func() { parallel.leave(t, customers...) }()
 	t.Run("at", func(t *testing.T) {
 		for i, version := range []string{"2024-06-10-preview", "2025-12-23-preview", "2026-06-30-preview", customer.APIVersion} {
-			ctx := patience(t, 10*time.Minute)
+			ctx := withTimeout(t, 10*time.Minute)
 			c := newCustomer(t, ctx, fmt.Sprintf("11111111-0000-0000-0001-%012d", i), "npm")
 			customers = append(customers, c)
 			t.Run(version, func(t *testing.T) {
 				t.Parallel()
-				liveByNpm(t, ctx, c, version)
+				runByNpm(t, ctx, c, version)
 			})
 		}
 	})
 }
 
-// npmDir is where the program is that drives the client.
+// npmDir is the folder of the program that uses the client.
 const npmDir = "../clients/npm"
 
-func liveByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version string) {
+func runByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version string) {
 	endpoints := region.Endpoints()
 	credentials, err := os.ReadFile(endpoints.CredentialsFile)
 	if err != nil {
@@ -52,9 +52,9 @@ func liveByNpm(t *testing.T, ctx context.Context, c *customer.Customer, version 
 	}
 	var clients []json.RawMessage
 	if err := json.Unmarshal(credentials, &clients); err != nil || len(clients) == 0 {
-		t.Fatalf("%s holds no client: %v", endpoints.CredentialsFile, err)
+		t.Fatalf("%s contains no client: %v", endpoints.CredentialsFile, err)
 	}
-	access := map[string]any{} // older api-versions have the service make the key
+	access := map[string]any{} // at older api-versions, the service generates the key
 	if version == customer.APIVersion {
 		key, signing, err := credential.Request()
 		if err != nil {

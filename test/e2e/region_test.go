@@ -1,5 +1,5 @@
-// Package e2e drives a whole region through ARM, with the published client, and then looks into every layer. The region
-// is started for the tests, on free ports, with everything that `make run` starts.
+// Package e2e tests a whole region through ARM with the published client, and checks the result in every layer. The package
+// starts one region on free ports with all processes that `make run` starts.
 package e2e
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/sources"
 )
 
-// region is shared by the tests: starting one takes longer than most of them.
+// region is shared by the tests, because starting one takes longer than most of them.
 var region *local.Region
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	if testing.Short() {
-		fmt.Println("the whole region is not started with -short")
+		fmt.Println("-short: no region is started")
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "hcpmesh-e2e-")
@@ -34,18 +34,18 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// PostgreSQL's user must be able to pass through.
+	// PostgreSQL runs as another user.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	quick, freePorts := 0.002, 0
+	timeScale, freePorts := 0.002, 0
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	region, err = local.Start(ctx, local.Config{
 		StateDir:  dir,
 		BasePort:  &freePorts,
-		TimeScale: &quick,
+		TimeScale: &timeScale,
 		Build:     true,
 		Faults:    true,
 		Throwaway: true,
@@ -72,7 +72,7 @@ func run(m *testing.M) int {
 	return 0
 }
 
-// needsRegion skips a test when there is no region.
+// needsRegion skips a test if there is no region.
 func needsRegion(t testing.TB) {
 	t.Helper()
 	sources.DependOnAll(t)
@@ -81,7 +81,7 @@ func needsRegion(t testing.TB) {
 	}
 }
 
-// newCustomer is a customer with a subscription of their own.
+// newCustomer returns a customer with its own subscription.
 func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup string) *customer.Customer {
 	t.Helper()
 	c, err := customer.New(ctx, region.Endpoints(), subscription, resourceGroup)
@@ -96,8 +96,8 @@ func newCustomer(t testing.TB, ctx context.Context, subscription, resourceGroup 
 	return c
 }
 
-// patience bounds what takes the region a while, on a machine that is busy with other things.
-func patience(t testing.TB, limit time.Duration) context.Context {
+// withTimeout returns a context that bounds asynchronous work on a machine under load.
+func withTimeout(t testing.TB, limit time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)

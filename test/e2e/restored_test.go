@@ -15,9 +15,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-var restoring = flag.Bool("restored-day", false, "run TestTheFleetIsRestored; `make bad-day` does")
+var restoring = flag.Bool("restored-day", false, "run TestRestoredFleetIsRepaired, as `make bad-day` does")
 
-// copyDatabase makes a database a copy of another in the region's running server, whoever is connected to either.
+// copyDatabase replaces a database by a copy of another one in the running server of the region. It terminates connections to
+// both.
 func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	t.Helper()
 	address, err := os.ReadFile(region.Endpoints().DatabaseURLFiles[local.MaestroDatabase])
@@ -48,17 +49,17 @@ func copyDatabase(t *testing.T, ctx context.Context, to, from string) {
 	}
 }
 
-// TestTheFleetIsRestored has Cluster Service's database, in a running region, restored to before a cluster was made, another was
-// changed, and a third was deleted. ARM and the management clusters go on as if nothing had happened: the same HostedClusters
-// stand, what was deleted is gone again, and what changes next is carried.
-func TestTheFleetIsRestored(t *testing.T) {
+// TestRestoredFleetIsRepaired restores Cluster Service's database in a running region to a time before one cluster was created,
+// one was changed and one was deleted. Afterwards the same HostedClusters must exist with the same UIDs, the deleted cluster
+// must be gone again, and new changes must take effect.
+func TestRestoredFleetIsRepaired(t *testing.T) {
 	needsRegion(t)
 	if !*restoring {
-		t.Skip("is part of make bad-day")
+		t.Skip("runs in make bad-day only")
 	}
-	ctx := patience(t, 15*time.Minute)
+	ctx := withTimeout(t, 15*time.Minute)
 	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000012", "restored")
-	d := day{t: t, ctx: ctx, c: c, id: c.ClusterID("kept")}
+	d := scenario{t: t, ctx: ctx, c: c, id: c.ClusterID("kept")}
 	kept, made, gone := c.ClusterID("kept"), c.ClusterID("made"), c.ClusterID("gone")
 	d.put(kept, c.ClusterBody("kept"))
 	d.put(c.NodePoolID("kept", "workers"), c.NodePoolBody(1))
@@ -72,26 +73,26 @@ func TestTheFleetIsRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	const uids = `{.items[*].metadata.uid}`
-	stands := map[string]string{}
+	objects := map[string]string{}
 	for _, id := range []string{kept, made} {
 		host := hosting(t, ctx, id)
-		stands[id] = host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids)
+		objects[id] = host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids)
 	}
 
 	copyDatabase(t, ctx, local.ClusterServiceDatabase, "clusterservice_backup")
 	oncall := engineer(t, "oncall")
-	// It is known that it was restored, all is compared, and nothing of it is left to do; what was deleted goes once more.
-	eventually.Before(ctx, t, "nothing differs", func() error {
+	// The backend detects the restore, compares everything and repairs the differences. It deletes the deleted cluster again.
+	eventually.Before(ctx, t, "there is no drift", func() error {
 		list, err := oncall.Drift(ctx)
 		if err == nil && (len(list.Items) > 0 || list.Held != list.Promised || list.Held < 4) {
-			err = fmt.Errorf("what differs is %+v", list)
+			err = fmt.Errorf("drift is %+v", list)
 		}
 		return err
 	})
-	for id, before := range stands {
+	for id, before := range objects {
 		host := hosting(t, ctx, id)
 		if now := host.get(ctx, "hostedclusters", uids) + " " + host.get(ctx, "nodepools", uids); now != before {
-			t.Errorf("of %s there stood %s, and there stands %s", id, before, now)
+			t.Errorf("%s: objects were %s, are %s", id, before, now)
 		}
 	}
 	d.patch(c.NodePoolID("made", "workers"), map[string]any{"replicas": 2})

@@ -14,9 +14,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/customer"
 )
 
-// upgradeByComponents has the control plane go to another minor version, of which some components do not get on at first: what an
-// engineer is told of each is what kubectl says of it on the management cluster.
-func (d *day) upgradeByComponents(host kubectl, version string) {
+// upgradeByComponents upgrades the control plane to another minor version while some components are blocked. It compares the
+// component versions that admin reports with those on the management cluster.
+func (d *scenario) upgradeByComponents(host kubectl, version string) {
 	d.t.Helper()
 	annotate := func(fault string) {
 		d.t.Helper()
@@ -34,18 +34,18 @@ func (d *day) upgradeByComponents(host kubectl, version string) {
 	controlPlane := kubectl{t: d.t, kubeconfig: host.kubeconfig, namespace: host.namespace + "-" + host.get(d.ctx, "hostedclusters", `{.items[0].metadata.name}`)}
 	cluster := uidOf(d.t, d.ctx, clusterService(d.t), d.id)
 	reader := engineer(d.t, "reader")
-	told, runs := map[string]string{}, map[string]string{}
-	eventually.Before(d.ctx, d.t, "an engineer is told which components are updated", func() error {
+	reported, actual := map[string]string{}, map[string]string{}
+	eventually.Before(d.ctx, d.t, "admin reports which components are updated", func() error {
 		upgrades, err := reader.ClusterUpgrades(d.ctx, cluster)
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		clear(told)
+		clear(reported)
 		updated := 0
 		for _, u := range upgrades {
 			for _, s := range u.GetStatus().GetSteps() {
 				for _, c := range s.GetComponents() {
-					told[c.GetName()] = c.GetVersion()
+					reported[c.GetName()] = c.GetVersion()
 					if c.GetState() == clusterservicev1.ComponentState_COMPONENT_STATE_UPDATED {
 						updated++
 					}
@@ -53,23 +53,23 @@ func (d *day) upgradeByComponents(host kubectl, version string) {
 			}
 		}
 		if updated == 0 {
-			return fmt.Errorf("none is: %v", told)
+			return fmt.Errorf("no component is updated: %v", reported)
 		}
-		clear(runs)
+		clear(actual)
 		for _, line := range strings.Fields(controlPlane.get(d.ctx, "controlplanecomponents", `{range .items[*]}{.metadata.name}={.status.version} {end}`)) {
 			name, version, _ := strings.Cut(line, "=")
-			runs[name] = version
+			actual[name] = version
 		}
-		if !maps.Equal(told, runs) {
-			return fmt.Errorf("the components run %v, and an engineer is told %v", runs, told)
+		if !maps.Equal(reported, actual) {
+			return fmt.Errorf("actual versions are %v, reported ones %v", actual, reported)
 		}
 		return nil
 	})
-	if says := d.hcpctl("explain", d.id); !strings.Contains(strings.Join(strings.Fields(says), " "), "components are at "+version) {
-		d.t.Errorf("explained is %s", says)
+	if text := d.hcpctl("explain", d.id); !strings.Contains(strings.Join(strings.Fields(text), " "), "components are at "+version) {
+		d.t.Errorf("the explanation is %s", text)
 	}
-	if says := d.hcpctl("upgrade", "status", d.id); !strings.Contains(says, "rolling-out") {
-		d.t.Errorf("the status of the upgrade is %s", says)
+	if text := d.hcpctl("upgrade", "status", d.id); !strings.Contains(text, "rolling-out") {
+		d.t.Errorf("the status of the upgrade is %s", text)
 	}
 
 	annotate("-")

@@ -18,11 +18,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/credential"
 )
 
-// sdks is where `make sdks` puts the typed clients. They are generated in minutes, so that no other run drives them.
+// sdks is the folder into which `make sdks` generates the typed clients. Other runs skip them, because generation takes minutes.
 var sdks = flag.String("sdks", "", "`folder` of the typed clients that test/clients/sdk generates; without it they are not driven")
 
-// TestTypedClients drives the region with the typed clients that are generated from our own documents, of each language and
-// api-version: what their customers use. Their steps, and what they assert, are in clients/sdk.
+// TestTypedClients uses the typed clients that are generated from our documents, for each language and api-version. The steps and
+// their assertions are in clients/sdk.
 func TestTypedClients(t *testing.T) {
 	needsRegion(t)
 	if *sdks == "" {
@@ -34,21 +34,21 @@ func TestTypedClients(t *testing.T) {
 			var customers []*customer.Customer
 			t.Run("at", func(t *testing.T) {
 				for i, version := range slices.Sorted(maps.Keys(drivers[language])) {
-					ctx := patience(t, 15*time.Minute)
+					ctx := withTimeout(t, 15*time.Minute)
 					c := newCustomer(t, ctx, fmt.Sprintf("11111111-0000-0000-0002-%011d%d", number, i), "typed")
 					customers = append(customers, c)
 					t.Run(version, func(t *testing.T) {
 						t.Parallel()
-						driveTyped(t, ctx, c, version, drivers[language][version])
+						runTyped(t, ctx, c, version, drivers[language][version])
 					})
 				}
 			})
-			nothingIsLeft(t, patience(t, 5*time.Minute), customers...)
+			nothingIsLeft(t, withTimeout(t, 5*time.Minute), customers...)
 		})
 	}
 }
 
-// generated are the commands that drive each client, by language and api-version.
+// generated returns the commands that run each client, by language and api-version.
 func generated(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(*sdks, "drivers.json"))
@@ -62,7 +62,7 @@ func generated(t *testing.T) map[string]map[string][]string {
 	return drivers
 }
 
-func driveTyped(t *testing.T, ctx context.Context, c *customer.Customer, version string, command []string) {
+func runTyped(t *testing.T, ctx context.Context, c *customer.Customer, version string, command []string) {
 	endpoints := region.Endpoints()
 	credentials, err := os.ReadFile(endpoints.CredentialsFile)
 	if err != nil {
@@ -70,7 +70,7 @@ func driveTyped(t *testing.T, ctx context.Context, c *customer.Customer, version
 	}
 	var clients []json.RawMessage
 	if err := json.Unmarshal(credentials, &clients); err != nil || len(clients) == 0 {
-		t.Fatalf("%s holds no client: %v", endpoints.CredentialsFile, err)
+		t.Fatalf("%s contains no client: %v", endpoints.CredentialsFile, err)
 	}
 	_, signing, err := credential.Request()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package oav holds recorded traffic against the OpenAPI documents with oav's LiveValidator; `make oav` runs it. The judge is
-// JavaScript (judge.mjs); what is Go is the test that it finds what it must.
+// Package oav tests the validation of recorded traffic against the OpenAPI documents with oav's LiveValidator, which `make oav`
+// runs. The validator is written in JavaScript (judge.mjs); this test runs its own tests.
 package oav
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/test/node"
 )
 
-// TestTheJudgeBites runs the judge's own tests, where there is Node.
-func TestTheJudgeBites(t *testing.T) {
+// TestValidatorFindsViolations runs the tests of the JavaScript validator. It skips if Node is not available.
+func TestValidatorFindsViolations(t *testing.T) {
 	if err := node.Prepare(t.Context(), "."); errors.Is(err, node.ErrMissing) {
 		t.Skip(err)
 	} else if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const tenant = "64dc69e4-d083-49fc-9569-ebece1dd1408"
 
-// subscription is the one of a cluster's: there are several, in several groups.
+// subscription returns the subscription of a cluster. There are several, in different groups.
 func subscription(cluster int) string {
 	return fmt.Sprintf("11111111-0000-4000-8000-%012d", cluster%5)
 }
@@ -45,7 +45,7 @@ func newOperation(request database.OperationRequest, key database.Key, kind, uid
 	}
 }
 
-// retry commits what add decides, and waits for the end of the operation that it begins.
+// retry commits the batch that begin fills and waits until its operation is terminal.
 func (r *region) retry(ctx context.Context, begin func(ctx context.Context, batch func(sub string) *database.Batch) (operation database.Key, err error)) error {
 	var operation database.Key
 	err := database.Retry(ctx, func(ctx context.Context) error {
@@ -70,7 +70,7 @@ func (r *region) retry(ctx context.Context, begin func(ctx context.Context, batc
 		case item.Value.Status == hub.Succeeded:
 			return nil
 		case item.Value.Status.Terminal():
-			return fmt.Errorf("%s %s ended as %s: %+v", item.Value.Request, item.Value.ResourceID, item.Value.Status, item.Value.Error)
+			return fmt.Errorf("%s %s: terminal state %s: %+v", item.Value.Request, item.Value.ResourceID, item.Value.Status, item.Value.Error)
 		}
 		select {
 		case <-ctx.Done():
@@ -208,74 +208,74 @@ func (r *region) deletePool(ctx context.Context, cluster int, name string) error
 	})
 }
 
-// life is what one customer has, and does next.
-type life struct {
+// history is the random history of one customer: the resources that exist and the steps so far.
+type history struct {
 	r       *region
 	cluster int
 	random  *rand.Rand
 	exists  bool
 	pools   map[string]bool
 	auth    bool
-	did     []string
+	steps   []string
 }
 
-// step does one thing that can be done, and waits for its end.
-func (l *life) step(ctx context.Context) error {
-	name := fmt.Sprintf("np%d", 1+l.random.IntN(2))
-	did := func(format string, args ...any) { l.did = append(l.did, fmt.Sprintf(format, args...)) }
-	switch what := l.random.IntN(10); {
-	case !l.exists:
-		did("create")
-		l.exists = true
-		return l.r.createCluster(ctx, l.cluster)
+// step performs one random operation and waits until it is terminal.
+func (h *history) step(ctx context.Context) error {
+	name := fmt.Sprintf("np%d", 1+h.random.IntN(2))
+	record := func(format string, args ...any) { h.steps = append(h.steps, fmt.Sprintf(format, args...)) }
+	switch what := h.random.IntN(10); {
+	case !h.exists:
+		record("create")
+		h.exists = true
+		return h.r.createCluster(ctx, h.cluster)
 	case what < 2:
-		did("delete")
-		l.exists, l.auth, l.pools = false, false, map[string]bool{}
-		return l.r.deleteCluster(ctx, l.cluster)
+		record("delete")
+		h.exists, h.auth, h.pools = false, false, map[string]bool{}
+		return h.r.deleteCluster(ctx, h.cluster)
 	case what < 5:
-		did("update")
-		return l.r.updateCluster(ctx, l.cluster, l.random.IntN(1000))
-	case what < 6 && !l.auth:
-		did("auth")
-		l.auth = true
-		return l.r.createAuth(ctx, l.cluster)
-	case !l.pools[name]:
-		did("create %s", name)
-		l.pools[name] = true
-		return l.r.createPool(ctx, l.cluster, name)
+		record("update")
+		return h.r.updateCluster(ctx, h.cluster, h.random.IntN(1000))
+	case what < 6 && !h.auth:
+		record("auth")
+		h.auth = true
+		return h.r.createAuth(ctx, h.cluster)
+	case !h.pools[name]:
+		record("create %s", name)
+		h.pools[name] = true
+		return h.r.createPool(ctx, h.cluster, name)
 	case what < 8:
-		did("scale %s", name)
-		return l.r.scalePool(ctx, l.cluster, name, int32(1+l.random.IntN(5)))
+		record("scale %s", name)
+		return h.r.scalePool(ctx, h.cluster, name, int32(1+h.random.IntN(5)))
 	default:
-		did("delete %s", name)
-		delete(l.pools, name)
-		return l.r.deletePool(ctx, l.cluster, name)
+		record("delete %s", name)
+		delete(h.pools, name)
+		return h.r.deletePool(ctx, h.cluster, name)
 	}
 }
 
-// lives are those of some customers.
-func (r *region) lives(seed uint64, clusters int) []*life {
-	var lives []*life
+// histories returns the histories of a number of customers with one cluster each.
+func (r *region) histories(seed uint64, clusters int) []*history {
+	var histories []*history
 	for n := range clusters {
-		lives = append(lives, &life{r: r, cluster: n, random: rand.New(rand.NewPCG(seed, uint64(n))), pools: map[string]bool{}})
+		histories = append(histories, &history{r: r, cluster: n, random: rand.New(rand.NewPCG(seed, uint64(n))), pools: map[string]bool{}})
 	}
-	return lives
+	return histories
 }
 
-// live has all customers do something, each up to that many times, and all of it end. At most 64 do so at once.
-func live(ctx context.Context, lives []*life, most int) error {
+// advance performs 1 to maxSteps steps of each history, at most 64 histories at once, and returns the first error.
+func advance(ctx context.Context, histories []*history, maxSteps int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	errs := make(chan error, len(lives))
-	places := make(chan struct{}, 64)
+	errs := make(chan error, len(histories))
+	slots := make(chan struct{}, 64)
 	var group sync.WaitGroup
-	for _, l := range lives {
+	for _, h := range histories {
 		group.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			for range 1 + l.random.IntN(most) {
-				if err := l.step(ctx); err != nil {
-					errs <- fmt.Errorf("cluster %d, after %s: %w", l.cluster, strings.Join(l.did, ", "), err)
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			for range 1 + h.random.IntN(maxSteps) {
+				if err := h.step(ctx); err != nil {
+					errs <- fmt.Errorf("cluster %d, after %s: %w", h.cluster, strings.Join(h.steps, ", "), err)
 					return
 				}
 			}

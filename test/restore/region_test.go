@@ -1,6 +1,6 @@
-// Package restore has the database of a Cluster Service restored to an earlier state, a copy of its PostgreSQL that is as old as it
-// says, beneath a backend and Cosmos DB that go on: what customers were promised must be held again, and nothing else. All of it
-// is real but Maestro and what is behind that, which behave.
+// Package restore tests a restore of Cluster Service's database to an earlier state, while the backend and Cosmos DB continue.
+// Afterwards the fleet must match the desired state of all customers again. PostgreSQL, Cluster Service, the backend and the
+// Cosmos DB emulator are real. Maestro and everything behind it is an in-memory implementation.
 package restore
 
 import (
@@ -44,22 +44,23 @@ var databases *postgrestest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
-// oneSigningKey is what all clusters here sign with: making keys takes time, and is not what this is about.
+// oneSigningKey is the signing key of all clusters, because generating keys takes time and is not tested here.
 var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
 
-// region is a Cosmos DB, a PostgreSQL and a Maestro that stay; a Cluster Service and a backend, which come and go.
+// region consists of a Cosmos DB, a PostgreSQL and a Maestro that run throughout, and of a Cluster Service and a backend that are
+// restarted.
 type region struct {
 	t       *testing.T
 	cosmos  *databasetest.Server
 	db      *database.DB
 	maestro *maestrotest.Server
-	// url is the database of Cluster Service.
+	// url is the database URL of Cluster Service.
 	url string
-	// address is where Cluster Service listens, if it does.
+	// address is the address of Cluster Service, or nil while it is stopped.
 	address     atomic.Pointer[string]
 	stopService func()
-	// dying has a backend die, if it is told to, at a call of Cluster Service's.
-	dying atomic.Pointer[death]
+	// crash makes the backend crash at a call of Cluster Service, or is nil.
+	crash atomic.Pointer[crash]
 
 	mu      sync.Mutex
 	metrics *prometheus.Registry
@@ -91,7 +92,7 @@ func newRegion(t *testing.T) *region {
 	return r
 }
 
-// startService runs a Cluster Service on the database that there is.
+// startService starts Cluster Service on the current database.
 func (r *region) startService() {
 	r.t.Helper()
 	must := func(err error) {
@@ -137,7 +138,7 @@ func (r *region) startService() {
 	r.t.Cleanup(r.stopService)
 }
 
-// backup is a copy of Cluster Service's database as it is now. Cluster Service is away while it is made.
+// backup copies Cluster Service's database and returns the URL of the copy. Cluster Service is stopped meanwhile.
 func (r *region) backup() (url string) {
 	r.t.Helper()
 	r.stopService()
@@ -146,7 +147,7 @@ func (r *region) backup() (url string) {
 	return url
 }
 
-// restore has Cluster Service go on with a copy of a backup, which may be restored again.
+// restore restarts Cluster Service on a copy of a backup. A backup can be restored several times.
 func (r *region) restore(backup string) {
 	r.t.Helper()
 	r.stopService()
@@ -154,19 +155,19 @@ func (r *region) restore(backup string) {
 	r.startService()
 }
 
-// name of the database of a URL.
+// name returns the name of the database in a URL.
 func name(url string) string {
 	base, _, _ := strings.Cut(url, "?")
 	return base[strings.LastIndexByte(base, '/')+1:]
 }
 
-// connect is a connection that finds Cluster Service wherever it runs.
+// connect returns a connection that follows Cluster Service across restarts.
 func (r *region) connect(options ...grpc.DialOption) *grpc.ClientConn {
 	connection, err := grpc.NewClient("passthrough:///cluster-service", append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			address := r.address.Load()
 			if address == nil {
-				return nil, errors.New("Cluster Service is away")
+				return nil, errors.New("Cluster Service is stopped")
 			}
 			return (&net.Dialer{}).DialContext(ctx, "tcp", *address)
 		}))...)
@@ -176,19 +177,19 @@ func (r *region) connect(options ...grpc.DialOption) *grpc.ClientConn {
 	return connection
 }
 
-// death is that of a backend, at the call of Cluster Service that it counts down to: before it, or after it.
-type death struct {
+// crash ends a backend when left reaches 0: before that call of Cluster Service, or after it.
+type crash struct {
 	left  atomic.Int64
 	after bool
-	died  chan struct{}
+	done  chan struct{}
 	once  sync.Once
 }
 
-var errDead = errors.New("the process is dead")
+var errCrashed = errors.New("the process has crashed")
 
-// calls is an interceptor of a backend's calls.
+// calls intercepts the calls of a backend and lets it crash.
 func (r *region) calls(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	d := r.dying.Load()
+	d := r.crash.Load()
 	if d == nil {
 		return invoke(ctx, method, request, reply, connection, options...)
 	}
@@ -199,45 +200,45 @@ func (r *region) calls(ctx context.Context, method string, request, reply any, c
 	case left == 0 && d.after:
 		_ = invoke(ctx, method, request, reply, connection, options...)
 	}
-	d.once.Do(func() { close(d.died) })
-	return errDead
+	d.once.Do(func() { close(d.done) })
+	return errCrashed
 }
 
-// startBackend runs a backend, and another of its name whenever it died, until the test ends.
+// startBackend runs a backend until the test ends, and starts another one after each crash.
 func (r *region) startBackend() {
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
 			ctx, cancel := context.WithCancel(context.Background())
-			var life sync.WaitGroup
+			var running sync.WaitGroup
 			connection := r.connect(grpc.WithUnaryInterceptor(r.calls))
-			life.Go(func() { r.work(ctx, connection) })
-			var died chan struct{}
+			running.Go(func() { r.work(ctx, connection) })
+			var crashed chan struct{}
 			for waiting := true; waiting; {
-				if d := r.dying.Load(); d != nil {
-					died = d.died
+				if d := r.crash.Load(); d != nil {
+					crashed = d.done
 				}
 				select {
-				case <-over:
+				case <-ended:
 					waiting = false
-				case <-died:
+				case <-crashed:
 					waiting = false
 				case <-time.After(10 * time.Millisecond):
 				}
 			}
 			cancel()
-			life.Wait()
+			running.Wait()
 			_ = connection.Close()
 			select {
-			case <-over:
+			case <-ended:
 				return
 			default:
-				r.dying.Store(nil)
+				r.crash.Store(nil)
 			}
 		}
 	})
-	r.t.Cleanup(func() { close(over); group.Wait() })
+	r.t.Cleanup(func() { close(ended); group.Wait() })
 }
 
 func (r *region) work(ctx context.Context, connection *grpc.ClientConn) {

@@ -22,15 +22,15 @@ import (
 )
 
 var (
-	clusters = flag.Int("restore-clusters", 6, "how many customers have a cluster")
-	seeds    = flag.Int("restore-seeds", 1, "how many random histories are played")
+	clusters = flag.Int("restore-clusters", 6, "`number` of clusters")
+	seeds    = flag.Int("restore-seeds", 1, "`number` of random histories")
 )
 
 const patience = 8 * time.Minute
 
-// see keeps what a customer sees of a document, but for what the fleet says of itself: while it carries again what it lost, that may
-// say so, and the same as before in the end, since another time.
-func see[T any](seen map[string]any, forget func(*T)) func(*database.Item[T]) error {
+// record returns a function that stores what a customer sees of a document, without the status that the fleet reports: that
+// may change during the repair, and its transition times differ afterwards.
+func record[T any](seen map[string]any, forget func(*T)) func(*database.Item[T]) error {
 	return func(i *database.Item[T]) error {
 		forget(&i.Value)
 		seen[i.Key.ResourceID] = i.Value
@@ -38,29 +38,29 @@ func see[T any](seen map[string]any, forget func(*T)) func(*database.Item[T]) er
 	}
 }
 
-// seen is what customers see of all that is theirs.
-func (r *region) seen() map[string]any {
+// visible returns what customers see of all their resources.
+func (r *region) visible() map[string]any {
 	r.t.Helper()
 	seen, ctx := map[string]any{}, r.t.Context()
-	note := func(err error) {
+	check := func(err error) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	for n := range 5 {
 		sub := subscription(n)
-		note(r.db.Clusters().ForEach(ctx, sub, "", see(seen, func(d *database.ClusterDocument) { d.Status, d.Fleet = hub.ClusterStatus{}, database.FleetState{} })))
-		note(r.db.NodePools().ForEach(ctx, sub, "", see(seen, func(d *database.NodePoolDocument) { d.Status, d.Fleet = hub.NodePoolStatus{}, database.FleetState{} })))
-		note(r.db.ExternalAuths().ForEach(ctx, sub, "", see(seen, func(d *database.ExternalAuthDocument) {
+		check(r.db.Clusters().ForEach(ctx, sub, "", record(seen, func(d *database.ClusterDocument) { d.Status, d.Fleet = hub.ClusterStatus{}, database.FleetState{} })))
+		check(r.db.NodePools().ForEach(ctx, sub, "", record(seen, func(d *database.NodePoolDocument) { d.Status, d.Fleet = hub.NodePoolStatus{}, database.FleetState{} })))
+		check(r.db.ExternalAuths().ForEach(ctx, sub, "", record(seen, func(d *database.ExternalAuthDocument) {
 			d.Status, d.Fleet = hub.ExternalAuthStatus{}, database.FleetState{}
 		})))
-		note(r.db.Operations().ForEach(ctx, sub, "", see(seen, func(*database.OperationDocument) {})))
+		check(r.db.Operations().ForEach(ctx, sub, "", record(seen, func(*database.OperationDocument) {})))
 	}
 	return seen
 }
 
-// broken is the first promise that is not held, and what is held and was not promised.
-func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc csv1.ClusterServiceClient) error {
+// difference returns the first difference between the desired state in Cosmos DB and the fleet, in either direction.
+func (r *region) difference(ctx context.Context, fleet *clusterservice.Client, rpc csv1.ClusterServiceClient) error {
 	uids := map[string]bool{}
 	check := func(id, uid string, generation int64, wanted proto.Message, got clusterservice.Report, err error) error {
 		uids[uid] = true
@@ -68,9 +68,9 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 		case err != nil:
 			return fmt.Errorf("%s: %w", id, err)
 		case got.Phase != clusterservice.PhaseReady || got.Generation != generation || got.ObservedGeneration != generation || got.Deleting:
-			return fmt.Errorf("%s is %s at %d, %d observed, want %d", id, got.Phase, got.Generation, got.ObservedGeneration, generation)
+			return fmt.Errorf("%s: phase %s, generation %d, observed %d, want %d", id, got.Phase, got.Generation, got.ObservedGeneration, generation)
 		case !proto.Equal(got.Spec, wanted):
-			return fmt.Errorf("%s is wanted as %v, and promised as %v", id, got.Spec, wanted)
+			return fmt.Errorf("%s: Cluster Service has %v, Cosmos DB has %v", id, got.Spec, wanted)
 		}
 		return nil
 	}
@@ -90,11 +90,11 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 				return err
 			}
 			if was := i.Value.Fleet.Recovery; was == nil || was.ProvisionShard != c.GetStatus().GetProvisionShard() {
-				return fmt.Errorf("%s is on %s, and was where %+v says", i.Key.ResourceID, c.GetStatus().GetProvisionShard(), was)
+				return fmt.Errorf("%s is on shard %s, recorded is %+v", i.Key.ResourceID, c.GetStatus().GetProvisionShard(), was)
 			}
 			now, err := fleet.Recovery(ctx, i.Value.UID, "")
 			if err == nil && string(now.SigningKey) != string(i.Value.Fleet.Recovery.SigningKey) {
-				err = fmt.Errorf("%s has another signing key", i.Key.ResourceID)
+				err = fmt.Errorf("%s: the signing key differs", i.Key.ResourceID)
 			}
 			return err
 		})
@@ -123,7 +123,7 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 		}
 	}
 	_, err := reconciliation.Compare(ctx, r.db, reconciliation.FleetInventory{Client: rpc}, reconciliation.Options{}, func(f reconciliation.Drift) error {
-		return fmt.Errorf("%s is %s", f.Key.ResourceID, f.Type)
+		return fmt.Errorf("%s: %s", f.Key.ResourceID, f.Type)
 	})
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 		}
 		for _, e := range page.GetEntries() {
 			if !uids[e.GetUid()] {
-				return fmt.Errorf("%s (%s) is held, and not promised", e.GetResourceId(), e.GetUid())
+				return fmt.Errorf("%s (%s) is in the fleet, but not in Cosmos DB", e.GetResourceId(), e.GetUid())
 			}
 		}
 		if token = page.GetNextPageToken(); token == "" {
@@ -144,8 +144,8 @@ func (r *region) broken(ctx context.Context, fleet *clusterservice.Client, rpc c
 	}
 }
 
-// kept waits until all promises are held, and nothing else is.
-func (r *region) kept() {
+// awaitRepaired waits until the fleet matches Cosmos DB.
+func (r *region) awaitRepaired() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -155,41 +155,41 @@ func (r *region) kept() {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		err := r.broken(ctx, fleet, rpc)
+		err := r.difference(ctx, fleet, rpc)
 		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			r.t.Fatalf("the promises are not held: %v", err)
+			r.t.Fatalf("the fleet differs from Cosmos DB: %v", err)
 		case <-ticker.C:
 		}
 	}
 }
 
-// bundles are the ids of what Maestro holds.
+// bundles returns the IDs of the bundles in Maestro.
 func (r *region) bundles() []string { return slices.Sorted(maps.Keys(r.maestro.Resources())) }
 
-// settled waits until Maestro holds what it held.
-func (r *region) settled(held []string) {
+// awaitBundles waits until Maestro has exactly the wanted bundles.
+func (r *region) awaitBundles(want []string) {
 	r.t.Helper()
 	within, ticker := time.NewTimer(patience), time.NewTicker(50*time.Millisecond)
 	defer within.Stop()
 	defer ticker.Stop()
 	for {
 		now := r.bundles()
-		if slices.Equal(now, held) {
+		if slices.Equal(now, want) {
 			return
 		}
 		select {
 		case <-within.C:
-			r.t.Fatalf("Maestro held %d bundles, and holds %d others", len(held), len(now))
+			r.t.Fatalf("Maestro has %d bundles, want %d", len(now), len(want))
 		case <-ticker.C:
 		}
 	}
 }
 
-// names of the bundles of clusters that Maestro holds, but not of node pools, of which another may have had the name.
+// names returns the names of the bundles of clusters in Maestro. It excludes node pools, because their names can be reused.
 func (r *region) names() map[string]bool {
 	names := map[string]bool{}
 	for _, held := range r.maestro.Resources() {
@@ -200,73 +200,73 @@ func (r *region) names() map[string]bool {
 	return names
 }
 
-// TestRestoredClusterService plays random histories, and has Cluster Service's database restored to a moment in them, while the
-// backend goes on, dies at random calls, or is away. In the end every promise is held as it was, by the same bundles, and no
-// customer has seen anything.
-func TestRestoredClusterService(t *testing.T) {
+// TestRestoreKeepsDesiredState runs random histories and restores Cluster Service's database to a moment in them, while the
+// backend runs and crashes at random calls. Afterwards the fleet must match Cosmos DB with the same bundles, and customers must
+// not see a change.
+func TestRestoreKeepsDesiredState(t *testing.T) {
 	for seed := range uint64(*seeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := newRegion(t)
 			r.startBackend()
-			lives := r.lives(seed, *clusters)
-			if err := live(t.Context(), lives, 4); err != nil {
+			histories := r.histories(seed, *clusters)
+			if err := advance(t.Context(), histories, 4); err != nil {
 				t.Fatal(err)
 			}
 			backup := r.backup()
-			if err := live(t.Context(), lives, 4); err != nil {
+			if err := advance(t.Context(), histories, 4); err != nil {
 				t.Fatal(err)
 			}
-			r.kept()
-			seen, held, names := r.seen(), r.bundles(), r.names()
+			r.awaitRepaired()
+			seen, held, names := r.visible(), r.bundles(), r.names()
 			began := len(r.maestro.History())
 			random := rand.New(rand.NewPCG(seed, 99))
 			r.restore(backup)
 			for range 3 {
-				d := &death{after: random.IntN(2) == 0, died: make(chan struct{})}
+				d := &crash{after: random.IntN(2) == 0, done: make(chan struct{})}
 				d.left.Store(int64(1 + random.IntN(4**clusters)))
-				r.dying.Store(d)
+				r.crash.Store(d)
 				select {
-				case <-d.died:
-				case <-time.After(3 * time.Second): // it has less to do than that
+				case <-d.done:
+				case <-time.After(3 * time.Second): // the repair needs fewer calls than that
 				}
 			}
-			r.dying.Store(nil)
-			r.kept()
-			r.settled(held)
-			if diff := cmp.Diff(seen, r.seen()); diff != "" {
-				t.Errorf("customers see a change (-before +now):\n%s", diff)
+			r.crash.Store(nil)
+			r.awaitRepaired()
+			r.awaitBundles(held)
+			if diff := cmp.Diff(seen, r.visible()); diff != "" {
+				t.Errorf("customers see a change (-before +after):\n%s", diff)
 			}
 			for _, did := range r.maestro.History()[began:] {
 				if bundle, ok := strings.CutPrefix(did, "delete "); ok && names[bundle] {
-					t.Errorf("a promised bundle was deleted: %s", bundle)
+					t.Errorf("the bundle of an existing cluster was deleted: %s", bundle)
 				}
 			}
-			// And life goes on.
-			if err := live(t.Context(), lives, 2); err != nil {
+			// Customers can continue.
+			if err := advance(t.Context(), histories, 2); err != nil {
 				t.Error(err)
 			}
-			r.kept()
+			r.awaitRepaired()
 		})
 	}
 }
 
-// TestCustomersGoOnMeanwhile has customers go on while what was lost is sent again: what they ask for wins.
-func TestCustomersGoOnMeanwhile(t *testing.T) {
+// TestRestoreDuringRequests lets customers continue during the repair. Their requests take precedence.
+func TestRestoreDuringRequests(t *testing.T) {
 	r := newRegion(t)
 	r.startBackend()
-	lives := r.lives(77, *clusters)
-	if err := live(t.Context(), lives, 3); err != nil {
+	histories := r.histories(77, *clusters)
+	if err := advance(t.Context(), histories, 3); err != nil {
 		t.Fatal(err)
 	}
 	backup := r.backup()
-	if err := live(t.Context(), lives, 3); err != nil {
+	if err := advance(t.Context(), histories, 3); err != nil {
 		t.Fatal(err)
 	}
-	went := make(chan error, 1)
-	go func() { went <- live(t.Context(), lives, 3) }()
+	advanced := make(chan error, 1)
+	go func() { advanced <- advance(t.Context(), histories, 3) }()
 	r.restore(backup)
-	if err := <-went; err != nil {
+	if err := <-advanced; err != nil {
 		t.Fatal(err)
 	}
-	r.kept()
+	r.awaitRepaired()
 }

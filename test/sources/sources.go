@@ -1,6 +1,6 @@
-// Package sources tells go test's cache what a test of the whole depends on. The cache gives the result of a test again for
-// as long as the test's binary is the same, and the variables and the files in the test's own module that it reads are. But
-// a region runs programs that are built from other modules while the test runs, of which the cache knows nothing.
+// Package sources makes cached results of whole-region tests depend on all sources. The go command reuses a test result as long
+// as the test binary, the environment variables and the files that the test read are unchanged. A region builds and runs
+// programs of other modules during the test, which the cache does not see.
 package sources
 
 import (
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Variable holds a digest of all files of the repository, as `make test` sets it. By hand, such a test needs -count=1.
+// Variable is the environment variable with a digest of all files, which `make test` sets. Without it, run such tests with -count=1.
 const Variable = "HCPMESH_SOURCES"
 
-// DependOnAll makes the result of the running test count for these sources only. It asks for a test because what is read
-// before one runs, in TestMain, is not noted.
+// DependOnAll makes the result of the running test depend on all sources. It has a testing.TB parameter because the go command
+// does not record what TestMain reads.
 func DependOnAll(testing.TB) { _ = os.Getenv(Variable) }

@@ -19,17 +19,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestLifeOfACluster is the main job, done by the published client, unmodified.
-func TestLifeOfACluster(t *testing.T) {
+// TestClusterLifecycle creates, uses, changes and deletes a cluster with the unmodified published client.
+func TestClusterLifecycle(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := patience(t, 10*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000001", "life")
-	atOnce.enter()
-	defer func() { atOnce.leave(t, c) }()
-	id, pool := c.ClusterID("lively"), c.NodePoolID("lively", "workers")
+	ctx := withTimeout(t, 10*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000001", "lifecycle")
+	parallel.enter()
+	defer func() { parallel.leave(t, c) }()
+	id, pool := c.ClusterID("lifecycle"), c.NodePoolID("lifecycle", "workers")
 
-	created, err := c.Put(ctx, id, c.ClusterBody("lively"))
+	created, err := c.Put(ctx, id, c.ClusterBody("lifecycle"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestLifeOfACluster(t *testing.T) {
 		t.Errorf("provisioningState %v", state)
 	}
 	if url, _ := property(created, "api", "url").(string); url == "" {
-		t.Error("a cluster that Succeeded has no api.url")
+		t.Error("a cluster in state Succeeded has no api.url")
 	}
 	if _, err := c.Put(ctx, pool, c.NodePoolBody(2)); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestLifeOfACluster(t *testing.T) {
 
 	t.Run("issuer", func(t *testing.T) {
 		issuer, _ := property(created, "platform", "issuerUrl").(string)
-		verifyByDocuments(t, ctx, hosted, issuer)
+		verifyWithPublishedKeys(t, ctx, hosted, issuer)
 	})
 	t.Run("lists", func(t *testing.T) {
 		for scope, collection := range map[string]string{
@@ -59,25 +59,25 @@ func TestLifeOfACluster(t *testing.T) {
 			if err != nil {
 				t.Errorf("listing by %s: %v", scope, err)
 			}
-			want := "lively"
+			want := "lifecycle"
 			if scope == "cluster" {
 				want = "workers"
 			}
 			if !slices.Equal(names, []string{want}) {
-				t.Errorf("listing by %s gave %v", scope, names)
+				t.Errorf("listing by %s returned %v", scope, names)
 			}
 		}
 	})
 
 	t.Run("tags", func(t *testing.T) {
-		if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: map[string]*string{"made-by": to.Ptr("e2e"), "mood": to.Ptr("good")}}); err != nil {
+		if _, err := c.Patch(ctx, id, armresources.GenericResource{Tags: map[string]*string{"made-by": to.Ptr("e2e"), "team": to.Ptr("blue")}}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Tags["mood"] == nil || *got.Tags["mood"] != "good" {
+		if got.Tags["team"] == nil || *got.Tags["team"] != "blue" {
 			t.Errorf("tags %v", got.Tags)
 		}
 	})
@@ -91,18 +91,18 @@ func TestLifeOfACluster(t *testing.T) {
 		}
 	})
 
-	t.Run("external authentication", func(t *testing.T) { authenticateElsewhere(t, ctx, c, "lively") })
-	t.Run("credentials", func(t *testing.T) { useCredential(t, ctx, c, id) })
+	t.Run("external authentication", func(t *testing.T) { testExternalAuth(t, ctx, c, "lifecycle") })
+	t.Run("credentials", func(t *testing.T) { testAdminCredential(t, ctx, c, id) })
 
 	if err := c.Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Resources.GetByID(ctx, id, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
-		t.Errorf("after the delete a GET gives %v", err)
+		t.Errorf("GET after the deletion returned %v", err)
 	}
 }
 
-// hostedCluster connects to a cluster's own API server, as its administrator.
+// hostedCluster returns a client of a hosted API server with the administrator's kubeconfig.
 func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Clientset {
 	t.Helper()
 	kubeconfig, err := management.Kubeconfig(ctx, region.Endpoints().Kubeconfigs, id)
@@ -120,7 +120,7 @@ func hostedCluster(t *testing.T, ctx context.Context, id string) *kubernetes.Cli
 	return client
 }
 
-// awaitReadyNodes waits until a cluster has exactly so many nodes and all are Ready.
+// awaitReadyNodes waits until a cluster has exactly want nodes and all are Ready.
 func awaitReadyNodes(t *testing.T, ctx context.Context, hosted *kubernetes.Clientset, want int) {
 	t.Helper()
 	eventually.Before(ctx, t, fmt.Sprintf("%d nodes are ready", want), func() error {
@@ -137,13 +137,13 @@ func awaitReadyNodes(t *testing.T, ctx context.Context, hosted *kubernetes.Clien
 			}
 		}
 		if ready != want || len(nodes.Items) != want {
-			return fmt.Errorf("of %d nodes %d are ready", len(nodes.Items), ready)
+			return fmt.Errorf("%d nodes, %d of them ready", len(nodes.Items), ready)
 		}
 		return nil
 	})
 }
 
-// property reads a value below properties by its path; nil when it is absent.
+// property returns the value at a path below properties, or nil if it is absent.
 func property(resource armresources.GenericResource, path ...string) any {
 	var value any = resource.Properties
 	for _, name := range path {

@@ -29,20 +29,20 @@ import (
 // readyStatus selects the Ready condition of nodes.
 const readyStatus = `{.items[*].status.conditions[?(@.type=="Ready")].status}`
 
-// TestDayOfACluster is what its owner and an SRE do with a cluster in a day, one after the other, through ARM and Cluster
-// Service. What became of each step is read with kubectl, from the hosted API server or the management cluster.
-func TestDayOfACluster(t *testing.T) {
+// TestDay2Operations performs the day-2 operations of a customer and an SRE on one cluster, through ARM, admin and Cluster Service.
+// It checks the effect of each step with kubectl, on the hosted API server or the management cluster.
+func TestDay2Operations(t *testing.T) {
 	needsRegion(t)
 	t.Parallel()
-	ctx := patience(t, 10*time.Minute)
-	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day")
-	c.FastPolling = true // what published pollers make of it, the lives of clusters show
-	atOnce.enter()
-	defer func() { atOnce.leave(t, c) }()
-	id, steady, elastic := c.ClusterID("daily"), c.NodePoolID("daily", "steady"), c.NodePoolID("daily", "elastic")
-	d := day{t: t, ctx: ctx, c: c, id: id}
+	ctx := withTimeout(t, 10*time.Minute)
+	c := newCustomer(t, ctx, "11111111-0000-0000-0000-000000000008", "day2")
+	c.FastPolling = true // TestClusterLifecycle tests the published pollers
+	parallel.enter()
+	defer func() { parallel.leave(t, c) }()
+	id, steady, elastic := c.ClusterID("day2"), c.NodePoolID("day2", "steady"), c.NodePoolID("day2", "elastic")
+	d := scenario{t: t, ctx: ctx, c: c, id: id}
 
-	d.put(id, encrypted(c.ClusterBody("daily"), "1"))
+	d.put(id, encrypted(c.ClusterBody("day2"), "1"))
 	hosted, host := inHosted(t, ctx, id), hosting(t, ctx, id)
 	before := host.get(ctx, "hostedclusters", `{.items[0].status.version.history[0].version}`)
 	if !strings.HasPrefix(before, "4.21.") {
@@ -80,7 +80,7 @@ func TestDayOfACluster(t *testing.T) {
 				return strings.HasPrefix(text, "4.22.") && strings.HasSuffix(text, " Completed")
 			})
 		if kubelets := hosted.get(ctx, "nodes", `{.items[*].status.nodeInfo.kubeletVersion}`); !words(3, func(v string) bool { return strings.HasPrefix(v, "v1.34.") })(kubelets) {
-			t.Errorf("an upgrade of the control plane left kubelets at %q", kubelets)
+			t.Errorf("kubelet versions after the upgrade of the control plane: %q", kubelets)
 		}
 	})
 	d.step("upgrade of the node pools", func() {
@@ -97,8 +97,8 @@ func TestDayOfACluster(t *testing.T) {
 			"kms": map[string]any{"activeKey": map[string]any{"version": "2"}}}}}})
 		host.await(ctx, "hostedclusters", `{.items[0].spec.secretEncryption.kms.azure.activeKey.keyVersion}`, equals("2"))
 	})
-	d.step("a node pool's size in the customer's place", func() {
-		d.hcpctl("nodepool", "resize", id, "steady", "--replicas", "2", "--as", "operator", "--reason", "the customer called at night", "--ticket", "INC-9")
+	d.step("an SRE scales a node pool", func() {
+		d.hcpctl("nodepool", "resize", id, "steady", "--replicas", "2", "--as", "operator", "--reason", "the customer asked for it by phone", "--ticket", "INC-9")
 		hosted.await(ctx, "nodes", readyStatus, words(4, equals("True")))
 		host.await(ctx, "nodepools", `{.items[*].spec.replicas}`, equals("2"))
 	})
@@ -109,29 +109,29 @@ func TestDayOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := hosted.run(ctx, "get", "nodes"); err == nil {
-		t.Error("the hosted API server of a deleted cluster answers")
+		t.Error("the hosted API server of a deleted cluster responds")
 	}
 }
 
-// day is a cluster's, and what is done on it.
-type day struct {
+// scenario is a sequence of steps on one cluster.
+type scenario struct {
 	t   *testing.T
 	ctx context.Context
 	c   *customer.Customer
 	id  string
 }
 
-// step names what goes wrong; the day is over with the first step that fails, for each builds on those before.
-func (d *day) step(name string, do func()) {
+// step runs one step. The first failing step ends the scenario, because each step builds on the previous ones.
+func (d *scenario) step(name string, do func()) {
 	d.t.Helper()
 	d.t.Log(name)
 	do()
 	if d.t.Failed() {
-		d.t.Fatalf("the day ended with: %s", name)
+		d.t.Fatalf("failed step: %s", name)
 	}
 }
 
-func (d *day) put(id string, body armresources.GenericResource) {
+func (d *scenario) put(id string, body armresources.GenericResource) {
 	d.t.Helper()
 	created, err := d.c.Put(d.ctx, id, body)
 	if err != nil {
@@ -142,38 +142,37 @@ func (d *day) put(id string, body armresources.GenericResource) {
 	}
 }
 
-func (d *day) patch(id string, properties map[string]any) {
+func (d *scenario) patch(id string, properties map[string]any) {
 	d.t.Helper()
 	if _, err := d.c.Patch(d.ctx, id, armresources.GenericResource{Properties: properties}); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// breakGlass has a customer and an SRE get in, and both be thrown out, one class at a time. The SRE comes by hcpctl and admin, as
-// at night.
-func (d *day) breakGlass() {
+// breakGlass requests a credential of each class, uses both, and revokes one class at a time. The SRE uses hcpctl and admin.
+func (d *scenario) breakGlass() {
 	service := clusterService(d.t)
 	cluster := uidOf(d.t, d.ctx, service, d.id)
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:oncall@hcpmesh.local"
 	owner := d.kubectlWith(credentialOf(d.t, d.ctx, service, cluster, clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, customerName))
-	because := []string{"--as", "oncall", "--reason", "the console does not answer", "--ticket", "INC-8"}
+	because := []string{"--as", "oncall", "--reason", "the console is unavailable", "--ticket", "INC-8"}
 	sre := kubectl{t: d.t, kubeconfig: filepath.Join(d.t.TempDir(), "sre.kubeconfig")}
 	began := time.Now()
 	d.hcpctl(append([]string{"break-glass", "request", d.id, "--for", "10m", "--file", sre.kubeconfig}, because...)...)
-	d.t.Logf("a credential of %s after %s", sreName, time.Since(began))
-	d.isTakenFor(owner, customerName)
-	d.isTakenFor(sre, sreName)
-	d.areSeen(service, cluster, map[string]string{"e2e": "e2e", "oncall@hcpmesh.local": "INC-8: the console does not answer"})
+	d.t.Logf("credential for %s issued after %s", sreName, time.Since(began))
+	d.requireUser(owner, customerName)
+	d.requireUser(sre, sreName)
+	d.awaitUses(service, cluster, map[string]string{"e2e": "e2e", "oncall@hcpmesh.local": "INC-8: the console is unavailable"})
 
 	if err := d.c.Act(d.ctx, d.id, "revokeCredentials", nil, nil); err != nil {
 		d.t.Fatal(err)
 	}
-	d.isRefused(owner)
-	d.isTakenFor(sre, sreName)
+	d.requireRejected(owner)
+	d.requireUser(sre, sreName)
 
-	// The command ends when the API server was seen to refuse what the old signer made.
+	// The command returns after the API server has rejected a certificate of the old signer.
 	d.hcpctl(append([]string{"break-glass", "revoke", d.id, "--class", "sre"}, because...)...)
-	d.isRefusedInTheEnd(sre, "the engineer's revoked credential")
+	d.awaitRejected(sre, "the engineer's revoked credential")
 
 	recorded := map[string]bool{}
 	entries, _, err := engineer(d.t, "reader").Audit(d.ctx, 100)
@@ -186,15 +185,15 @@ func (d *day) breakGlass() {
 		}
 	}
 	if !recorded[adminv1.ActionCredentialRequest] || !recorded[adminv1.ActionCredentialRevoke] {
-		d.t.Errorf("the audit has %v of the night", recorded)
+		d.t.Errorf("the audit records contain %v", recorded)
 	}
 }
 
-// areSeen waits until the credentials of these requesters, with their reasons, are shown as used: the hosted API server's own audit log
-// has come up through the management cluster.
-func (d *day) areSeen(service clusterservicev1.ClusterServiceClient, cluster string, reasons map[string]string) {
+// awaitUses waits until Cluster Service reports a use of the credentials of these requesters, with their reasons. The reports
+// come from the audit log of the hosted API server.
+func (d *scenario) awaitUses(service clusterservicev1.ClusterServiceClient, cluster string, reasons map[string]string) {
 	d.t.Helper()
-	eventually.Before(d.ctx, d.t, "the use of credentials is seen", func() error {
+	eventually.Before(d.ctx, d.t, "the use of the credentials is reported", func() error {
 		list, err := service.ListBreakGlassCredentials(d.ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: cluster})
 		if err != nil {
 			return err
@@ -207,14 +206,14 @@ func (d *day) areSeen(service clusterservicev1.ClusterServiceClient, cluster str
 			}
 		}
 		if seen != len(reasons) {
-			return fmt.Errorf("of %v: %v", reasons, list.GetCredentials())
+			return fmt.Errorf("want uses by %v, got %v", reasons, list.GetCredentials())
 		}
 		return nil
 	})
 }
 
-// hcpctl runs a command as an engineer does, and gives what it printed.
-func (d *day) hcpctl(args ...string) string {
+// hcpctl runs a command and returns its output.
+func (d *scenario) hcpctl(args ...string) string {
 	d.t.Helper()
 	var out, progress bytes.Buffer
 	root := command.New(&out, &progress)
@@ -225,8 +224,8 @@ func (d *day) hcpctl(args ...string) string {
 	return out.String()
 }
 
-// login has the hosted API server take the tokens of the region's own issuer, which is one like any other to it.
-func (d *day) login() {
+// login configures the region's issuer as an external authentication and uses its token at the hosted API server.
+func (d *scenario) login() {
 	authority, err := os.ReadFile(region.Endpoints().CAFile)
 	if err != nil {
 		d.t.Fatal(err)
@@ -242,7 +241,7 @@ func (d *day) login() {
 	properties["clients"] = []any{map[string]any{
 		"component": map[string]any{"name": "cli", "authClientNamespace": "openshift-console"}, "clientId": audience, "type": "Public",
 	}}
-	external := d.c.ExternalAuthID("daily", "entra")
+	external := d.c.ExternalAuthID("day2", "entra")
 	d.put(external, body)
 
 	token, err := d.c.Credential.GetToken(d.ctx, policy.TokenRequestOptions{Scopes: []string{audience + "/.default"}})
@@ -257,37 +256,37 @@ func (d *day) login() {
 	visitor := d.kubectlWith(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}, BearerToken: token.Token})
 	claims := claimsOf(d.t, token.Token)
 	if claims.AppID == "" || len(claims.Groups) != 1 {
-		d.t.Fatalf("the issuer says of its user %+v", claims)
+		d.t.Fatalf("claims of the token are %+v", claims)
 	}
 	user, group := "entra:"+claims.AppID, "entra-group:"+claims.Groups[0]
-	// The operation is done when the control plane has the configuration; its API server then asks the issuer for its keys.
+	// The operation succeeds when the control plane has the configuration. The API server then fetches the keys of the issuer.
 	var who string
-	eventually.Before(d.ctx, d.t, "the token is taken", func() error {
+	eventually.Before(d.ctx, d.t, "the token is accepted", func() error {
 		who, err = visitor.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}")
 		return err
 	})
 	if want := user + ` ["` + group + `","system:authenticated"]`; who != want {
-		d.t.Errorf("the token is taken for %s, want %s", who, want)
+		d.t.Errorf("the token authenticates %s, want %s", who, want)
 	}
-	d.groupMay(hosted, visitor, group)
+	d.testGroupBinding(hosted, visitor, group)
 	if err := d.c.Delete(d.ctx, external); err != nil {
 		d.t.Fatal(err)
 	}
 	if _, err := d.c.Resources.GetByID(d.ctx, external, customer.APIVersion, nil); !customer.IsStatus(err, http.StatusNotFound) {
-		d.t.Errorf("after the delete a GET gives %v", err)
+		d.t.Errorf("GET after the deletion returned %v", err)
 	}
-	d.isRefusedInTheEnd(visitor, "a token of an issuer that is deleted")
+	d.awaitRejected(visitor, "a token of a deleted issuer")
 }
 
-// groupMay binds a role to a group alone, and has a member of the group do what it allows, and not before or after.
-func (d *day) groupMay(hosted, member kubectl, group string) {
+// testGroupBinding binds a role to a group and checks that a member has its permissions only while the binding exists.
+func (d *scenario) testGroupBinding(hosted, member kubectl, group string) {
 	d.t.Helper()
 	read := func() error {
 		_, err := member.run(d.ctx, "get", "namespaces", "-o", "name")
 		return err
 	}
 	if err := read(); err == nil || !strings.Contains(err.Error(), "Forbidden") {
-		d.t.Errorf("a user to whom nothing is bound is answered %v", err)
+		d.t.Errorf("a user without a role binding gets %v", err)
 	}
 	must := func(arguments ...string) {
 		d.t.Helper()
@@ -299,24 +298,24 @@ func (d *day) groupMay(hosted, member kubectl, group string) {
 	must("create", "clusterrolebinding", "developers-read-namespaces", "--clusterrole=namespace-reader", "--group="+group)
 	eventually.Before(d.ctx, d.t, "a member of the group may read namespaces", read)
 	if _, err := member.run(d.ctx, "get", "secrets", "--all-namespaces"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
-		d.t.Errorf("what is not bound to the group is answered with %v", err)
+		d.t.Errorf("a resource outside the role returns %v", err)
 	}
 	must("delete", "clusterrolebinding", "developers-read-namespaces")
-	eventually.Before(d.ctx, d.t, "a member of a group to which nothing is bound is refused", func() error {
+	eventually.Before(d.ctx, d.t, "a member of the group is forbidden again", func() error {
 		if err := read(); err == nil || !strings.Contains(err.Error(), "Forbidden") {
-			return fmt.Errorf("the answer is %v", err)
+			return fmt.Errorf("the response is %v", err)
 		}
 		return nil
 	})
 }
 
-// userClaims are what the region's issuer says of a user, of that what is mapped.
+// userClaims holds the mapped claims of a token of the region's issuer.
 type userClaims struct {
 	AppID  string   `json:"appid"`
 	Groups []string `json:"groups"`
 }
 
-// claimsOf reads a token, without a look at its signature.
+// claimsOf decodes a token without verifying its signature.
 func claimsOf(t *testing.T, token string) (claims userClaims) {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -333,33 +332,33 @@ func claimsOf(t *testing.T, token string) (claims userClaims) {
 	return claims
 }
 
-func (d *day) isTakenFor(holder kubectl, name string) {
+func (d *scenario) requireUser(holder kubectl, name string) {
 	d.t.Helper()
 	if got, err := holder.run(d.ctx, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); err != nil || got != name {
-		d.t.Errorf("the credential of %s is taken for %q, %v", name, got, err)
+		d.t.Errorf("the credential for %s authenticates %q, %v", name, got, err)
 	}
 }
 
-func (d *day) isRefused(holder kubectl) {
+func (d *scenario) requireRejected(holder kubectl) {
 	d.t.Helper()
 	if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-		d.t.Errorf("a revoked credential is answered %q, %v", got, err)
+		d.t.Errorf("a revoked credential returns %q, %v", got, err)
 	}
 }
 
-// isRefusedInTheEnd is isRefused for what the hosted API server learns a moment after it is asked for.
-func (d *day) isRefusedInTheEnd(holder kubectl, what string) {
+// awaitRejected waits until the hosted API server rejects a credential.
+func (d *scenario) awaitRejected(holder kubectl, what string) {
 	d.t.Helper()
-	eventually.Before(d.ctx, d.t, what+" is refused", func() error {
+	eventually.Before(d.ctx, d.t, what+" is rejected", func() error {
 		if got, err := holder.run(d.ctx, "auth", "whoami"); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-			return fmt.Errorf("the answer is %q, %v", got, err)
+			return fmt.Errorf("the response is %q, %v", got, err)
 		}
 		return nil
 	})
 }
 
-// kubectlWith writes what connects as a kubeconfig.
-func (d *day) kubectlWith(config *rest.Config) kubectl {
+// kubectlWith returns a kubectl that uses a client configuration.
+func (d *scenario) kubectlWith(config *rest.Config) kubectl {
 	d.t.Helper()
 	content, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"hosted": {Server: config.Host, CertificateAuthorityData: config.CAData}},
@@ -373,7 +372,7 @@ func (d *day) kubectlWith(config *rest.Config) kubectl {
 	return withKubeconfig(d.t, content)
 }
 
-// encrypted has a cluster's secrets encrypted with a version of a customer's key.
+// encrypted adds customer-managed etcd encryption with a version of a key to a cluster.
 func encrypted(body armresources.GenericResource, version string) armresources.GenericResource {
 	body.Properties.(map[string]any)["etcd"] = map[string]any{"dataEncryption": map[string]any{"keyManagementMode": "CustomerManaged",
 		"customerManaged": map[string]any{"kms": map[string]any{"vaultName": "vault", "visibility": "Public",
@@ -381,7 +380,7 @@ func encrypted(body armresources.GenericResource, version string) armresources.G
 	return body
 }
 
-// withVersion pins a node pool to a release.
+// withVersion sets the release of a node pool.
 func withVersion(body armresources.GenericResource, version string) armresources.GenericResource {
 	body.Properties.(map[string]any)["version"] = map[string]any{"id": version, "channelGroup": "stable"}
 	return body
