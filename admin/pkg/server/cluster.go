@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/hcpmesh/hcpmesh/admin/pkg/explanation"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 )
 
@@ -33,4 +34,15 @@ func (s *Server) dumpCluster(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	return s.taker.Take(ctx, cluster), nil
+}
+
+// explainCluster explains a cluster from what ARM and Cluster Service report. A layer that cannot be read makes the
+// explanation partial.
+func (s *Server) explainCluster(ctx context.Context, rq *request) (any, error) {
+	name := rq.http.PathValue("cluster")
+	cluster, err := s.finder.One(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return explanation.Explain(name, s.taker.WithoutBundles(ctx, cluster)), nil
 }

@@ -55,6 +55,7 @@ func (s *Server) clusterRoutes() []Route {
 			Summary: "What every layer knows of a cluster, with secrets removed.",
 			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster,
 		},
+		read(clusterPath+"/explanation", "clusters.explanation", "What a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
 		read(clusterPath+"/interventions", "clusters.interventions", "What SREs had Cluster Service do to a cluster, newest first.", adminv1.InterventionList{}, s.listInterventions),
 		change(http.MethodPost, clusterPath+"/pause", adminv1.ActionClusterPause,
 			"Has HyperShift leave the cluster's control plane and node pools alone for a while; what runs keeps running.", adminv1.Operator, adminv1.PauseRequest{}, s.pauseCluster),

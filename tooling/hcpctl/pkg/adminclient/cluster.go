@@ -48,3 +48,8 @@ func (c *Client) Cluster(ctx context.Context, cluster string) (*adminv1.Cluster,
 func (c *Client) Dump(ctx context.Context, cluster string) (*adminv1.Dump, error) {
 	return get[adminv1.Dump](ctx, c, clusterPath(cluster)+"/dump", nil)
 }
+
+// Explanation returns what a cluster and its children wait for.
+func (c *Client) Explanation(ctx context.Context, cluster string) (*adminv1.Explanation, error) {
+	return get[adminv1.Explanation](ctx, c, clusterPath(cluster)+"/explanation", nil)
+}

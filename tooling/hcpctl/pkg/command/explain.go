@@ -3,18 +3,13 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local"
-	"github.com/hcpmesh/hcpmesh/internal/explanation"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/display"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/gather"
@@ -39,7 +34,7 @@ programs.`,
 			if err != nil {
 				return err
 			}
-			return e.answer(c.Context(), client, args[0], output)
+			return e.showExplanation(c.Context(), client, args[0], output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text, json or yaml")
@@ -53,47 +48,17 @@ programs.`,
 	return e.addAdminFlags(c)
 }
 
-// answer prints the explanation of a cluster. A name that means none, or several, is an error.
-func (e *environment) answer(ctx context.Context, client *adminclient.Client, name, output string) error {
-	facts, _, err := facts(ctx, client, name)
+// showExplanation prints what admin explains of a cluster.
+func (e *environment) showExplanation(ctx context.Context, client *adminclient.Client, name, output string) error {
+	explained, err := client.Explanation(ctx, name)
 	if err != nil {
 		return err
 	}
-	answer := explanation.Of(facts)
-	switch {
-	case output != "text":
-		return display.Object(e.out, output, answer)
-	case answer.ResourceID == "" && len(facts.Matches) == 0:
-		return &notFound{strings.TrimSpace(answer.Text())}
-	case answer.ResourceID == "":
-		return errors.New(strings.TrimSpace(answer.Text()))
+	if output != "text" {
+		return display.Object(e.out, output, explained)
 	}
-	_, err = fmt.Fprint(e.out, answer.Text())
+	_, err = fmt.Fprint(e.out, explained.Text())
 	return err
-}
-
-// facts asks admin for what every layer knows of a cluster, in one request. The dump is nil when the name means no cluster,
-// or several.
-func facts(ctx context.Context, client *adminclient.Client, name string) (*explanation.Facts, *adminv1.Dump, error) {
-	dump, err := client.Dump(ctx, name)
-	if err == nil {
-		return explanation.FromDump(name, dump), dump, nil
-	}
-	var answered *adminclient.Error
-	if !errors.As(err, &answered) || answered.Status != http.StatusNotFound && answered.Status != http.StatusConflict {
-		return nil, nil, err
-	}
-	none := &explanation.Facts{Now: time.Now().UTC(), Asked: name}
-	if answered.Status == http.StatusConflict {
-		found, err := client.FindClusters(ctx, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, cluster := range found {
-			none.Matches = append(none.Matches, cluster.ResourceID)
-		}
-	}
-	return none, nil, nil
 }
 
 // completeFleet completes the names of the fleet's clusters.
@@ -168,13 +133,15 @@ type place struct {
 
 // gather writes the archive of a cluster and says what is in it, and what is not.
 func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from place) error {
-	facts, dump, err := facts(ctx, client, name)
+	dump, err := client.Dump(ctx, name)
 	if err != nil {
 		return err
 	}
-	answer := explanation.Of(facts)
-	if dump == nil {
-		return errors.New(strings.TrimSpace(answer.Text()))
+	var text string
+	if explained, err := client.Explanation(ctx, dump.Cluster.UID); err == nil {
+		text = explained.Text()
+	} else {
+		text = "The cluster could not be explained: " + err.Error() + "\n"
 	}
 	layers, err := gather.Layers(dump)
 	if err != nil {
@@ -182,7 +149,7 @@ func (e *environment) gather(ctx context.Context, client *adminclient.Client, na
 	}
 	cluster := dump.Cluster
 	options := gather.Options{
-		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: answer.Text(), Unavailable: dump.Unavailable,
+		Name: cluster.Name, TakenAt: dump.TakenAt, Layers: layers, Explanation: text, Unavailable: dump.Unavailable,
 		Shard: cluster.ProvisionShard, Kubeconfig: cmp.Or(from.kubeconfig, from.Kubeconfigs[cluster.ProvisionShard]), Namespace: cluster.Namespace,
 		ClusterID: cluster.ClusterID, LogDir: from.logDir, Needles: gather.Needles(dump),
 		Versions: func(ctx context.Context) (any, []error) { return gather.Versions(ctx, from.Ops) },

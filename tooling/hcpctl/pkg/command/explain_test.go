@@ -27,7 +27,19 @@ import (
 
 const explainedID = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/demo/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/demo"
 
-// waitingDump is of a cluster that waits for room.
+// waitingExplanation explains a cluster that waits for capacity.
+func waitingExplanation() adminv1.Explanation {
+	taken := time.Date(2026, 11, 21, 3, 16, 7, 0, time.UTC)
+	began := taken.Add(-25 * time.Minute)
+	return adminv1.Explanation{Time: taken, Cluster: adminv1.Cluster{ResourceID: explainedID}, Items: []adminv1.ExplanationItem{{
+		Code: adminv1.ExplanationWaiting, Subject: "cluster demo", Layer: "placement", State: "WaitingForCapacity", Since: began, Responsible: adminv1.PartySRE,
+		Summary:  adminv1.Sentence{Code: adminv1.SentenceSummary, Text: "Cluster demo waits for capacity."},
+		Evidence: []adminv1.Sentence{{Code: adminv1.SentenceShardCapacity, Text: "mgmt-1 holds 100 of 100 clusters."}},
+		Actions:  []adminv1.Sentence{{Code: adminv1.SentenceAction, Text: "Action for an SRE: add a shard."}}, Command: "hcpctl shard explain demo",
+	}}, Partial: true, Unavailable: map[string]string{adminv1.LayerARM: "connection refused"}}
+}
+
+// waitingDump returns the dump of a cluster that waits for capacity.
 func waitingDump() *adminv1.Dump {
 	taken := time.Date(2026, 11, 21, 3, 16, 7, 0, time.UTC)
 	began := taken.Add(-25 * time.Minute)
@@ -47,7 +59,8 @@ func waitingDump() *adminv1.Dump {
 	}
 }
 
-// newAdmin is an admin that knows the cluster demo, and two called twice. Requests counts those for what is not a token.
+// newAdmin returns a client of an admin that has the cluster demo, and two clusters with the name twice. Requests counts all
+// requests but those for tokens.
 func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 	t.Helper()
 	requests = new(int)
@@ -64,12 +77,12 @@ func newAdmin(t *testing.T) (client *adminclient.Client, requests *int) {
 		switch r.URL.Path {
 		case adminv1.Root + "/clusters/demo/dump":
 			_, _ = w.Write(dump)
-		case adminv1.Root + "/clusters/twice/dump":
-			problem(w, http.StatusConflict, "Conflict", "2 clusters are meant")
-		case adminv1.Root + "/clusters":
-			reply(w, http.StatusOK, adminv1.ClusterList{Items: []adminv1.Cluster{{ResourceID: "/a/twice"}, {ResourceID: "/b/twice"}}})
-		case adminv1.Root + "/clusters/ill/dump":
-			problem(w, http.StatusServiceUnavailable, "ServiceUnavailable", "Cosmos DB does not answer")
+		case adminv1.Root + "/clusters/demo/explanation", adminv1.Root + "/clusters/" + waitingDump().Cluster.UID + "/explanation":
+			reply(w, http.StatusOK, waitingExplanation())
+		case adminv1.Root + "/clusters/twice/dump", adminv1.Root + "/clusters/twice/explanation":
+			problem(w, http.StatusConflict, "Conflict", "2 clusters match: /a/twice, /b/twice")
+		case adminv1.Root + "/clusters/unavailable/explanation":
+			problem(w, http.StatusServiceUnavailable, "ServiceUnavailable", "Cosmos DB does not respond")
 		default:
 			problem(w, http.StatusNotFound, "NotFound", "No cluster")
 		}
@@ -96,37 +109,37 @@ func TestExplain(t *testing.T) {
 	client, requests := newAdmin(t)
 	tests := map[string]struct {
 		reason, name, output string
-		// want are parts of the answer, or of the error.
-		want, wantError []string
+		// want are parts of the output, or of the error.
+		want []string
+		code int
 	}{
-		"text":      {"what it waits for, and until when the operation has time", "demo", "text", []string{"a provision shard with room for 25 minutes", "mgmt-1 holds 100 of 100 clusters", "An SRE has to act", "fails at 03:51:07 UTC", "maestro could not be asked: connection refused."}, nil},
-		"json":      {"for programs", "demo", "json", []string{`"who": "sre"`, `"state": "WaitingForCapacity"`, `"since": "2026-11-21T02:51:07Z"`}, nil},
-		"unknown":   {"an error", "dmeo", "text", nil, []string{`No cluster of this region is called "dmeo".`}},
-		"ambiguous": {"an error that lists them", "twice", "text", nil, []string{"2 clusters of this region", "/a/twice", "/b/twice"}},
-		"ill":       {"admin's own trouble", "ill", "text", nil, []string{"Cosmos DB does not answer"}},
+		"text": {"the sentences, the command and the missing layer", "demo", "text", []string{"Cluster demo waits for capacity.", "mgmt-1 holds 100 of 100 clusters.",
+			"Action for an SRE: add a shard.", "    hcpctl shard explain demo\n", "Cosmos DB could not be read: connection refused."}, 0},
+		"json":        {"for programs", "demo", "json", []string{`"responsible": "sre"`, `"state": "WaitingForCapacity"`, `"since": "2026-11-21T02:51:07Z"`, `"partial": true`}, 0},
+		"unknown":     {"a cluster that does not exist", "dmeo", "text", []string{"No cluster"}, exitNotFound},
+		"ambiguous":   {"a name of two clusters", "twice", "text", []string{"/a/twice", "/b/twice"}, exitFailed},
+		"unavailable": {"admin cannot read its store", "unavailable", "text", []string{"Cosmos DB does not respond"}, exitUnavailable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			e := &environment{out: &out}
 			*requests = 0
-			err := e.answer(t.Context(), client, tc.name, tc.output)
-			if (err != nil) != (tc.wantError != nil) {
-				t.Fatalf("%s: %v", tc.reason, err)
+			err := e.showExplanation(t.Context(), client, tc.name, tc.output)
+			if ExitCode(err) != tc.code {
+				t.Fatalf("%s: exit code %d, want %d: %v", tc.reason, ExitCode(err), tc.code, err)
 			}
-			text := strings.Join(strings.Fields(out.String()), " ")
+			text := out.String()
+			if err != nil {
+				text = err.Error()
+			}
 			for _, part := range tc.want {
 				if !strings.Contains(text, part) {
-					t.Errorf("%s: %q is missing in:\n%s", tc.reason, part, out.String())
+					t.Errorf("%s: %q is missing in:\n%s", tc.reason, part, text)
 				}
 			}
-			for _, part := range tc.wantError {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: %q is missing in: %v", tc.reason, part, err)
-				}
-			}
-			if tc.name == "demo" && *requests != 1 {
-				t.Errorf("%d requests for one answer", *requests)
+			if *requests != 1 {
+				t.Errorf("%d requests for one explanation", *requests)
 			}
 		})
 	}
@@ -180,7 +193,7 @@ func TestMustGather(t *testing.T) {
 	}
 	const folder = "must-gather-demo-20261121T031607Z/"
 	for name, part := range map[string]string{
-		"explanation.txt": "a provision shard with room", "cluster.yaml": "name: demo", "arm/cluster.yaml": "provisioningState: Provisioning", "arm/operations.yaml": "an-operation",
+		"explanation.txt": "Cluster demo waits for capacity.", "cluster.yaml": "name: demo", "arm/cluster.yaml": "provisioningState: Provisioning", "arm/operations.yaml": "an-operation",
 		"cluster-service/cluster.yaml": "WaitingForCapacity", "cluster-service/provisionShards.yaml": "mgmt-1", "logs/frontend.log": `"msg":"a"`, "versions.yaml": "process: frontend",
 		"index.json": "connection refused",
 	} {

@@ -1,0 +1,401 @@
+package explanation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+)
+
+// The layers of progress, as Cluster Service names them, and the pause, which blocks a resource like a layer.
+const (
+	layerPlacement         = "placement"
+	layerMaestro           = "maestro"
+	layerManagementCluster = "management-cluster"
+	layerControlPlane      = "control-plane"
+	layerNodePool          = "node-pool"
+	layerAzure             = "azure"
+	layerUpgrade           = "upgrade"
+	layerPaused            = "paused"
+)
+
+// wait is the meaning of a state of a layer. Texts may hold the placeholders {shard}, {cluster}, {asked}, {scope}, {uid},
+// {name}, {noun}, {component}, {gate} and {subject}.
+type wait struct {
+	// awaits completes `has been waiting for`.
+	awaits string
+	// summary replaces the whole summary; {since} stands for the duration.
+	summary string
+	// reporter is the system that reported the entry's message; without a reporter the message is left out. evidence adds
+	// more sentences.
+	reporter string
+	evidence func(s *subject) []adminv1.Sentence
+	// responsible must act until usual has passed, which is the longest normal duration. With a usual of zero this never
+	// changes. action states what the party must do; it is empty for the service and for Azure.
+	responsible adminv1.Party
+	usual       time.Duration
+	action      string
+	// likelyCause is the probable cause, as a sentence, once usual has passed. overdueAction is what an SRE must do then.
+	likelyCause, overdueAction string
+	// outcome states what happens next or meanwhile, in sentences.
+	outcome                 string
+	command, overdueCommand string
+}
+
+const (
+	watch      = "hcpctl cluster watch {cluster}{scope}"
+	mustGather = "hcpctl must-gather {asked}"
+	hyperShift = "HyperShift on {shard}"
+
+	operatorIdle    = "HyperShift's operator does not reconcile the object."
+	checkOperator   = "check that HyperShift's operator runs on {shard}"
+	checkAgent      = "check that the Maestro agent of {shard} works"
+	drainBlocked    = "Without a drain timeout, a pod disruption budget of the customer can block the drain of a node forever."
+	checkDrain      = "find the node that does not drain, and inform the customer"
+	publishedAgain  = "Cluster Service retries every 30 seconds and continues automatically."
+	upgradeUnmoved  = "The cluster keeps its version meanwhile. The upgrade starts automatically once the last gate is passed."
+	upgradeStatus   = "hcpctl upgrade status {uid}"
+	checkRollout    = "find out why {component} on {shard} does not complete its rollout"
+	hyperShiftRetry = "HyperShift keeps retrying."
+)
+
+// keyRotation is the rotation of the key that encrypts etcd's data, in any of its steps.
+var keyRotation = wait{
+	awaits: "all data in etcd to be encrypted with the new version of the key", reporter: hyperShift, responsible: adminv1.PartyService, usual: time.Hour,
+	overdueAction: "check the API servers and the storage migrations on {shard}", command: watch,
+	outcome: "The previous version of the key must stay enabled until this is done.",
+}
+
+// waits holds the known states by layer and state; unlisted explains all others.
+var waits = map[[2]string]wait{
+	{layerPlacement, "WaitingForCapacity"}: {
+		awaits: "a provision shard with free capacity", reporter: "Cluster Service", evidence: shardCapacity, responsible: adminv1.PartySRE,
+		action: "uncordon a shard, raise a capacity, or add a management cluster", command: "hcpctl shard explain {uid}",
+		outcome: "Once a shard has capacity, waiting clusters are placed automatically, the oldest first.",
+	},
+	{layerPlacement, "WaitingForCluster"}: {
+		awaits: "its cluster to be placed", responsible: adminv1.PartyService, outcome: "It follows its cluster immediately.",
+	},
+	{layerMaestro, "Publishing"}: {
+		awaits: "Cluster Service to send its manifests to Maestro", responsible: adminv1.PartyService, usual: time.Minute,
+		likelyCause: "Cluster Service has the manifests and does not publish them.", overdueAction: "check that Cluster Service is ready, and search its log for publishing errors",
+	},
+	{layerMaestro, "Retrying"}: {
+		awaits: "Maestro to accept its manifests", reporter: "Cluster Service",
+		responsible: adminv1.PartyService, usual: 2 * time.Minute, overdueAction: "restore Maestro, or remove the cause of the rejection", outcome: publishedAgain,
+	},
+	{layerAzure, "RetryingOperatorRoles"}: {
+		awaits: "the role assignments that the identities of its operators need", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action: "assign the reported roles on the reported scopes", outcome: "Cluster Service checks every 30 seconds and continues automatically once the roles are assigned.",
+	},
+	{layerAzure, "RenewalFailing"}: {
+		summary:  "Cluster {name} is ready, but the renewal of its API server's certificate has been failing {since}.",
+		reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 48 * time.Hour, overdueAction: "find out what the key vault or its issuer rejects, and remove the cause",
+		outcome:        "The current certificate stays in use until it expires. Cluster Service retries at least every hour.",
+		overdueCommand: "hcpctl cluster retry {uid} --reason … --ticket …",
+	},
+	{layerManagementCluster, "Waiting"}: {
+		awaits: "the agent of {shard}", evidence: agentContact, responsible: adminv1.PartyService, usual: time.Minute, overdueCommand: "hcpctl shard show {shard}",
+		likelyCause: "The agent is down, has lost its MQTT connection, or cannot reach its API server.", overdueAction: "restore the agent of {shard}",
+		outcome: "The agent catches up automatically; no change is lost.",
+	},
+	{layerManagementCluster, "Applying"}: {
+		awaits: "the objects on {shard} to match the manifests that were sent", responsible: adminv1.PartyService, usual: time.Minute,
+		likelyCause:   "The agent reports that it applied all manifests, but the objects that it read back differ.",
+		overdueAction: "check whether another writer changes the HostedCluster or NodePool on {shard}",
+	},
+	{layerManagementCluster, "ApplyFailing"}: {
+		awaits: "{shard} to accept its manifests", reporter: "The agent", responsible: adminv1.PartyService, usual: time.Minute,
+		overdueAction: "remove the cause: the API server of the management cluster rejects the rendered manifests",
+		outcome:       "The agent keeps retrying and recovers automatically.",
+	},
+	{layerManagementCluster, "Removing"}: {
+		awaits: "the HostedCluster on {shard} to drop it", responsible: adminv1.PartyService, usual: time.Minute,
+		overdueAction: "find out why the HostedCluster on {shard} does not accept the change",
+	},
+	{layerManagementCluster, "RemovingRequests"}: {
+		awaits: "the requests of canceled credentials to be removed from {shard}", responsible: adminv1.PartyService, usual: time.Minute,
+		likelyCause:   "A request that is signed now would outlive the revocation, so the revocation waits until the agent confirms their removal.",
+		overdueAction: checkAgent, outcome: "Then the control plane replaces the signer.",
+	},
+	{layerControlPlane, "RollingOut"}: {
+		awaits: "its control plane to roll out its release", evidence: versions, responsible: adminv1.PartyService, usual: time.Hour,
+		overdueAction: checkRollout, command: upgradeStatus, overdueCommand: upgradeStatus,
+	},
+	{layerControlPlane, "AwaitingSecret"}: {
+		awaits: "a Secret that only the customer can create", evidence: awaitedSecrets, responsible: adminv1.PartyCustomer,
+		action:  "create the Secret in the cluster, with the client secret of the identity provider",
+		outcome: "The cluster already accepts tokens of the issuer. The sign-in of the component works once the Secret exists.",
+	},
+	{layerControlPlane, "WaitingForControlPlane"}: {
+		awaits: "the first start of the cluster's control plane", responsible: adminv1.PartyService, outcome: "It is sent once the cluster is ready.",
+	},
+	{layerControlPlane, "Signing"}: {
+		awaits: "the control plane to sign the certificate", responsible: adminv1.PartyService, usual: time.Minute,
+		overdueAction: "check the CertificateSigningRequest on {shard}: its approval, and HyperShift's signer",
+	},
+	{layerControlPlane, "Waiting"}: {
+		awaits: "HyperShift's first report about its control plane", responsible: adminv1.PartyService, usual: 5 * time.Minute,
+		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
+	},
+	{layerNodePool, "WaitingForNodes"}: {
+		awaits: "its nodes", evidence: nodes, responsible: adminv1.PartyAzure, usual: 20 * time.Minute,
+		likelyCause:   "The usual causes are the customer's quota, a subnet without free addresses, and machines that cannot reach the control plane.",
+		overdueAction: "check the machines on {shard}", command: watch,
+	},
+	{layerControlPlane, "Reconciling"}: {
+		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
+		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
+	},
+	{layerControlPlane, "ReconciliationFailing"}: {
+		awaits: "HyperShift to apply the desired state on {shard}", reporter: hyperShift, responsible: adminv1.PartyService, usual: 5 * time.Minute,
+		overdueAction: "remove the cause that HyperShift reports", outcome: hyperShiftRetry,
+	},
+	{layerControlPlane, "EncryptionKeyInvalid"}: {
+		awaits: "the customer's encryption key to be usable", reporter: hyperShift, responsible: adminv1.PartyCustomer,
+		action:  "check the key, its version and the access policy of the key vault; keep the previous version enabled meanwhile",
+		outcome: "HyperShift keeps retrying, and the update then completes automatically.",
+	},
+	{layerControlPlane, "EncryptionKeyRotation"}: keyRotation,
+	{layerNodePool, "Reconciling"}: {
+		awaits: "HyperShift to act on the desired state on {shard}", responsible: adminv1.PartyService, usual: 2 * time.Minute,
+		likelyCause: operatorIdle, overdueAction: checkOperator, command: watch,
+	},
+	{layerNodePool, "Autoscaling"}: {
+		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
+	},
+	{layerNodePool, "AutoRepair"}: {
+		awaits: "HyperShift to act on the change", evidence: entryMessage, responsible: adminv1.PartyService, usual: 5 * time.Minute, overdueAction: checkOperator,
+	},
+	{layerNodePool, "UnsupportedVersionSkew"}: {
+		awaits: "its control plane to run a version that its nodes may follow", reporter: hyperShift, responsible: adminv1.PartySRE,
+		action: "upgrade the control plane first, and find out how the versions diverged",
+	},
+	{layerNodePool, "InvalidReleaseImage"}: {
+		awaits: "a release that HyperShift can use", reporter: hyperShift, responsible: adminv1.PartySRE,
+		action: "find out why {shard} cannot look up the release: the image, the pull secret, or the registry", command: mustGather,
+	},
+	{layerNodePool, "ReplacingNodes"}: {
+		awaits: "its nodes to be replaced", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 2 * time.Hour,
+		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
+	},
+	{layerNodePool, "ScalingDown"}: {
+		awaits: "surplus nodes to be removed", reporter: "Cluster Service", responsible: adminv1.PartyService, usual: 30 * time.Minute,
+		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
+	},
+	{layerNodePool, "NodesUnhealthy"}: {
+		awaits: "its nodes to report again", reporter: "Cluster Service", responsible: adminv1.PartyCustomer,
+		action:  "check the machines and their network; auto-repair replaces them, unless more than two are unhealthy",
+		outcome: "A node that reports again needs no further action.",
+	},
+	{layerUpgrade, "AwaitingAcknowledgement"}: {
+		awaits: "an acknowledgement of its upgrade", evidence: upgradeGates, responsible: adminv1.PartySRE,
+		action: "acknowledge the gate if the customer agrees, or abort the upgrade", command: "hcpctl upgrade ack {uid} {gate} --reason … --ticket …",
+		outcome: upgradeUnmoved,
+	},
+	{layerUpgrade, "Waiting"}: {
+		awaits: "a gate of its upgrade", evidence: upgradeGates, responsible: adminv1.PartyService, command: upgradeStatus, outcome: upgradeUnmoved,
+	},
+	{layerUpgrade, "Paused"}: {
+		awaits: "its upgrade to be resumed", evidence: upgradeGates, responsible: adminv1.PartySRE,
+		action: "resume the upgrade, or abort it", command: "hcpctl upgrade resume {uid} --reason … --ticket …",
+		outcome: "Until then no new step starts; started steps continue.",
+	},
+	{layerUpgrade, "ControlPlane"}: {
+		awaits: "its control plane to roll out the release of its upgrade", evidence: upgradeRollout, responsible: adminv1.PartyService, usual: time.Hour,
+		overdueAction: checkRollout, command: upgradeStatus, overdueCommand: upgradeStatus,
+		outcome: "The cluster stays available meanwhile. A control plane cannot return to its previous release.",
+	},
+	{layerUpgrade, "NodePools"}: {
+		awaits: "its node pools to follow the upgrade of its control plane", evidence: entryMessage, responsible: adminv1.PartyService, usual: 6 * time.Hour,
+		overdueAction: "find the node pool that makes no progress", command: upgradeStatus,
+	},
+	{layerNodePool, "UpdatingVersion"}: {
+		awaits: "its nodes to be replaced by nodes of the new version", reporter: hyperShift, evidence: nodes, responsible: adminv1.PartyService, usual: 2 * time.Hour,
+		likelyCause: drainBlocked, overdueAction: checkDrain, command: watch,
+	},
+	{layerControlPlane, "ReadOnlyRolloutInProgress"}: keyRotation,
+	{layerControlPlane, "ReEncryptionWaitingForKAS"}: keyRotation,
+	{layerControlPlane, "WritePromotionInProgress"}:  keyRotation,
+	{layerControlPlane, "ReEncryptionInProgress"}:    keyRotation,
+}
+
+// done reports whether a progress entry is in its final state.
+func done(p *csv1.LayerProgress) bool {
+	switch p.GetLayer() {
+	case layerPlacement:
+		return p.GetState() == "Placed"
+	case layerAzure:
+		return p.GetState() == "Ready" || p.GetState() == "Deleted"
+	case layerMaestro:
+		return p.GetState() == "Published"
+	case layerManagementCluster:
+		return p.GetState() == "Applied" || p.GetState() == "Deleted"
+	case layerControlPlane:
+		return p.GetState() == "Available" || p.GetState() == "Configured"
+	case layerNodePool:
+		return p.GetState() == "Ready"
+	}
+	return false
+}
+
+// unknownState begins the action for a state that neither waits nor unlisted knows.
+const unknownState = "the state is unknown to this release: check all layers"
+
+// unlisted explains a state that waits does not hold: one of another system, or of a newer Cluster Service.
+func (s *subject) unlisted(entry *csv1.LayerProgress) wait {
+	switch {
+	case entry.GetLayer() == layerAzure && strings.HasPrefix(entry.GetState(), "Retrying"):
+		return wait{
+			awaits: "Azure to create or delete one of its resources", reporter: "Cluster Service", responsible: adminv1.PartyAzure, usual: 15 * time.Minute,
+			overdueAction: "find out what Azure rejects and why", outcome: publishedAgain,
+		}
+	case entry.GetLayer() == layerAzure:
+		return wait{awaits: "its resources in Azure", reporter: "Cluster Service", responsible: adminv1.PartyAzure, usual: 15 * time.Minute,
+			overdueAction: "search the log of Cluster Service for its steps in Azure"}
+	case entry.GetLayer() == layerControlPlane && s.phase == phaseReady && s.condition("Available").GetStatus() != "True":
+		return wait{
+			summary: "Cluster {name} is ready, but its control plane has not been available {since}.", reporter: hyperShift, responsible: adminv1.PartySRE,
+			action:  "the customer's API server may not respond; check the control plane's pods and etcd on {shard}",
+			outcome: "The phase stays Ready. No other action is needed once the control plane is available again.", command: mustGather,
+		}
+	case entry.GetLayer() == layerControlPlane && strings.HasPrefix(entry.GetState(), "Awaiting"):
+		return wait{
+			awaits: "the control plane to replace the signer of its class", reporter: hyperShift, responsible: adminv1.PartyService, usual: time.Minute,
+			overdueAction: "check the CertificateRevocationRequest on {shard}", outcome: "Requests for credentials of the class are rejected until this is done.",
+		}
+	case entry.GetLayer() == layerControlPlane:
+		return wait{
+			awaits: "its control plane", reporter: hyperShift, responsible: adminv1.PartyService, usual: 20 * time.Minute,
+			overdueAction: "check the control plane's pods on {shard}, the reported ones first", command: watch,
+		}
+	}
+	return wait{
+		awaits: "the layer " + entry.GetLayer(), reporter: "The layer", responsible: adminv1.PartyService, usual: 20 * time.Minute, overdueAction: unknownState,
+	}
+}
+
+// entryMessage returns the message of the awaited entry.
+func entryMessage(s *subject) []adminv1.Sentence {
+	return []adminv1.Sentence{sentence(adminv1.SentenceReport, s.awaited().GetMessage())}
+}
+
+// activeUpgrade returns the upgrade in progress; nil if there is none.
+func (f *facts) activeUpgrade() *csv1.Upgrade {
+	for _, u := range f.upgrades {
+		switch u.GetStatus().GetState() {
+		case csv1.UpgradeState_UPGRADE_STATE_WAITING, csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+			return u
+		}
+	}
+	return nil
+}
+
+// gate returns the name of the first gate that an SRE can acknowledge; empty if there is none.
+func (f *facts) gate() string {
+	for _, gate := range f.activeUpgrade().GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && gate.GetCanBeAcknowledged() {
+			return gate.GetName()
+		}
+	}
+	return ""
+}
+
+// upgradeRollout returns the upgrade in progress and how far the control plane is.
+func upgradeRollout(s *subject) []adminv1.Sentence { return append(upgradeGates(s), s.rollout()...) }
+
+// upgradeGates returns the upgrade in progress and the gates that it has not passed.
+func upgradeGates(s *subject) []adminv1.Sentence {
+	u := s.activeUpgrade()
+	if u == nil {
+		return entryMessage(s)
+	}
+	text := fmt.Sprintf("Upgrade %s goes from %s to %s", u.GetUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion())
+	if requester := u.GetSpec().GetActor().GetName(); requester != "" {
+		text += fmt.Sprintf("; %s requested it (%s)", requester, u.GetSpec().GetActor().GetReason())
+	}
+	sentences := []adminv1.Sentence{sentence(adminv1.SentenceUpgrade, text+".")}
+	if by := u.GetStatus().GetPausedBy(); u.GetStatus().GetPaused() && by != nil {
+		sentences = append(sentences, sentence(adminv1.SentenceUpgradePaused, fmt.Sprintf("%s paused it (%s).", by.GetName(), by.GetReason())))
+	}
+	for _, gate := range u.GetStatus().GetGates() {
+		if gate.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING {
+			sentences = append(sentences, sentence(adminv1.SentenceUpgradeGate, fmt.Sprintf("Gate %s: %s", gate.GetName(), gate.GetMessage())))
+		}
+	}
+	return sentences
+}
+
+// shardCapacity returns how full every shard is.
+func shardCapacity(s *subject) []adminv1.Sentence {
+	var shards []string
+	for _, shard := range s.shards {
+		text := fmt.Sprintf("%s holds %d of %d clusters", shard.GetName(), shard.GetClusters(), shard.GetCapacity())
+		switch {
+		case shard.GetState() == csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING:
+			text += " and is draining"
+		case shard.GetCordoned():
+			text += " and is cordoned"
+		}
+		if by := shard.GetStateActor(); shard.GetCordoned() && by != nil {
+			text += " by " + by.GetName() + " (" + by.GetReason() + ")"
+		}
+		if shard.GetAgentSilent() {
+			text += ", and its agent does not respond"
+		}
+		shards = append(shards, text)
+	}
+	if len(shards) == 0 {
+		return []adminv1.Sentence{sentence(adminv1.SentenceShardCapacity, "The region has no provision shard.")}
+	}
+	return []adminv1.Sentence{sentence(adminv1.SentenceShardCapacity, "Provision shards: "+join(shards)+".")}
+}
+
+// agentContact returns what is known to work on the way to the management cluster, and the last contact with its agent.
+func agentContact(s *subject) []adminv1.Sentence {
+	sentences := []adminv1.Sentence{sentence(adminv1.SentenceManifestsAccepted, "Maestro has the manifests; the agent has not reported that it applied them.")}
+	for _, shard := range s.shards {
+		if shard.GetName() != s.cluster.GetStatus().GetProvisionShard() {
+			continue
+		}
+		if contact := asTime(shard.GetLastHeardTime()); !contact.IsZero() {
+			text := "The agent last reported on any cluster of {shard} " + duration(s.now.Sub(contact)) + " ago, at " + s.clock(contact) + "."
+			sentences = append(sentences, sentenceAt(adminv1.SentenceAgentContact, s.fill(text), contact))
+		}
+	}
+	return sentences
+}
+
+// versions returns the versions between which the control plane moves, and its rollout.
+func versions(s *subject) []adminv1.Sentence {
+	var sentences []adminv1.Sentence
+	if running := s.cluster.GetStatus().GetActiveVersions(); len(running) > 1 {
+		sentences = append(sentences, sentence(adminv1.SentenceVersions, fmt.Sprintf("The control plane is moving from %s to %s.", running[len(running)-1], running[0])))
+	}
+	return append(sentences, s.rollout()...)
+}
+
+func awaitedSecrets(s *subject) []adminv1.Sentence {
+	var sentences []adminv1.Sentence
+	for _, secret := range s.secrets {
+		sentences = append(sentences, sentence(adminv1.SentenceAwaitedSecret, fmt.Sprintf("Component %s in namespace %s has a confidential client; its client secret is expected in Secret %s/%s, key %s.",
+			secret.GetComponentName(), secret.GetComponentNamespace(), secret.GetNamespace(), secret.GetName(), secret.GetKey())))
+	}
+	return sentences
+}
+
+// nodes returns how many nodes exist, and what HyperShift reports about machines and nodes.
+func nodes(s *subject) []adminv1.Sentence {
+	var sentences []adminv1.Sentence
+	if entry := s.awaited(); entry.GetState() == "WaitingForNodes" {
+		sentences = append(sentences, sentence(adminv1.SentenceReport, entry.GetMessage()))
+	}
+	for _, name := range []string{"AllMachinesReady", "AllNodesHealthy", "Ready"} {
+		if c := s.condition(name); c.GetStatus() == "False" {
+			return append(sentences, report(s.fill(hyperShift), c.GetMessage(), c.GetReason())...)
+		}
+	}
+	return sentences
+}

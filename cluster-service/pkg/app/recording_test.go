@@ -1,0 +1,317 @@
+package app_test
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
+	"github.com/hcpmesh/hcpmesh/internal/testing/recording"
+)
+
+// dump returns what this service reports of a cluster, as admin reads it. ARM's records are as they would be.
+func (i *instance) dump(t *testing.T, cluster *csv1.ApplyClusterRequest) *adminv1.Dump {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := i.GetCluster(ctx, &csv1.GetClusterRequest{Uid: cluster.Uid})
+	must(err)
+	pools, err := i.ListNodePools(ctx, &csv1.ListNodePoolsRequest{ClusterUid: cluster.Uid})
+	must(err)
+	auths, err := i.ListExternalAuths(ctx, &csv1.ListExternalAuthsRequest{ClusterUid: cluster.Uid})
+	must(err)
+	credentials, err := i.ListBreakGlassCredentials(ctx, &csv1.ListBreakGlassCredentialsRequest{ClusterUid: cluster.Uid})
+	must(err)
+	revocations, err := i.ListBreakGlassRevocations(ctx, &csv1.ListBreakGlassRevocationsRequest{ClusterUid: cluster.Uid})
+	must(err)
+	shards, err := i.ListProvisionShards(ctx, &csv1.ListProvisionShardsRequest{})
+	must(err)
+	upgrades, err := i.ListUpgrades(ctx, &csv1.ListUpgradesRequest{ClusterUid: cluster.Uid})
+	must(err)
+	dump := &adminv1.Dump{
+		TakenAt: time.Now().UTC(), Cluster: adminv1.Cluster{UID: c.GetUid(), ResourceID: c.GetResourceId()},
+		ClusterService: &adminv1.FleetLayer{
+			Cluster: &adminv1.FleetCluster{Of: c}, NodePools: adminv1.Messages(pools.GetNodePools()), ExternalAuths: adminv1.Messages(auths.GetExternalAuths()),
+			Credentials: adminv1.Messages(credentials.GetCredentials()), Revocations: adminv1.Messages(revocations.GetRevocations()),
+			Upgrades: adminv1.Messages(upgrades.GetUpgrades()), ProvisionShards: adminv1.Messages(shards.GetProvisionShards()),
+		},
+		ARM: &adminv1.ARMLayer{Cluster: &adminv1.ARMCluster{ARMState: adminv1.ARMState{UID: c.GetUid(), Generation: c.GetGeneration()}}},
+	}
+	dump.ARM.Cluster.Resource.ID = c.GetResourceId()
+	for _, p := range pools.GetNodePools() {
+		record := adminv1.ARMNodePool{ARMState: adminv1.ARMState{UID: p.GetUid(), Generation: p.GetGeneration()}}
+		record.Resource.ID = p.GetResourceId()
+		dump.ARM.NodePools = append(dump.ARM.NodePools, record)
+	}
+	for _, a := range auths.GetExternalAuths() {
+		record := adminv1.ARMExternalAuth{ARMState: adminv1.ARMState{UID: a.GetUid(), Generation: a.GetGeneration()}}
+		record.Resource.ID = a.GetResourceId()
+		dump.ARM.ExternalAuths = append(dump.ARM.ExternalAuths, record)
+	}
+	return dump
+}
+
+// awaitRecording waits until the service reports of a cluster what the recording holds.
+func (i *instance) awaitRecording(t *testing.T, cluster *csv1.ApplyClusterRequest, name string) {
+	t.Helper()
+	recording.Await(t, "cluster-service/"+name, deadline, func() *adminv1.Dump { return i.dump(t, cluster) })
+}
+
+// playWith is play with a HyperShift that adds to what objects report.
+func (r *region) playWith(add func(object maestrotest.Object)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	r.hypershift = maestrotest.NewHyperShift(r.versions())
+	group.Go(func() {
+		r.maestro.Play(ctx, func(object maestrotest.Object, calls int) bool {
+			again := r.hypershift.Behave(object, calls)
+			add(object)
+			return again
+		})
+	})
+	r.t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+// report replaces conditions of an object.
+func report(object maestrotest.Object, conditions map[string][3]string) {
+	objectStatus := object["status"].(maestrotest.Object)
+	changed := maps.Clone(conditions)
+	var list []any
+	for _, entry := range objectStatus["conditions"].([]any) {
+		if _, replaced := changed[entry.(maestrotest.Object)["type"].(string)]; !replaced {
+			list = append(list, entry)
+		}
+	}
+	for kind, c := range changed {
+		list = append(list, maestrotest.Object{"type": kind, "status": c[0], "reason": c[1], "message": c[2]})
+	}
+	objectStatus["conditions"] = list
+}
+
+// outermost says whether an entry of a progress is the first behind those that are settled.
+func outermost(progress []*csv1.LayerProgress, layer, state string) bool {
+	for _, p := range progress {
+		if p.GetLayer() == layer && p.GetState() == state {
+			return true
+		}
+		if s := p.GetState(); s != "Placed" && s != "Published" && s != "Applied" {
+			return false
+		}
+	}
+	return false
+}
+
+// TestReportsInSituations brings a cluster into each situation and compares what the service reports with the recording that
+// admin's tests explain.
+func TestReportsInSituations(t *testing.T) {
+	t.Parallel()
+	request := func() *csv1.ApplyClusterRequest { return applyRequest("demo", 1) }
+	apply := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest) {
+		t.Helper()
+		if _, err := s.ApplyCluster(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest) {
+		t.Helper()
+		apply(t, s, cluster)
+		s.awaitCluster(t, cluster.Uid, clusterReady(cluster.Generation))
+	}
+	// entry waits until an entry is the outermost of the cluster's progress that is about something.
+	entry := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest, layer, state string) {
+		t.Helper()
+		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return outermost(c.GetStatus().GetProgress(), layer, state) })
+	}
+	// awaitStep waits until a step of the cluster's deletion is under way.
+	awaitStep := func(t *testing.T, s *instance, cluster *csv1.ApplyClusterRequest, name string) {
+		t.Helper()
+		s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
+			for _, step := range c.GetStatus().GetDeletion().GetSteps() {
+				if step.GetName() == name && step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	tests := map[string]struct {
+		reason string
+		shards []config.Shard
+		bring  func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance
+	}{
+		"ready": {"nothing is awaited", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.play()
+			s := r.start(nil)
+			ready(t, s, cluster)
+			pool := poolRequest(cluster, "workers", 2)
+			if _, err := s.ApplyNodePool(t.Context(), pool); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+				return p.GetStatus().GetPhase() == csv1.NodePoolPhase_NODE_POOL_PHASE_READY
+			})
+			return s
+		}},
+		"upgrade-rolling-out": {"the cluster is ready, and its control plane moves", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.play()
+			s := r.start(nil)
+			s.installed(t, "demo", "4.20.8") // the same cluster, by its name
+			r.hypershift.HoldUpgrades(true)
+			if _, err := s.StartUpgrade(t.Context(), startRequest(cluster, "4.20.16", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitCluster(t, cluster.Uid, runs("4.20.16", "4.20.8"))
+			return s
+		}},
+		"no-capacity": {"every shard is full", []config.Shard{{Name: "mgmt-1", Capacity: 0}}, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			s := r.start(nil)
+			apply(t, s, cluster)
+			return s
+		}},
+		"agent-unresponsive": {"Maestro took it and nobody answers", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			s := r.start(nil)
+			apply(t, s, cluster)
+			entry(t, s, cluster, "maestro", "Published")
+			return s
+		}},
+		"maestro-unavailable": {"nothing listens", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			s := r.start(nil)
+			r.maestro.Stop()
+			apply(t, s, cluster)
+			entry(t, s, cluster, "maestro", "Retrying")
+			return s
+		}},
+		"manifests-rejected": {"the content will never be taken", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.maestro.Fault(func(string, *maestrotest.Resource) (error, error) {
+				return status.Error(codes.InvalidArgument, "the bundle is too large"), nil
+			})
+			s := r.start(nil)
+			apply(t, s, cluster)
+			entry(t, s, cluster, "maestro", "Refused")
+			return s
+		}},
+		"control-plane-starting": {"HyperShift is at it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.playWith(func(object maestrotest.Object) {
+				if object["kind"] == "HostedCluster" {
+					report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
+				}
+			})
+			s := r.start(nil)
+			apply(t, s, cluster)
+			entry(t, s, cluster, "control-plane", "EtcdWaitingForQuorum")
+			return s
+		}},
+		"control-plane-unavailable": {"it was ready before", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			var bad sync.Map
+			r.playWith(func(object maestrotest.Object) {
+				if _, now := bad.Load("now"); now && object["kind"] == "HostedCluster" {
+					report(object, map[string][3]string{"Available": {"False", "EtcdWaitingForQuorum", "Waiting for etcd to reach quorum"}})
+				}
+			})
+			s := r.start(nil)
+			ready(t, s, cluster)
+			bad.Store("now", true)
+			r.maestro.Touch()
+			entry(t, s, cluster, "control-plane", "EtcdWaitingForQuorum")
+			return s
+		}},
+		"nodes-not-ready": {"some nodes do not come", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.playWith(func(object maestrotest.Object) {
+				if object["kind"] == "NodePool" {
+					object["status"].(maestrotest.Object)["replicas"] = float64(1)
+					report(object, map[string][3]string{"AllMachinesReady": {"False", "Provisioning", "2 of 3 machines are not ready"}})
+				}
+			})
+			s := r.start(nil)
+			ready(t, s, cluster)
+			pool := poolRequest(cluster, "workers", 3)
+			if _, err := s.ApplyNodePool(t.Context(), pool); err != nil {
+				t.Fatal(err)
+			}
+			s.awaitPool(t, pool.Uid, func(p *csv1.NodePool) bool {
+				return p.GetStatus().GetReplicas() == 1 && outermost(p.GetStatus().GetProgress(), "node-pool", "WaitingForNodes")
+			})
+			return s
+		}},
+		"awaiting-secret": {"only the customer has it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.play()
+			s := r.start(nil)
+			ready(t, s, cluster)
+			auth := authRequest(cluster, "entra", 1)
+			if _, err := s.ApplyExternalAuth(t.Context(), auth); err != nil {
+				t.Fatal(err)
+			}
+			s.watchUntil(t, func(w *csv1.WatchResponse) bool {
+				return w.GetExternalAuth().GetStatus().GetPhase() == csv1.ExternalAuthPhase_EXTERNAL_AUTH_PHASE_AWAITING_SECRET
+			}, func() string { return "the external auth" })
+			return s
+		}},
+		"update-rolling-out": {"a newer release is on its way", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.playWith(func(object maestrotest.Object) {
+				if object["kind"] != "HostedCluster" {
+					return
+				}
+				image := object["spec"].(maestrotest.Object)["release"].(maestrotest.Object)["image"].(string)
+				if r.versions()[image] == "4.22.2" {
+					history := object["status"].(maestrotest.Object)["controlPlaneVersion"].(maestrotest.Object)
+					old, _ := r.releases.Exact("4.21.4")
+					history["history"] = []any{maestrotest.Object{"state": "Partial", "image": image, "version": "4.22.2"},
+						maestrotest.Object{"state": "Completed", "image": old.Image, "version": "4.21.4"}}
+				}
+			})
+			s := r.start(nil)
+			ready(t, s, cluster)
+			cluster.Generation, cluster.Spec.Version.Id = 2, "4.22"
+			apply(t, s, cluster)
+			s.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool {
+				return len(c.GetStatus().GetActiveVersions()) == 2 && outermost(c.GetStatus().GetProgress(), "control-plane", "RollingOut")
+			})
+			return s
+		}},
+		"deleting": {"nobody confirms it", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			s := r.start(nil)
+			apply(t, s, cluster)
+			entry(t, s, cluster, "maestro", "Published")
+			if _, err := s.DeleteCluster(t.Context(), &csv1.DeleteClusterRequest{Uid: cluster.Uid}); err != nil {
+				t.Fatal(err)
+			}
+			awaitStep(t, s, cluster, "hosted-cluster")
+			return s
+		}},
+		"revoking": {"HyperShift replaces the signer", nil, func(t *testing.T, r *region, cluster *csv1.ApplyClusterRequest) *instance {
+			r.play()
+			r.hypershift.Hold(true)
+			s := r.start(nil)
+			ready(t, s, cluster)
+			if _, err := s.RevokeBreakGlassCredentials(t.Context(), &csv1.RevokeBreakGlassCredentialsRequest{Uid: "d0c4d6a0-5a3e-4d5e-93f5-6b2b8e2b1f31", ClusterUid: cluster.Uid, Class: customer, Requester: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+			s.watchUntil(t, func(w *csv1.WatchResponse) bool {
+				return outermost(w.GetBreakGlassRevocation().GetStatus().GetProgress(), "control-plane", "AwaitingRootCertificatesRegenerated")
+			}, func() string { return "the revocation" })
+			return s
+		}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegion(t, tc.shards...)
+			cluster := request()
+			s := tc.bring(t, r, cluster)
+			s.awaitRecording(t, cluster, name)
+		})
+	}
+}

@@ -1,0 +1,176 @@
+// Package recording joins the tests of services that must not import each other. A service that brings a cluster into a
+// situation compares what it reports with a recorded dump; admin's tests explain the same dump. A change of what a service
+// reports fails its own test until the recording is updated, and then fails admin's test if the explanation no longer holds.
+package recording
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+)
+
+var update = flag.Bool("update-recordings", false, "rewrite the recorded dumps")
+
+//go:embed testdata
+var recordings embed.FS
+
+// folder is where recordings are written, from the folder of a package of a service.
+const folder = "../../../internal/testing/recording/testdata"
+
+// takenAt replaces the time at which a dump was taken.
+var takenAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Read returns a recorded dump.
+func Read(t testing.TB, name string) *adminv1.Dump {
+	t.Helper()
+	content, err := recordings.ReadFile("testdata/" + name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump := &adminv1.Dump{}
+	if err := json.Unmarshal(content, dump); err != nil {
+		t.Fatal(err)
+	}
+	return dump
+}
+
+// Names returns the names of all recordings.
+func Names(t testing.TB) []string {
+	t.Helper()
+	var names []string
+	for _, service := range []string{"backend", "cluster-service"} {
+		entries, err := recordings.ReadDir("testdata/" + service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			names = append(names, service+"/"+strings.TrimSuffix(entry.Name(), ".json"))
+		}
+	}
+	return names
+}
+
+// Await takes dumps until one equals the recording, which must happen within a limit. With -update-recordings it waits until
+// nothing changes any more and rewrites the recording.
+func Await(t testing.TB, name string, limit time.Duration, take func() *adminv1.Dump) {
+	t.Helper()
+	var got []byte
+	if *update {
+		end := time.Now().Add(limit)
+		for stable := 0; stable < 10; time.Sleep(100 * time.Millisecond) {
+			next := normalize(t, take())
+			if stable++; !bytes.Equal(next, got) {
+				if time.Now().After(end) {
+					t.Fatalf("the recording %s does not become stable (-before +after):\n%s", name, cmp.Diff(string(got), string(next)))
+				}
+				got, stable = next, 0
+			}
+		}
+		path := filepath.Join(folder, name+".json")
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := recordings.ReadFile("testdata/" + name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		if got = normalize(t, take()); bytes.Equal(got, want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("what is reported differs from the recording (rewrite it with -update-recordings) (-want +got):\n%s", cmp.Diff(string(want), string(got)))
+		}
+	}
+}
+
+// normalize returns a dump as JSON without specs, texts for people, and what differs between runs: identifiers, ports,
+// counters and exact times. Times keep their distance from the time of the dump, rounded to five minutes.
+func normalize(t testing.TB, dump *adminv1.Dump) []byte {
+	t.Helper()
+	began := dump.TakenAt
+	if layer := dump.ClusterService; layer != nil {
+		if layer.Cluster != nil {
+			layer.Cluster.Of = proto.CloneOf(layer.Cluster.Of)
+			layer.Cluster.Of.Spec = nil
+		}
+		for i, pool := range layer.NodePools {
+			layer.NodePools[i].Of = proto.CloneOf(pool.Of)
+			layer.NodePools[i].Of.Spec = nil
+		}
+		for i, auth := range layer.ExternalAuths {
+			layer.ExternalAuths[i].Of = proto.CloneOf(auth.Of)
+			layer.ExternalAuths[i].Of.Spec = nil
+		}
+	}
+	content, err := json.Marshal(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(content, &value); err != nil {
+		t.Fatal(err)
+	}
+	content, err = json.MarshalIndent(normalized(value, began), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(content, '\n')
+}
+
+// omitted lists the fields that differ between runs, and texts for people.
+var omitted = []string{"revision", "attempts", "lastHeardTime", "unansweredSince", "certificate", "servingCertificateAuthority", "modified",
+	"message", "waitsFor", "lastError", "sentences"}
+
+func normalized(value any, began time.Time) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key := range value {
+			if slices.Contains(omitted, key) {
+				delete(value, key)
+				continue
+			}
+			value[key] = normalized(value[key], began)
+		}
+	case []any:
+		for i := range value {
+			value[i] = normalized(value[i], began)
+		}
+	case string:
+		if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
+			return takenAt.Add(at.Sub(began).Round(5 * time.Minute)).Format(time.RFC3339)
+		}
+		for _, identifier := range identifiers {
+			value = identifier.expression.ReplaceAllString(value, identifier.replacement)
+		}
+		return value
+	}
+	return value
+}
+
+var identifiers = []struct {
+	expression  *regexp.Regexp
+	replacement string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "00000000-0000-4000-8000-000000000000"},
+	{regexp.MustCompile(`\b[0-9a-v]{32}\b`), strings.Repeat("0", 32)},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:1"},
+}
