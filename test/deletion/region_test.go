@@ -161,15 +161,14 @@ func (r *region) startAgent() {
 // startService starts Cluster Service on its database.
 func (r *region) startService() {
 	r.t.Helper()
-	var hub *watch.Hub
-	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: 10, Lease: 500 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }}))(r.t)
+	database := must(store.Open(store.Options{URL: r.databaseURL, MaxConnections: 10, Lease: 500 * time.Millisecond}))(r.t)
 	if err := database.Migrate(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := database.ConfigureShards(r.t.Context(), []config.Shard{{Name: shard, Capacity: 100}}); err != nil {
 		r.t.Fatal(err)
 	}
-	hub = watch.NewHub(database, 64)
+	hub := watch.NewHub(database, 64)
 	identity := r.Identity(string(mesh.ClusterService))
 	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
 	keeper := must(secret.NewKeeper(make([]byte, 32)))(r.t)

@@ -41,13 +41,12 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	if err != nil {
 		return err
 	}
-	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Log: p.Log, Wake: func(revision int64) { hub.Wake(revision) }})
+	database, err := store.Open(store.Options{URL: in.databaseURL, MaxConnections: int32(o.MaxConnections), Log: p.Log})
 	if err != nil {
 		return err
 	}
 	defer database.Close()
-	hub = watch.NewHub(database, ringSize)
+	hub := watch.NewHub(database, ringSize)
 
 	transport := credentials.NewTLS(in.identity.ClientTLS(mesh.MaestroServer))
 	if o.MaestroPlain {

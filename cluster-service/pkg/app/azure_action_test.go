@@ -161,12 +161,12 @@ func TestForceInAzure(t *testing.T) {
 	if said := progressOf(ready, "azure"); !strings.Contains(said, "9 of 10 Azure resources") || !strings.Contains(said, "Nobody waits for the check of the operators' roles any more (alice@example.com: the customer's role is their own)") {
 		t.Errorf("the progress says %q", said)
 	}
-	line := saysWho(t, lines("ForceCluster"), request.Uid, forced.Actor)
+	line := saysWho(t, lines("ForceClusterStep"), request.Uid, forced.Actor)
 	if effect, _ := line["effect"].(string); !strings.Contains(effect, "azure/operator-roles") {
 		t.Errorf("the audit says %v", line)
 	}
-	if _, err := service.ForceClusterStep(ctx, forced); err != nil || len(lines("ForceCluster")) != 1 {
-		t.Errorf("the same once more: %v, %v", err, lines("ForceCluster"))
+	if _, err := service.ForceClusterStep(ctx, forced); err != nil || len(lines("ForceClusterStep")) != 1 {
+		t.Errorf("the same once more: %v, %v", err, lines("ForceClusterStep"))
 	}
 	if _, err := service.ForceClusterStep(ctx, force("azure/resource-group")); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a step that is done is forced: %v", err)

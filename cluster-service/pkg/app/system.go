@@ -50,6 +50,9 @@ type SystemOptions struct {
 	Sweep time.Duration
 	// Agents is how often it is stored when agents were heard; 0 means the default.
 	Agents time.Duration
+	// Place and Upgrade are how often clusters without a place, and upgrade policies, are looked at when no commit wakes them
+	// sooner; 0 means the defaults.
+	Place, Upgrade time.Duration
 	// Oversee is how often deletions are looked after when none becomes stuck sooner; 0 means the default.
 	Oversee time.Duration
 }
@@ -72,6 +75,7 @@ type System struct {
 	keys     *secret.SigningKeys
 	releases *updategraph.Source
 	upgrader *delivery.Upgrader
+	audit    *delivery.AccessAudit
 }
 
 // NewSystem connects the parts.
@@ -81,26 +85,48 @@ func NewSystem(o SystemOptions) *System {
 	if o.Audit == nil {
 		o.Audit = slog.Default()
 	}
-	o.Store.NotifyAccess(delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics).Record)
+	s.audit = delivery.NewAccessAudit(o.Store, o.Audit, o.Metrics)
 	s.publisher = delivery.NewPublisher(delivery.PublisherOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Keeper: o.Keeper, Keys: s.keys,
 		Workers: o.Publishers, Metrics: metrics})
-	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish})
-	s.agents = &delivery.Agents{Store: o.Store, Freed: s.placer.Freed, Interval: o.Agents}
+	s.placer = delivery.NewPlacer(delivery.PlacerOptions{Store: o.Store, Renderer: o.Renderer, Interval: o.Place})
+	s.agents = &delivery.Agents{Store: o.Store, Interval: o.Agents}
 	s.upgrader = delivery.NewUpgrader(delivery.UpgraderOptions{Store: o.Store, Renderer: o.Renderer, Catalog: o.Releases.Catalog, Limit: o.UpgradeLimit,
-		Publish: s.publisher.Publish, Metrics: o.Metrics})
-	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro, Publish: s.publisher.Publish,
-		Freed: s.placer.Freed, Heard: s.agents.Heard, UpgradesEnded: s.upgrader.Look, Metrics: metrics, Sweep: o.Sweep})
-	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish}
-	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: metrics, AtOnce: o.Renewals})
-	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro, Publish: s.publisher.Publish,
+		Interval: o.Upgrade, Metrics: o.Metrics})
+	s.receiver = delivery.NewReceiver(delivery.ReceiverOptions{Store: o.Store, Renderer: o.Renderer, Maestro: o.Maestro,
+		Heard: s.agents.Heard, Metrics: metrics, Sweep: o.Sweep})
+	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer}
+	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals})
+	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: metrics, Interval: o.Oversee})
 	if o.Azure != nil {
-		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Publish: s.publisher.Publish, Metrics: o.Metrics})
-		o.Store.NotifyAzure(s.azure.Due)
+		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics})
 	}
 	s.API = service.New(service.Options{Store: o.Store, Hub: o.Hub, Renderer: o.Renderer, Releases: o.Releases, Keeper: o.Keeper, SigningKeys: s.keys,
-		Publish: s.publisher.Publish, DeleteBundle: o.Maestro.Delete, Freed: s.placer.Freed, UpgradesChanged: s.upgrader.Look, Forced: s.overseer.Look})
+		DeleteBundle: o.Maestro.Delete})
+	o.Store.Subscribe(s.handleCommit)
 	return s
+}
+
+// handleCommit passes what a committed transaction makes necessary or possible to the parts that act on it. It is the only
+// place where commits and parts are connected. Each call is bounded and does not block.
+func (s *System) handleCommit(ctx context.Context, e store.Event) {
+	if e.Revision > 0 {
+		s.hub.Wake(e.Revision)
+	}
+	s.publisher.Enqueue(e.WorksDue)
+	if s.azure != nil {
+		s.azure.Enqueue(e.AzureStepsDue)
+	}
+	if e.PlacementChanged {
+		s.placer.Wake()
+	}
+	if e.UpgradesChanged {
+		s.upgrader.Wake()
+	}
+	if e.DeletionsUnblocked {
+		s.overseer.Wake()
+	}
+	s.audit.Record(ctx, e.Access)
 }
 
 // Changed tells the system that its renderer was given other settings. It does not block.
@@ -112,7 +138,7 @@ func (s *System) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for _, part := range []func(context.Context){s.hub.Run, func(ctx context.Context) { s.store.Listen(ctx, s.hub.Wake) }, s.publisher.Run,
-		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run} {
+		s.placer.Run, s.receiver.Run, s.expirer.Run, s.renewer.Run, s.agents.Run, s.overseer.Run, s.purge, s.releases.Run, s.upgrader.Run, s.audit.Run} {
 		group.Go(func() { part(ctx) })
 	}
 	if s.azure != nil {

@@ -62,7 +62,9 @@ type region struct {
 	stuckAfter time.Duration
 	// componentsAfter is how long an upgrade rolls out a control plane before its components are looked at.
 	componentsAfter time.Duration
-	registry        *prometheus.Registry
+	// placeInterval and upgradeInterval are the periods of the scans that find what no event announced; 0 means the defaults.
+	placeInterval, upgradeInterval time.Duration
+	registry                       *prometheus.Registry
 	// audit has what happened to the access to clusters.
 	audit auditLog
 	// azure is where clusters get Azure resources, over azureWire; nil where they get none.
@@ -125,8 +127,7 @@ type instance struct {
 func (r *region) start(fault func(point string) error) *instance {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	var hub *watch.Hub
-	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Wake: func(revision int64) { hub.Wake(revision) }, Fault: fault})
+	database, err := store.Open(store.Options{URL: r.url, MaxConnections: 10, Lease: 200 * time.Millisecond, AzureLease: 200 * time.Millisecond, Fault: fault})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err := database.ConfigureShards(ctx, r.shards); err != nil {
 		r.t.Fatal(err)
 	}
-	hub = watch.NewHub(database, 64)
+	hub := watch.NewHub(database, 64)
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
 	if err != nil {
 		r.t.Fatal(err)
@@ -166,7 +167,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Azure: steps})
+		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

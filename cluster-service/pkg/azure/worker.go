@@ -30,9 +30,7 @@ type WorkerOptions struct {
 	Workers int
 	// Renderer renders what a cluster's works are to carry when something that they name was renewed.
 	Renderer fleet.Renderer
-	// Publish is told of clusters whose works became due.
-	Publish func(clusterUIDs []string)
-	Metrics prometheus.Registerer
+	Metrics  prometheus.Registerer
 }
 
 // Worker tries steps that are due.
@@ -60,8 +58,8 @@ func NewWorker(o WorkerOptions) *Worker {
 	return w
 }
 
-// Due has clusters visited soon, whose lease the caller holds. It does not block.
-func (w *Worker) Due(clusterUIDs []string) { w.due.Add(clusterUIDs) }
+// Enqueue tries the due steps of clusters soon. This process must hold their lease. Enqueue does not block.
+func (w *Worker) Enqueue(clusterUIDs []string) { w.due.Add(clusterUIDs) }
 
 // Run works until ctx is over.
 func (w *Worker) Run(ctx context.Context) {
@@ -119,7 +117,7 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 	if len(outcomes) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	result, err := w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	return w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[uid], w.Store.Now()
 		if t.Azure == nil {
 			return nil
@@ -142,11 +140,6 @@ func (w *Worker) visit(ctx context.Context, uid string) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	w.Publish(result.Due)
-	return nil
 }
 
 func (w *Worker) try(ctx context.Context, t *fleet.ClusterAggregate, step *fleet.AzureStep) fleet.AzureOutcome {

@@ -30,11 +30,16 @@ type AccessAudit struct {
 	store *store.Store
 	log   *slog.Logger
 	uses  *prometheus.CounterVec
+	// lookups are uses of certificates whose credential is not part of the aggregate any more.
+	lookups chan fleet.AccessRecord
 }
+
+// maxLookups bounds the uses that wait for their credential to be read. A use beyond it is recorded without.
+const maxLookups = 256
 
 // NewAccessAudit makes an audit, and registers its metric.
 func NewAccessAudit(store *store.Store, log *slog.Logger, registry prometheus.Registerer) *AccessAudit {
-	a := &AccessAudit{store: store, log: log, uses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_break_glass_uses_total",
+	a := &AccessAudit{store: store, log: log, lookups: make(chan fleet.AccessRecord, maxLookups), uses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cluster_service_break_glass_uses_total",
 		Help: "Reports that a break-glass certificate is used (the first use, one from another address, and one an hour), by class and what is known of it."},
 		[]string{"class", "outcome"})}
 	for _, class := range []csv1.BreakGlassClass{csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE} {
@@ -46,39 +51,60 @@ func NewAccessAudit(store *store.Store, log *slog.Logger, registry prometheus.Re
 	return a
 }
 
-// Record writes what happened.
-func (a *AccessAudit) Record(ctx context.Context, records []fleet.AccessRecord) {
-	for _, r := range records {
-		attributes := []slog.Attr{slog.String("record", "audit"), slog.String("action", r.Action), slog.String("cluster_uid", r.ClusterUID),
-			slog.String("resource_id", r.ResourceID)}
-		level := slog.LevelInfo
-		switch {
-		case r.Revocation != nil:
-			attributes = append(attributes, revocationAttributes(r.Revocation)...)
-		case r.Use != nil:
-			use, outcome := a.useAttributes(ctx, &r)
-			attributes = append(attributes, use...)
-			if outcome != useKnown {
-				level = slog.LevelError
+// Run reads the credentials of uses that Record could not attribute, and writes their lines, until ctx is over.
+func (a *AccessAudit) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-a.lookups:
+			// A credential that ended long ago is not part of the aggregate any more.
+			var err error
+			if r.Credential, err = a.store.CredentialWith(ctx, r.ClusterUID, r.Use.Fingerprint); err != nil {
+				a.log.WarnContext(ctx, "reading the credential of a certificate in use failed", "cluster_uid", r.ClusterUID,
+					"fingerprint", r.Use.Fingerprint, "error", err)
 			}
-		case r.Credential != nil:
-			attributes = append(attributes, credentialAttributes(r.Credential)...)
+			a.write(ctx, r)
 		}
-		a.log.LogAttrs(ctx, level, "audit", attributes...)
 	}
 }
 
-// useAttributes joins the use of a certificate with the credential that it was issued for.
-func (a *AccessAudit) useAttributes(ctx context.Context, r *fleet.AccessRecord) (attributes []slog.Attr, outcome string) {
-	c := r.Credential
-	if c == nil {
-		// It may be one that has ended so long ago that it is not of the tenancy any more.
-		var err error
-		if c, err = a.store.CredentialWith(ctx, r.ClusterUID, r.Use.Fingerprint); err != nil {
-			a.log.WarnContext(ctx, "the credential of a certificate that is used could not be looked for", "cluster_uid", r.ClusterUID,
-				"fingerprint", r.Use.Fingerprint, "error", err)
+// Record writes a line for each record. It does not block: a use whose credential must be read first is left to Run.
+func (a *AccessAudit) Record(ctx context.Context, records []fleet.AccessRecord) {
+	for _, r := range records {
+		if r.Use != nil && r.Credential == nil {
+			select {
+			case a.lookups <- r:
+				continue
+			default:
+			}
 		}
+		a.write(ctx, r)
 	}
+}
+
+func (a *AccessAudit) write(ctx context.Context, r fleet.AccessRecord) {
+	attributes := []slog.Attr{slog.String("record", "audit"), slog.String("action", r.Action), slog.String("cluster_uid", r.ClusterUID),
+		slog.String("resource_id", r.ResourceID)}
+	level := slog.LevelInfo
+	switch {
+	case r.Revocation != nil:
+		attributes = append(attributes, revocationAttributes(r.Revocation)...)
+	case r.Use != nil:
+		use, outcome := a.useAttributes(&r)
+		attributes = append(attributes, use...)
+		if outcome != useKnown {
+			level = slog.LevelError
+		}
+	case r.Credential != nil:
+		attributes = append(attributes, credentialAttributes(r.Credential)...)
+	}
+	a.log.LogAttrs(ctx, level, "audit", attributes...)
+}
+
+// useAttributes joins the use of a certificate with the credential that it was issued for.
+func (a *AccessAudit) useAttributes(r *fleet.AccessRecord) (attributes []slog.Attr, outcome string) {
+	c := r.Credential
 	class := credentialuse.Class(r.Use.User)
 	switch {
 	case c == nil:

@@ -16,8 +16,6 @@ const agentsInterval = 10 * time.Second
 // whose agent is silent for long gets no clusters.
 type Agents struct {
 	Store *store.Store
-	// Freed is told when an agent answers again.
-	Freed func()
 	// Interval is how often it is stored; 0 means every 10 seconds.
 	Interval time.Duration
 
@@ -54,15 +52,8 @@ func (a *Agents) Run(ctx context.Context) {
 		a.heard = nil
 		a.mu.Unlock()
 		// What could not be stored is not missed: an agent that is needed will be heard again.
-		answering, err := a.Store.Heard(ctx, heard)
-		if err != nil {
-			if ctx.Err() == nil {
-				slog.Warn("storing when agents were heard failed", "error", err)
-			}
-			continue
-		}
-		if len(answering) > 0 {
-			a.Freed()
+		if err := a.Store.RecordAgentReports(ctx, heard); err != nil && ctx.Err() == nil {
+			slog.Warn("storing when agents were heard failed", "error", err)
 		}
 	}
 }

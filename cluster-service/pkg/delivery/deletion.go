@@ -27,13 +27,11 @@ type Overseer struct {
 	Store   *store.Store
 	Region  fleet.Region
 	Maestro Subscriber
-	// Publish is told of works that became due.
-	Publish func(clusterUIDs []string)
 	Metrics *Metrics
 	// Interval is the longest time between two looks; 0 means 15 seconds.
 	Interval time.Duration
 
-	forced chan struct{}
+	woken chan struct{}
 }
 
 // NewOverseer completes an overseer; Run runs it.
@@ -41,14 +39,14 @@ func NewOverseer(o Overseer) *Overseer {
 	if o.Interval == 0 {
 		o.Interval = stuckInterval
 	}
-	o.forced = make(chan struct{}, 1)
+	o.woken = make(chan struct{}, 1)
 	return &o
 }
 
-// Look has it look soon. It does not block.
-func (o *Overseer) Look() {
+// Wake starts a look soon. It does not block.
+func (o *Overseer) Wake() {
 	select {
-	case o.forced <- struct{}{}:
+	case o.woken <- struct{}{}:
 	default:
 	}
 }
@@ -63,7 +61,7 @@ func (o *Overseer) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.forced:
+		case <-o.woken:
 		case <-time.After(wait):
 		}
 	}
@@ -76,13 +74,12 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 		return o.Interval, err
 	}
 	failed := each(ctx, uids, func(uid string) error {
-		result, err := o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		err := o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return o.Region.Settle(o.Store.Now(), tx.Tenancies[uid], nil)
 		})
 		if err != nil {
 			return err
 		}
-		o.Publish(result.Due)
 		slog.Warn("a step of a deletion is stuck", "cluster_uid", uid)
 		return nil
 	})

@@ -20,8 +20,6 @@ const (
 type Expirer struct {
 	Store    *store.Store
 	Renderer *render.Renderer
-	// Publish is told of works that became due.
-	Publish func(clusterUIDs []string)
 }
 
 // Run expires until ctx is over.
@@ -46,14 +44,9 @@ func (e *Expirer) expire(ctx context.Context) (time.Duration, error) {
 		return expireInterval, err
 	}
 	err = each(ctx, uids, func(uid string) error {
-		result, err := e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		return e.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return e.Renderer.Region.SettleObserved(e.Store.Now(), tx.Tenancies[uid], e.Renderer)
 		})
-		if err != nil {
-			return err
-		}
-		e.Publish(result.Due)
-		return nil
 	})
 	return untilNext(e.Store.Now(), next, expireInterval, len(uids) == expireLimit, err), err
 }

@@ -21,31 +21,36 @@ const (
 type PlacerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
-	Publish  func(clusterUIDs []string)
+	// Interval is the longest time between two attempts; 0 means 30 seconds.
+	Interval time.Duration
 }
 
-// Placer places clusters that no shard could take when they were created, oldest first, when something changes for them.
+// Placer places the clusters that no provision shard accepted when they were created, oldest first. It tries again after
+// Wake and periodically.
 type Placer struct {
 	PlacerOptions
-	freed chan struct{}
+	woken chan struct{}
 }
 
 // NewPlacer makes a placer; Run runs it.
 func NewPlacer(o PlacerOptions) *Placer {
-	return &Placer{PlacerOptions: o, freed: make(chan struct{}, 1)}
+	if o.Interval == 0 {
+		o.Interval = placeInterval
+	}
+	return &Placer{PlacerOptions: o, woken: make(chan struct{}, 1)}
 }
 
-// Freed has it look soon. It does not block.
-func (p *Placer) Freed() {
+// Wake starts an attempt soon. It does not block.
+func (p *Placer) Wake() {
 	select {
-	case p.freed <- struct{}{}:
+	case p.woken <- struct{}{}:
 	default:
 	}
 }
 
 // Run places until ctx is over.
 func (p *Placer) Run(ctx context.Context) {
-	ticker := time.NewTicker(placeInterval)
+	ticker := time.NewTicker(p.Interval)
 	defer ticker.Stop()
 	for {
 		if err := p.place(ctx); err != nil && ctx.Err() == nil {
@@ -54,7 +59,7 @@ func (p *Placer) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.freed:
+		case <-p.woken:
 		case <-ticker.C:
 		}
 	}
@@ -95,7 +100,7 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 	if e.Override == nil && hopeless[e.Tenancy.Needs()] {
 		return nil
 	}
-	result, err := p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+	return p.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
 		if t.Cluster == nil || t.Cluster.Shard != "" || t.Cluster.Deleting() {
 			return nil
@@ -109,9 +114,4 @@ func (p *Placer) placeOne(ctx context.Context, uid string, hopeless map[placemen
 		}
 		return p.Renderer.Region.Settle(p.Store.Now(), t, p.Renderer)
 	})
-	if err != nil {
-		return err
-	}
-	p.Publish(result.Due)
-	return nil
 }

@@ -72,8 +72,8 @@ func NewPublisher(o PublisherOptions) *Publisher {
 	return p
 }
 
-// Publish has the due works of clusters published soon. The caller holds their lease. It does not block.
-func (p *Publisher) Publish(clusterUIDs []string) { p.due.Add(clusterUIDs) }
+// Enqueue publishes the due works of clusters soon. This process must hold their lease. Enqueue does not block.
+func (p *Publisher) Enqueue(clusterUIDs []string) { p.due.Add(clusterUIDs) }
 
 // Run publishes until ctx is over.
 func (p *Publisher) Run(ctx context.Context) {
@@ -126,7 +126,7 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 		return nil
 	}
 	var anew []maestro.Held
-	result, err := p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
 		anew = nil
 		done := map[string]bool{}
@@ -157,7 +157,6 @@ func (p *Publisher) publish(ctx context.Context, uid string) error {
 	if err != nil {
 		return fmt.Errorf("storing what was published: %w", err)
 	}
-	p.Publish(result.Due)
 	if len(anew) > 0 {
 		// Statuses that came before this was known were taken for old ones.
 		return p.Maestro.Resync(ctx, anew)

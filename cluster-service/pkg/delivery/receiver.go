@@ -40,10 +40,6 @@ type ReceiverOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Subscriber
-	// Publish is told of works that became due.
-	Publish func(clusterUIDs []string)
-	// Freed is told when a place on a shard became free, and UpgradesEnded when upgrades by policies came to their end.
-	Freed, UpgradesEnded func()
 	// Heard is told of shards whose agents reported something new.
 	Heard   func(shard string)
 	Metrics *Metrics
@@ -306,9 +302,8 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 	if len(clusters) == 0 {
 		return nil
 	}
-	freed, heard := false, map[string]bool{}
-	result, err := r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
-		freed = false
+	heard := map[string]bool{}
+	err = r.Store.Update(ctx, clusters, func(_ context.Context, tx *store.Tx) error {
 		clear(heard)
 		for uid, reports := range byCluster {
 			t := tx.Tenancies[uid]
@@ -323,24 +318,16 @@ func (r *Receiver) apply(ctx context.Context, reports []report) error {
 			if err := r.Renderer.Region.SettleObserved(r.Store.Now(), t, r.Renderer); err != nil {
 				return err
 			}
-			freed = freed || t.Cluster != nil && t.Cluster.Gone()
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("storing statuses: %w", err)
 	}
-	r.Publish(result.Due)
 	for shard, is := range heard {
 		if is {
 			r.Heard(shard)
 		}
-	}
-	if result.UpgradesEnded {
-		r.UpgradesEnded()
-	}
-	if freed {
-		r.Freed()
 	}
 	return nil
 }

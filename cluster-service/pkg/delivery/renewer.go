@@ -29,7 +29,6 @@ const (
 type RenewerOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
-	Publish  func(clusterUIDs []string)
 	Metrics  *Metrics
 	// AtOnce is how many clusters a new rendering is on its way to at a time.
 	AtOnce int
@@ -148,9 +147,8 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 			return
 		}
 	}
-	var result *store.Result
 	if err == nil {
-		result, err = w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		err = w.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return w.Renderer.Region.Settle(w.Store.Now(), tx.Tenancies[uid], w.Renderer)
 		})
 	}
@@ -161,7 +159,6 @@ func (w *renewal) renew(ctx context.Context, uid string) {
 		}
 		return
 	}
-	w.Publish(result.Due)
 	shard := before.Cluster.Shard
 	w.mu.Lock()
 	w.rendered++

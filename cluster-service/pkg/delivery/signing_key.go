@@ -42,7 +42,7 @@ func (p *Publisher) makeSigningKeys(ctx context.Context) {
 				}
 				continue
 			}
-			p.Publish([]string{uid})
+			p.Enqueue([]string{uid})
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (p *Publisher) storeSigningKey(ctx context.Context, uid string) error {
 	if err != nil {
 		return fmt.Errorf("sealing a signing key: %w", err)
 	}
-	_, err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		if c := tx.Tenancies[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
 			c.SigningKey = sealed
 		}

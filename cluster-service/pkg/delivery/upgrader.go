@@ -37,8 +37,9 @@ type UpgraderOptions struct {
 	Catalog  func() *release.Catalog
 	// Limit is how many upgrades by policies may be under way at once, of all policies together; 0 is no limit.
 	Limit   int
-	Publish func(clusterUIDs []string)
 	Metrics prometheus.Registerer
+	// Interval is the longest time between two looks at the policies; 0 means 5 seconds.
+	Interval time.Duration
 }
 
 // Upgrader begins upgrades: those that policies want, when their windows are open and their limits allow it, and those that
@@ -67,14 +68,17 @@ type queue struct {
 
 // NewUpgrader makes an upgrader; Run runs it.
 func NewUpgrader(o UpgraderOptions) *Upgrader {
+	if o.Interval == 0 {
+		o.Interval = upgradeInterval
+	}
 	u := &Upgrader{UpgraderOptions: o, woken: make(chan struct{}, 1), queues: map[string]queue{}}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cluster_service", Name: "policy_upgrades_running",
 		Help: "Upgrades by policies that are under way."}, func() float64 { return float64(u.running.Load()) }))
 	return u
 }
 
-// Look has it look soon. It does not block.
-func (u *Upgrader) Look() {
+// Wake starts a look at the policies and at upgrades that are due soon. It does not block.
+func (u *Upgrader) Wake() {
 	select {
 	case u.woken <- struct{}{}:
 	default:
@@ -84,7 +88,7 @@ func (u *Upgrader) Look() {
 // Run begins upgrades until ctx is over.
 func (u *Upgrader) Run(ctx context.Context) {
 	for {
-		wait := upgradeInterval
+		wait := u.Interval
 		next, err := u.beginDue(ctx)
 		if err == nil && !next.IsZero() {
 			wait = max(0, min(wait, next.Sub(u.Store.Now())))
@@ -111,13 +115,12 @@ func (u *Upgrader) beginDue(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	err = each(ctx, clusters, func(uid string) error {
-		result, err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		err := u.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			return u.Renderer.Region.SettleObserved(u.Store.Now(), tx.Tenancies[uid], u.Renderer)
 		})
 		if err != nil {
 			return fmt.Errorf("beginning an upgrade whose time has come: %w", err)
 		}
-		u.Publish(result.Due)
 		return nil
 	})
 	return next, err
@@ -249,7 +252,7 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 // the next look.
 func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string) (admitted bool, err error) {
 	var begun *fleet.Upgrade
-	result, err := u.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
+	err = u.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
 		t, now := tx.Tenancies[uid], u.Store.Now()
 		admitted, begun = true, nil
 		if t.Cluster == nil {
@@ -277,7 +280,6 @@ func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string)
 	if err != nil {
 		return false, err
 	}
-	u.Publish(result.Due)
 	if begun != nil {
 		slog.InfoContext(ctx, "a policy begins an upgrade", "upgrade_policy", p.GetName(), "upgrade_uid", begun.UID, "cluster_uid", uid,
 			"from", begun.Status.GetFromVersion(), "to", begun.Spec.GetVersion())

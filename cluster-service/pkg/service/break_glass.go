@@ -58,14 +58,13 @@ func (s *Service) ApplyBreakGlassCredential(ctx context.Context, r *csv1.ApplyBr
 		return nil, answer(ctx, err)
 	}
 	var credential *fleet.Credential
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
 		credential, err = s.newCredential(tx.Tenancies[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return credential.Proto(), nil
 }
 
@@ -144,14 +143,13 @@ func (s *Service) RevokeBreakGlassCredentials(ctx context.Context, r *csv1.Revok
 		return nil, answer(ctx, err)
 	}
 	var revocation *fleet.Revocation
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
 		revocation, err = s.newRevocation(tx.Tenancies[clusterUID], uid, r)
 		return err
 	})
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return revocation.Proto(), nil
 }
 

@@ -137,7 +137,7 @@ func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c c
 	uid, clusterUID := strings.ToLower(r.GetUid()), strings.ToLower(r.GetClusterUid())
 	var done *csv1.ClusterAction
 	fresh := false
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(ctx context.Context, tx *store.Tx) (err error) {
+	err := s.o.Store.Update(ctx, []string{clusterUID}, func(ctx context.Context, tx *store.Tx) (err error) {
 		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
 		fresh = false
 		if done, err = tx.ClusterAction(ctx, uid); done != nil || err != nil {
@@ -168,7 +168,6 @@ func (s *Service) execute(ctx context.Context, kind string, r actionRequest, c c
 	if fresh {
 		audit(ctx, kind, clusterUID, done.GetActor(), "action_uid", uid, "effect", done.GetEffect())
 	}
-	s.o.Publish(result.Due)
 	return done, nil
 }
 

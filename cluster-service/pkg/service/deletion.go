@@ -67,7 +67,6 @@ func (s *Service) ForceDeletionStep(ctx context.Context, r *csv1.ForceDeletionSt
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, "force-deletion-step", strings.ToLower(r.GetClusterUid()), r.GetActor(), "step", r.GetStep(), "left_behind", step.GetForce().GetLeftBehind())
-	s.o.Forced()
 	return step, nil
 }
 
@@ -87,8 +86,7 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 		return err
 	}
 	uid := strings.ToLower(clusterUID)
-	gone := false
-	result, err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[uid], s.o.Store.Now()
 		if t.Cluster == nil {
 			return unknown(ReasonClusterUnknown, "cluster", clusterUID)
@@ -96,20 +94,9 @@ func (s *Service) intervene(ctx context.Context, clusterUID, step string, actor 
 		if err := change(now, t); err != nil {
 			return err
 		}
-		if err := s.o.Renderer.Region.Settle(now, t, nil); err != nil {
-			return err
-		}
-		gone = t.Cluster.Gone()
-		return nil
+		return s.o.Renderer.Region.Settle(now, t, nil)
 	})
-	if err := refusedStep(err); err != nil {
-		return err
-	}
-	s.o.Publish(result.Due)
-	if gone {
-		s.o.Freed()
-	}
-	return nil
+	return refusedStep(err)
 }
 
 // refusedStep is the API's error for an intervention in a step that the fleet refuses; other errors stay what they are.

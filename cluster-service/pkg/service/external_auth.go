@@ -41,7 +41,7 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 		return nil, answer(ctx, err)
 	}
 	var auth *fleet.ExternalAuth
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
 		auth, err = s.changeExternalAuth(ctx, tx.Tenancies[clusterUID], uid, clusterUID, r)
 		return err
 	})
@@ -54,7 +54,6 @@ func (s *Service) ApplyExternalAuth(ctx context.Context, r *csv1.ApplyExternalAu
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return auth.Proto(), nil
 }
 
@@ -116,7 +115,7 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 		return nil, answer(ctx, err)
 	}
 	var auth *fleet.ExternalAuth
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
 		auth = t.ExternalAuthByUID(uid)
 		if auth == nil {
@@ -134,7 +133,6 @@ func (s *Service) DeleteExternalAuth(ctx context.Context, r *csv1.DeleteExternal
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return auth.Proto(), nil
 }
 

@@ -43,7 +43,7 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 		return nil, answer(ctx, err)
 	}
 	uid := strings.ToLower(r.GetUid())
-	if _, err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	if err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		switch t := tx.Tenancies[uid]; {
 		case t.Cluster == nil:
 			return unknown(ReasonClusterUnknown, "cluster", uid)
@@ -60,7 +60,6 @@ func (s *Service) SetPlacementPolicy(ctx context.Context, r *csv1.SetPlacementPo
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, "set placement policy", uid, r.GetActor(), "policy", policy.Describe())
-	s.o.Freed()
 	return s.ExplainPlacement(ctx, &csv1.ExplainPlacementRequest{Uid: uid})
 }
 

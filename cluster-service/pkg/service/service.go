@@ -69,16 +69,8 @@ type Options struct {
 	Releases    Releases
 	Keeper      *secret.Keeper
 	SigningKeys *secret.SigningKeys
-	// Publish is told of clusters with due works.
-	Publish func(clusterUIDs []string)
 	// DeleteBundle has Maestro delete a bundle that is no work.
 	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
-	// Freed is told when there may be room for clusters that wait for a place.
-	Freed func()
-	// UpgradesChanged is told when upgrades came to their end or wait for a time, and when policies changed.
-	UpgradesChanged func()
-	// Forced is told that a step of a deletion was forced.
-	Forced func()
 }
 
 // Releases is where the catalogue comes from.
@@ -140,13 +132,12 @@ func (s *Service) applyCluster(ctx context.Context, r *csv1.ApplyClusterRequest)
 	uid := strings.ToLower(r.GetUid())
 	for attempt := 0; ; attempt++ {
 		var cluster *fleet.Cluster
-		result, err := s.o.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
+		err := s.o.Store.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) (err error) {
 			cluster, err = s.changeCluster(ctx, tx, uid, r, attempt)
 			return err
 		})
 		switch {
 		case err == nil:
-			s.o.Publish(result.Due)
 			return cluster, nil
 		case store.IsResourceIDTaken(err):
 			return nil, failedPrecondition(ReasonResourceIDInUse, "Another cluster holds the resource id and is not fully deleted.")
@@ -285,7 +276,7 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 	}
 	uid := strings.ToLower(r.GetUid())
 	var cluster *fleet.Cluster
-	result, err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	err := s.o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[uid], s.o.Store.Now()
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: r.GetResourceId(), Spec: &csv1.ClusterSpec{}, CreateTime: now, DeleteTime: now,
@@ -301,10 +292,6 @@ func (s *Service) DeleteCluster(ctx context.Context, r *csv1.DeleteClusterReques
 	})
 	if err != nil {
 		return nil, answer(ctx, err)
-	}
-	s.o.Publish(result.Due)
-	if cluster.Gone() {
-		s.o.Freed()
 	}
 	return cluster.Proto(), nil
 }
@@ -324,7 +311,7 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 		return nil, answer(ctx, err)
 	}
 	var pool *fleet.NodePool
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+	err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
 		pool, err = s.changeNodePool(ctx, tx.Tenancies[clusterUID], uid, clusterUID, r)
 		return err
 	})
@@ -334,7 +321,6 @@ func (s *Service) ApplyNodePool(ctx context.Context, r *csv1.ApplyNodePoolReques
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return pool.Proto(), nil
 }
 
@@ -450,7 +436,7 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 		}
 	}
 	var pool *fleet.NodePool
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[clusterUID], s.o.Store.Now()
 		pool = t.Pool(uid)
 		if pool == nil {
@@ -468,6 +454,5 @@ func (s *Service) DeleteNodePool(ctx context.Context, r *csv1.DeleteNodePoolRequ
 	if err != nil {
 		return nil, answer(ctx, err)
 	}
-	s.o.Publish(result.Due)
 	return pool.Proto(), nil
 }

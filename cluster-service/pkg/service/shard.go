@@ -276,7 +276,6 @@ func (s *Service) changeShard(ctx context.Context, name string, among scope, act
 	}
 	if done != "" {
 		audit(ctx, "shard "+done, "", actor, "shard", name, "changes", strings.Join(what, ", "), "version", shard.Version)
-		s.o.Freed()
 	}
 	return s.shardProto(shard), nil
 }

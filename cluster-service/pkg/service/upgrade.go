@@ -223,7 +223,7 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 		return nil, answer(ctx, err)
 	}
 	var upgrade *fleet.Upgrade
-	result, err := s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
+	err = s.o.Store.Update(ctx, []string{clusterUID}, func(_ context.Context, tx *store.Tx) (err error) {
 		upgrade, err = s.newUpgrade(tx.Tenancies[clusterUID], uid, spec, r.GetAcknowledge())
 		return err
 	})
@@ -231,8 +231,6 @@ func (s *Service) StartUpgrade(ctx context.Context, r *csv1.StartUpgradeRequest)
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, "an upgrade is begun", clusterUID, r.GetActor(), "upgrade_uid", uid, "to", r.GetVersion(), "state", upgrade.State().String())
-	s.o.Publish(result.Due)
-	s.o.UpgradesChanged() // one that waits for its time has to be known
 	return upgrade.Proto(), nil
 }
 
@@ -342,7 +340,7 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		return nil, answer(ctx, err)
 	}
 	upgrade := known
-	result, err := s.o.Store.Update(ctx, []string{known.ClusterUID}, func(_ context.Context, tx *store.Tx) error {
+	err = s.o.Store.Update(ctx, []string{known.ClusterUID}, func(_ context.Context, tx *store.Tx) error {
 		t, now := tx.Tenancies[known.ClusterUID], s.o.Store.Now()
 		// One that ended long ago is not among the tenancy's any more, and refuses by itself.
 		if upgrade = t.Upgrade(uid); upgrade == nil {
@@ -357,9 +355,5 @@ func (s *Service) onUpgrade(ctx context.Context, uid string, actor *csv1.Actor, 
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, what, upgrade.ClusterUID, actor, "upgrade_uid", uid, "state", upgrade.State().String())
-	s.o.Publish(result.Due)
-	if result.UpgradesEnded {
-		s.o.UpgradesChanged()
-	}
 	return upgrade.Proto(), nil
 }

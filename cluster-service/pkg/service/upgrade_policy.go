@@ -41,7 +41,6 @@ func (s *Service) ApplyUpgradePolicy(ctx context.Context, r *csv1.ApplyUpgradePo
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, "an upgrade policy is stored", r.GetSpec().GetClusterUid(), r.GetActor(), "upgrade_policy", r.GetName())
-	s.o.UpgradesChanged()
 	return policy, nil
 }
 
@@ -147,6 +146,5 @@ func (s *Service) DeleteUpgradePolicy(ctx context.Context, r *csv1.DeleteUpgrade
 		return nil, answer(ctx, err)
 	}
 	audit(ctx, "an upgrade policy is removed", "", r.GetActor(), "upgrade_policy", r.GetName())
-	s.o.UpgradesChanged()
 	return &csv1.DeleteUpgradePolicyResponse{}, nil
 }

@@ -135,12 +135,6 @@ func (s *Store) Credential(ctx context.Context, uid string) (*fleet.Credential, 
 	return unknown(pgx.CollectExactlyOneRow(rows, scanCredential))
 }
 
-// NotifyAccess has record called after each commit of this process, with what happened to the access to clusters. It is to be
-// set before the store is used.
-func (s *Store) NotifyAccess(record func(ctx context.Context, records []fleet.AccessRecord)) {
-	s.access = record
-}
-
 // CredentialWith finds the credential of a cluster by the fingerprint of its certificate, however long ago it has ended; nil
 // when none that is kept has it.
 func (s *Store) CredentialWith(ctx context.Context, clusterUID, fingerprint string) (*fleet.Credential, error) {

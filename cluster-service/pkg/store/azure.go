@@ -84,7 +84,3 @@ func (s *Store) TakeAzureDue(ctx context.Context, limit int) ([]string, error) {
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
-
-// NotifyAzure has due called, after each commit of this process that made steps in Azure due, with their clusters, whose
-// lease it holds then. It must not block. It is to be set before the store is used.
-func (s *Store) NotifyAzure(due func(clusterUIDs []string)) { s.azureDue = due }

@@ -33,7 +33,7 @@ func TestAStoppedProcessLosesItsLocks(t *testing.T) {
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		attempts := 0
-		_, err := s.Update(context.WithoutCancel(t.Context()), []string{uid}, func(context.Context, *store.Tx) error {
+		err := s.Update(context.WithoutCancel(t.Context()), []string{uid}, func(context.Context, *store.Tx) error {
 			if attempts++; attempts == 1 {
 				close(stopped)
 				<-goOn
@@ -92,7 +92,7 @@ func TestPurgingStopsNobody(t *testing.T) {
 		if _, err := put(ctx, s, uid); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			c := tx.Tenancies[uid].Cluster
 			c.DeleteTime, c.GoneTime = s.Now().Add(-1), s.Now().Add(-1)
 			return nil

@@ -15,8 +15,9 @@ import (
 
 const leftoverColumns = "work_id::text, work, shard, cluster_uid::text, step, force, release_finalizers, attempts, gone_time"
 
-// queueDeletion queues what is looked for by time of a tenancy's deletions, where it changed, and what was forced.
-func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fleet.ClusterAggregate) {
+// queueDeletion queues the changes of the row by which deletions are found by time, and the leftovers of forced steps. It
+// reports whether a stuck step ended or was forced.
+func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fleet.ClusterAggregate) (unblocked bool) {
 	before, after := old.DeletionJob(), tenancy.DeletionJob()
 	switch {
 	case before.Due.Equal(after.Due) && slices.Equal(before.Stuck, after.Stuck):
@@ -31,6 +32,7 @@ func queueDeletion(batch *pgx.Batch, now time.Time, uid string, old, tenancy *fl
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $7) ON CONFLICT (work_id) DO NOTHING`,
 			l.WorkID, l.Work, l.Shard, l.ClusterUID, l.Step, encode(l.Force), now, notNil(l.Release))
 	}
+	return len(after.Stuck) < len(before.Stuck) || len(tenancy.Leftovers) > 0
 }
 
 // notNil is a list that is not null to the database.

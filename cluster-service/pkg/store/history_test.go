@@ -77,7 +77,7 @@ func TestACallHasItsEffectOnce(t *testing.T) {
 	uid, refused := uuid.NewString(), errors.New("refused")
 	calls := 0
 	update := func(answer error) error {
-		_, err := s.Update(store.WithCall(t.Context(), "one"), []string{uid}, func(context.Context, *store.Tx) error {
+		err := s.Update(store.WithCall(t.Context(), "one"), []string{uid}, func(context.Context, *store.Tx) error {
 			calls++
 			return answer
 		})
@@ -94,7 +94,7 @@ func TestACallHasItsEffectOnce(t *testing.T) {
 	}
 	ctx := store.WithCall(t.Context(), "two")
 	for range 2 {
-		if _, err := s.Update(ctx, []string{uid}, func(context.Context, *store.Tx) error { return nil }); err != nil {
+		if err := s.Update(ctx, []string{uid}, func(context.Context, *store.Tx) error { return nil }); err != nil {
 			t.Errorf("the second transaction of one call: %v", err)
 		}
 	}

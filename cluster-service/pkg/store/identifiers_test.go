@@ -24,7 +24,7 @@ func fleetOf(t *testing.T, s *store.Store, count int) (uids []string) {
 	const atOnce = 500
 	for first := 0; first < count; first += atOnce {
 		some := uids[first:min(first+atOnce, count)]
-		if _, err := s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
+		if err := s.Update(t.Context(), some, func(_ context.Context, tx *store.Tx) error {
 			for n, uid := range some {
 				i := first + n
 				subscription, host := fmt.Sprintf("Sub-%d", i/20), fmt.Sprintf("api.p%d.example.com", i)
@@ -113,7 +113,7 @@ func TestIdentifiersFollow(t *testing.T) {
 	uid := uuid.NewString()
 	change := func(change func(c *fleet.Cluster)) {
 		t.Helper()
-		if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			tenancy := tx.Tenancies[uid]
 			if tenancy.Cluster == nil {
 				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}

@@ -19,7 +19,7 @@ import (
 
 // place makes a cluster where there is none and asks for a place for it.
 func place(ctx context.Context, s *store.Store, uid string) (shard string, err error) {
-	_, err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+	err = s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
@@ -74,7 +74,7 @@ func TestNobodyIsPlacedBehindACordon(t *testing.T) {
 					continue
 				}
 				// It goes again, so that there is room for the next.
-				if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+				if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 					tx.Tenancies[uid].Cluster.DeleteTime, tx.Tenancies[uid].Cluster.GoneTime = s.Now(), s.Now()
 					return nil
 				}); err != nil {
@@ -168,7 +168,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 		t.Errorf("%d decisions, %v; want the newest 20", len(e.Decisions), err)
 	}
 	// Rules that name a shard are the cluster's, and go with it too.
-	if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		tx.SetOverride(uid, &store.Override{Policy: placement.Policy{Shard: "s3"}, Actor: store.Actor{Name: "kim"}, Time: s.Now()})
 		return nil
 	}); err != nil {
@@ -177,7 +177,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 	if e, err = s.Placement(ctx, uid); err != nil || e.Override == nil || e.Now(s.Now(), &rules).Policy.Shard != "s3" {
 		t.Errorf("%+v, %v; want its own rules", e, err)
 	}
-	if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		c := tx.Tenancies[uid].Cluster
 		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
 		return nil
@@ -223,7 +223,7 @@ func TestSilence(t *testing.T) {
 	}
 	work := func(change func(*fleet.Work)) {
 		t.Helper()
-		if _, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		if err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			t := tx.Tenancies[uid]
 			if len(t.Works) == 0 {
 				t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
@@ -251,6 +251,12 @@ func TestSilence(t *testing.T) {
 		{"a deletion may take its time", func() { work(func(w *fleet.Work) { w.DeleteTime, w.DeletePublished, w.Version = now, true, 4 }) }, false, false, 0},
 		{"however long", func() {}, false, false, 0},
 	}
+	answering := 0
+	s.Subscribe(func(_ context.Context, e store.Event) {
+		if e.PlacementChanged {
+			answering++
+		}
+	})
 	for i, step := range steps {
 		now = now.Add(time.Hour)
 		step.do()
@@ -258,9 +264,10 @@ func TestSilence(t *testing.T) {
 		if step.heard {
 			heard["a"] = now
 		}
-		answering, err := s.Heard(ctx, heard)
-		if err != nil || len(answering) != step.answering {
-			t.Errorf("step %d: %v, %v answer again: %s", i, answering, err, step.reason)
+		answering = 0
+		err := s.RecordAgentReports(ctx, heard)
+		if err != nil || answering != step.answering {
+			t.Errorf("step %d: %d events that shards can get clusters again, %v, want %d: %s", i, answering, err, step.answering, step.reason)
 		}
 		shards, err := s.Shards(ctx)
 		if err != nil || shards[0].Silent(now, placement.DefaultSilentAfter) != step.silent {

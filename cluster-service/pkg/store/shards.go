@@ -138,7 +138,7 @@ func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) erro
 	for _, shard := range shards {
 		names = append(names, shard.Name)
 	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		batch.Queue("SELECT 1 FROM provision_shards ORDER BY name FOR UPDATE")
 		for _, shard := range shards {
@@ -152,6 +152,10 @@ func (s *Store) ConfigureShards(ctx context.Context, shards []config.Shard) erro
 		}
 		return nil
 	})
+	if err == nil {
+		s.publish(ctx, Event{PlacementChanged: true})
+	}
+	return err
 }
 
 func labels(m map[string]string) map[string]string {
@@ -193,6 +197,7 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 	}
 	var changed *Shard
 	var done func()
+	stored := false
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		if done, err = s.noteCall(ctx, tx); err != nil {
 			return err
@@ -214,7 +219,7 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 		if changed, entry, err = change(known, shards); err != nil {
 			return err
 		}
-		if entry == nil {
+		if stored = entry != nil; !stored {
 			return nil
 		}
 		changed.Version++
@@ -233,6 +238,9 @@ func (s *Store) ChangeShard(ctx context.Context, name string, change func(shard 
 		return nil, err
 	}
 	done()
+	if stored {
+		s.publish(ctx, Event{PlacementChanged: true})
+	}
 	return changed, s.fault("after-commit")
 }
 
@@ -269,12 +277,12 @@ func (s *Store) ShardChanges(ctx context.Context, name string) ([]ShardChange, e
 	})
 }
 
-// Heard stores when agents were last heard, finds out which of them leave works unanswered, and since when. It returns the
-// shards whose agents answer again.
-func (s *Store) Heard(ctx context.Context, heard map[string]time.Time) (answering []string, err error) {
-	now := s.Now()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		answering = nil
+// RecordAgentReports stores the time of the last report of each agent, which of them leave works unanswered, and since
+// when. Shards whose agents report again can get clusters again.
+func (s *Store) RecordAgentReports(ctx context.Context, heard map[string]time.Time) error {
+	now, answering := s.Now(), false
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		answering = false
 		// A work is unanswered while no report is about the version that Maestro gave its newest content. Deletions may take
 		// their time without a word.
 		rows, err := tx.Query(ctx, `SELECT shard, count(*)::integer FROM works WHERE delete_time IS NULL AND published > 0 AND NOT refused
@@ -309,7 +317,7 @@ func (s *Store) Heard(ctx context.Context, heard map[string]time.Time) (answerin
 				next.Asked = now
 			}
 			if !row.Asked.IsZero() && !next.Asked.Equal(row.Asked) {
-				answering = append(answering, row.Name)
+				answering = true
 			}
 			if !next.Heard.Equal(row.Heard) || !next.Asked.Equal(row.Asked) || next.Unanswered != row.Unanswered {
 				batch.Queue("UPDATE provision_shards SET heard_time = $2, asked_time = $3, unanswered = $4 WHERE name = $1",
@@ -319,9 +327,12 @@ func (s *Store) Heard(ctx context.Context, heard map[string]time.Time) (answerin
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("storing when agents were heard: %w", err)
+		return fmt.Errorf("storing the reports of agents: %w", err)
 	}
-	return answering, nil
+	if answering {
+		s.publish(ctx, Event{PlacementChanged: true})
+	}
+	return nil
 }
 
 // equalOffers compares what counts of two offers.

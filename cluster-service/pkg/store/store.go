@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
@@ -44,13 +43,10 @@ type Store struct {
 	pool  *pgxpool.Pool
 	now   func() time.Time
 	lease time.Duration
-	// wake is called after a commit of this process that gave revisions, with the last of them.
-	wake func(revision int64)
-	// azureLease is how long a taken cluster's steps in Azure are another's, azureDue whoever takes those that become due.
+	// azureLease is the duration of the lease of a cluster's steps in Azure.
 	azureLease time.Duration
-	azureDue   func(clusterUIDs []string)
-	// access is told what happened to the access to clusters.
-	access func(ctx context.Context, records []fleet.AccessRecord)
+	// subscribers handle the events of committed transactions.
+	subscribers []func(ctx context.Context, e Event)
 	// fault is called with the name of each point at which a process may die; tests make it fail.
 	fault func(point string) error
 	log   *slog.Logger
@@ -64,8 +60,6 @@ type Options struct {
 	// Lease is how long whoever made or took a due work has to publish it before another may; 0 means DefaultLease. Two
 	// who publish the same do no harm, so it can be short: it bounds how long a crash delays a work.
 	Lease time.Duration
-	// Wake is called after each commit that gave revisions, with the last of them; it must not block.
-	Wake func(revision int64)
 	// AzureLease is how long whoever takes a cluster's due steps in Azure has to try them; 0 means DefaultAzureLease.
 	AzureLease time.Duration
 	// Fault is for crash tests: an error of it stands for the process's death at that point.
@@ -83,12 +77,10 @@ func Open(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, now: options.Now, wake: options.Wake, fault: options.Fault, log: options.Log}
+	s := &Store{pool: pool, now: options.Now, fault: options.Fault, log: options.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.azureDue = func([]string) {}
-	s.access = func(context.Context, []fleet.AccessRecord) {}
 	s.azureLease = options.AzureLease
 	if s.azureLease == 0 {
 		s.azureLease = DefaultAzureLease
@@ -99,9 +91,6 @@ func Open(options Options) (*Store, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
-	}
-	if s.wake == nil {
-		s.wake = func(int64) {}
 	}
 	if s.fault == nil {
 		s.fault = func(string) error { return nil }

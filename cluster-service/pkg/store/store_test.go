@@ -45,7 +45,7 @@ func open(t *testing.T, options store.Options) *store.Store {
 // put makes a cluster, or raises the generation of one, and returns its revision.
 func put(ctx context.Context, s *store.Store, uid string) (int64, error) {
 	var c *fleet.Cluster
-	_, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
 		if t.Cluster == nil {
 			t.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
@@ -149,7 +149,7 @@ func TestReadIsOneState(t *testing.T) {
 	s := open(t, store.Options{MaxConnections: readers + 1})
 	uid, pool := uuid.NewString(), uuid.NewString()
 	change := func(generation int64) error {
-		_, err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		err := s.Update(t.Context(), []string{uid}, func(_ context.Context, tx *store.Tx) error {
 			tenancy := tx.Tenancies[uid]
 			if tenancy.Cluster == nil {
 				tenancy.Cluster = &fleet.Cluster{UID: uid, ResourceID: "/x/" + uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
@@ -217,7 +217,7 @@ func TestPlacesAreNeverSharedAndSpread(t *testing.T) {
 		group.Go(func() {
 			uid := uuid.NewString()
 			var shard string
-			_, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+			err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 				c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
 				tx.Tenancies[uid].Cluster = c
 				_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
@@ -269,7 +269,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	fail = true
-	if _, err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
+	if err := s.Update(ctx, []string{uid}, func(ctx context.Context, tx *store.Tx) error {
 		c := &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: s.Now()}
 		tx.Tenancies[uid].Cluster = c
 		_, err := tx.Place(ctx, c, placement.Needs{}, &rules)
@@ -295,14 +295,16 @@ func TestLeases(t *testing.T) {
 	clock := func() time.Time { return now }
 	s := open(t, store.Options{Now: clock, Lease: 10 * time.Second})
 	ctx, uid := t.Context(), uuid.NewString()
-	result, err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+	var due []string
+	s.Subscribe(func(_ context.Context, e store.Event) { due = append(due, e.WorksDue...) })
+	err := s.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		t := tx.Tenancies[uid]
 		t.Cluster = &fleet.Cluster{UID: uid, ResourceID: uid, Spec: &csv1.ClusterSpec{}, Status: &csv1.ClusterStatus{}, CreateTime: now}
 		t.Works = append(t.Works, &fleet.Work{ID: uuid.NewString(), ClusterUID: uid, Kind: fleet.HostedCluster, Name: "w", Shard: "a", Desired: 1})
 		return nil
 	})
-	if err != nil || len(result.Due) != 1 {
-		t.Fatalf("due %v, %v; want the cluster", result, err)
+	if err != nil || len(due) != 1 {
+		t.Fatalf("due %v, %v; want the cluster", due, err)
 	}
 	for step, want := range []struct {
 		pass  time.Duration
@@ -330,7 +332,7 @@ func TestPurgeRemembersWhatItRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Update(ctx, []string{gone}, func(_ context.Context, tx *store.Tx) error {
+	if err := s.Update(ctx, []string{gone}, func(_ context.Context, tx *store.Tx) error {
 		c := tx.Tenancies[gone].Cluster
 		c.DeleteTime, c.GoneTime = s.Now(), s.Now()
 		return nil

@@ -55,33 +55,24 @@ type Tx struct {
 	overrides []func(batch *pgx.Batch)
 }
 
-// Result of an update.
-type Result struct {
-	// Due are the clusters that have works to publish now; the caller holds their lease.
-	Due []string
-	// Revision is the last one given; 0 when nothing that has one changed.
-	Revision int64
-	// azureDue are the clusters with steps in Azure to try now.
-	azureDue []string
-	// UpgradesEnded says that upgrades by policies came to their end: others may begin.
-	UpgradesEnded bool
-	// access is what happened to the access to the clusters.
-	access []fleet.AccessRecord
-}
-
-// Update locks and reads the tenancies of clusters, has change change them, and writes what is different, all in one
-// transaction. Change may be called again from the start, on fresh tenancies, when the database asks for it. Rows of works
-// that change dropped go, and a cluster that it made a tombstone gives its place on its shard back.
-func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ctx context.Context, tx *Tx) error) (*Result, error) {
+// Update locks and reads the aggregates of clusters, calls change to modify them, and writes the differences, all in one
+// transaction. After the commit it publishes the event of the transaction. If the database reports a serialization failure,
+// Update calls change again on freshly read aggregates. It deletes the rows of works that change removed, and frees the
+// place of a cluster that became a tombstone.
+func (s *Store) Update(ctx context.Context, clusterUIDs []string, change func(ctx context.Context, tx *Tx) error) error {
 	uids := slices.Clone(clusterUIDs)
 	slices.Sort(uids)
 	uids = slices.Compact(uids)
 	for attempt := 1; ; attempt++ {
-		result, err := s.update(ctx, uids, change)
+		event, err := s.update(ctx, uids, change)
 		if attempt < maxAttempts && isSerialization(err) {
 			continue
 		}
-		return result, err
+		if err != nil {
+			return err
+		}
+		s.publish(ctx, *event)
+		return s.fault("after-commit")
 	}
 }
 
@@ -96,7 +87,7 @@ func isSerialization(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == "40001" || pgErr.Code == "40P01")
 }
 
-func (s *Store) update(ctx context.Context, uids []string, change func(ctx context.Context, tx *Tx) error) (result *Result, err error) {
+func (s *Store) update(ctx context.Context, uids []string, change func(ctx context.Context, tx *Tx) error) (event *Event, err error) {
 	if err := s.fault("before-begin"); err != nil {
 		return nil, err
 	}
@@ -125,7 +116,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	if err := change(ctx, tx); err != nil {
 		return nil, err
 	}
-	result, batch := tx.writes(uids)
+	event, batch := tx.writes(uids)
 	if err := s.fault("before-commit"); err != nil {
 		return nil, err
 	}
@@ -135,16 +126,7 @@ func (s *Store) update(ctx context.Context, uids []string, change func(ctx conte
 	}
 	committed = true
 	done()
-	if result.Revision > 0 {
-		s.wake(result.Revision)
-	}
-	if len(result.azureDue) > 0 {
-		s.azureDue(result.azureDue)
-	}
-	if len(result.access) > 0 {
-		s.access(context.WithoutCancel(ctx), result.access)
-	}
-	return result, s.fault("after-commit")
+	return event, nil
 }
 
 func (t *Tx) load(ctx context.Context, uids []string) error {
@@ -222,8 +204,8 @@ func (s *Store) Read(ctx context.Context, clusterUID string) (*fleet.ClusterAggr
 
 // writes queues what changed. All of it goes in one round trip, and the clock's row is locked by a statement of it, so that
 // the next committer waits for no more than our commit.
-func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
-	result, now := &Result{}, t.store.Now()
+func (t *Tx) writes(uids []string) (*Event, *pgx.Batch) {
+	event, now := &Event{PlacementChanged: len(t.overrides) > 0}, t.store.Now()
 	var clusters []*fleet.Cluster
 	// changed queues the write of each row that changed and is not a cluster's; behind is how far its revision is from the
 	// newest one.
@@ -240,6 +222,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 			if c.Gone() && c.Shard != "" && old.Cluster != nil && !old.Cluster.Gone() {
 				taken[c.Shard]--
+				event.PlacementChanged = true
 			}
 		}
 		for _, p := range tenancy.Pools {
@@ -248,15 +231,17 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 			}
 		}
 		changed = append(changed, accessChanges(old, tenancy)...)
-		result.access = append(result.access, fleet.AccessRecords(old, tenancy)...)
+		event.Access = append(event.Access, fleet.AccessRecords(old, tenancy)...)
 		changed = append(changed, upgradeChanges(old, tenancy)...)
-		result.UpgradesEnded = result.UpgradesEnded || endedByPolicy(old, tenancy)
-		queueDeletion(rows, now, uid, old, tenancy)
+		event.UpgradesChanged = event.UpgradesChanged || wakesUpgrader(old, tenancy)
+		if queueDeletion(rows, now, uid, old, tenancy) {
+			event.DeletionsUnblocked = true
+		}
 		if t.queueAzure(rows, uid, now, old, tenancy) {
-			result.azureDue = append(result.azureDue, uid)
+			event.AzureStepsDue = append(event.AzureStepsDue, uid)
 		}
 		if t.queueWorks(rows, now, old, tenancy) {
-			result.Due = append(result.Due, uid)
+			event.WorksDue = append(event.WorksDue, uid)
 		}
 	}
 
@@ -270,7 +255,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	}
 	n := int64(len(clusters) + len(changed))
 	if n > 0 {
-		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&result.Revision) })
+		batch.Queue("UPDATE revision_clock SET revision = revision + $1 RETURNING revision", n).QueryRow(func(row pgx.Row) error { return row.Scan(&event.Revision) })
 	}
 	// The newest of n revisions is the clock's; behind is how far a row's is from it.
 	behind := n
@@ -286,7 +271,7 @@ func (t *Tx) writes(uids []string) (*Result, *pgx.Batch) {
 	if n > 0 {
 		batch.Queue("SELECT pg_notify($1, (SELECT revision::text FROM revision_clock))", Channel)
 	}
-	return result, batch
+	return event, batch
 }
 
 // queueWorks queues the writes of a tenancy's works, and says whether any is due to be published by the caller: one that

@@ -30,10 +30,14 @@ func upgradeChanges(old, tenancy *fleet.ClusterAggregate) []func(batch *pgx.Batc
 	return changed
 }
 
-// endedByPolicy says whether an upgrade that counted against a limit has come to its end.
-func endedByPolicy(old, tenancy *fleet.ClusterAggregate) bool {
+// wakesUpgrader reports whether an upgrade that counts against a limit ended, or the time that an upgrade waits for changed.
+func wakesUpgrader(old, tenancy *fleet.ClusterAggregate) bool {
 	for _, u := range tenancy.Upgrades {
-		if before := old.Upgrade(u.UID); u.Gone() && u.Policy() != "" && (before == nil || !before.Gone()) {
+		before := old.Upgrade(u.UID)
+		if u.Gone() && u.Policy() != "" && (before == nil || !before.Gone()) {
+			return true
+		}
+		if due := u.DueTime(); !due.IsZero() && (before == nil || !before.DueTime().Equal(due)) {
 			return true
 		}
 	}
@@ -193,7 +197,11 @@ func (s *Store) SaveUpgradePolicy(ctx context.Context, name string, spec *csv1.U
 	if err != nil {
 		return nil, fmt.Errorf("storing an upgrade policy: %w", err)
 	}
-	return unknown(pgx.CollectExactlyOneRow(rows, scanPolicy))
+	policy, err := unknown(pgx.CollectExactlyOneRow(rows, scanPolicy))
+	if err == nil {
+		s.publish(ctx, Event{UpgradesChanged: true})
+	}
+	return policy, err
 }
 
 // DeleteUpgradePolicy removes a policy.
@@ -214,6 +222,7 @@ func (s *Store) DeleteUpgradePolicy(ctx context.Context, name string) error {
 	})
 	if err == nil {
 		done()
+		s.publish(ctx, Event{UpgradesChanged: true})
 	}
 	return err
 }
