@@ -77,7 +77,7 @@ func runTyped(t *testing.T, ctx context.Context, c *customer.Customer, version s
 		t.Fatal(err)
 	}
 	clusters := map[string]any{}
-	for _, name := range []string{"typed", "resumed", "doomed"} {
+	for _, name := range []string{"typed", "resumed", "short-lived"} {
 		clusters[name] = c.ClusterBody(name)
 	}
 	task, err := json.Marshal(map[string]any{

@@ -1,10 +1,11 @@
-// Judges exchanges between clients and the ARM API by the OpenAPI documents of all api-versions, with oav's LiveValidator.
+// Validates exchanges between clients and the ARM API against the OpenAPI documents of all api-versions, with oav's
+// LiveValidator.
 //
-// Every response to a request of the contract must be as its document says, and so must every request that was accepted; a
-// request that was refused may well break the contract: that is why it was refused. Some liberties of requests are tolerated,
-// and counted, because the service grants them on purpose (see tolerances). What no document has, an unknown path, method or
-// api-version, must be refused. Operation statuses and results are in no resource provider's document: statuses
-// are held against what ARM asks of them, and results against that of the resource or credential that they hold.
+// Every response to a request of the contract must match its document, and so must every accepted request. A rejected request
+// may violate the document. Some violations of accepted requests are tolerated and counted, because the service allows them
+// deliberately (see tolerances). A request that no document describes must be rejected. No resource provider's document
+// describes operation statuses and results: statuses are validated against ARM's RPC, and results against the schema of the
+// resource or credential that they contain.
 
 import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -15,28 +16,28 @@ const { LiveValidator } = createRequire(import.meta.url)("oav/dist/lib/liveValid
 
 const locations = "/subscriptions/{subscriptionId}/providers/Microsoft.RedHatOpenShift/locations/{location}";
 
-// Called by ARM's deployments with an api-version of its own, or answered by ARM itself.
+// Requests of ARM deployments, which use their own api-version, and requests that ARM itself answers.
 const undocumented = /\/(deployments\/[^/]+\/preflight|providers\/microsoft\.redhatopenshift\/(un)?register)$/i;
 
-// tolerances are what an accepted request may do although its document does not allow it, by oav's code.
+// tolerances maps error codes of oav to the reason why an accepted request may have that error.
 export const tolerances = {
-  READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST: "a read-only field was sent, as who sends back what it read does; it is ignored",
-  INVALID_CONTENT_TYPE: "JSON was sent under another name: in capitals, or as a merge patch",
-  OBJECT_ADDITIONAL_PROPERTIES: "a field was sent that is not in the document; it is ignored, or merged by a PATCH if the resource has it",
+  READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST: "a read-only field was sent, for example by a client that writes back what it read; the service ignores it",
+  INVALID_CONTENT_TYPE: "JSON was sent with another spelling of its media type, or as a merge patch",
+  OBJECT_ADDITIONAL_PROPERTIES: "an unknown field was sent; the service ignores it, or a PATCH merges it if the resource has it",
 };
 
 export class Judge {
   counts = { exchanges: 0, responses: 0, accepted: 0, refused: 0, undocumented: 0 };
-  // tolerated is how often each of the tolerances was needed.
+  // tolerated counts the uses of each tolerance.
   tolerated = new Map();
-  // operations are all that the documents have, as "version operationId", and succeeded those of them that did.
+  // operations has all operations of the documents as "version operationId"; succeeded has those that succeeded.
   operations = new Set();
   succeeded = new Set();
-  // violations, by what is wrong: how often, and the first exchange that shows it.
+  // violations maps each violation to its count and its first exchange.
   violations = new Map();
   versions = [];
   #validator;
-  // readOnly are the names of the properties that are only shown.
+  // readOnly has the names of the read-only properties.
   #readOnly = new Set();
 
   // open reads <folder>/<api-version>/openapi.json of all api-versions.
@@ -84,15 +85,15 @@ export class Judge {
     );
     await this.#validator.initialize();
     if (this.versions.length === 0 || problems.length > 0) {
-      throw new Error(`the documents cannot be loaded: ${problems.join("\n") || "there are none"}`);
+      throw new Error(`loading the documents: ${problems.join("\n") || "no documents"}`);
     }
   }
 
-  // judge takes one exchange in the form that internal/testing/traffic writes.
+  // judge validates one exchange in the form that internal/testing/traffic writes.
   async judge(exchange) {
     this.counts.exchanges++;
     const { liveResponse: response } = exchange;
-    // ARM takes the two slashes that the SDK for JavaScript begins a path with, and passes one on.
+    // The SDK for JavaScript begins a path with two slashes. ARM accepts that and forwards one.
     const request = { ...exchange.liveRequest, url: exchange.liveRequest.url.replace(/^(https:\/\/[^/]+)\/+/, "$1/") };
     const status = Number(response.statusCode);
     const { pathname, searchParams } = new URL(request.url);
@@ -100,13 +101,13 @@ export class Judge {
     if (error !== undefined) {
       if (undocumented.test(pathname)) this.counts.undocumented++;
       else if (status >= 400 && status < 500) this.counts.refused++;
-      else this.#violation(`${request.method} ${pathname}`, `is answered ${status}, but no document has it`, exchange);
+      else this.#violation(`${request.method} ${pathname}`, `response is ${status}, but no document describes the request`, exchange);
       return;
     }
     const operation = `${info.apiVersion} ${info.operationId}`;
-    // A dependency that does not answer is said with 503, and with when to try again.
+    // 503 with Retry-After means that a dependency is unavailable.
     const unavailable = status === 503 && response.headers["retry-after"] !== undefined;
-    if (status >= 500 && !unavailable) this.#violation(operation, `is answered ${status}`, exchange);
+    if (status >= 500 && !unavailable) this.#violation(operation, `response is ${status}`, exchange);
     if (status < 400) {
       this.succeeded.add(operation);
       this.counts.accepted++;
@@ -125,11 +126,11 @@ export class Judge {
     }
   }
 
-  // tolerate counts the errors that are tolerated and returns the others. What is ignored may have any form.
+  // tolerate counts the tolerated errors and returns the others. A field that the service ignores may have any value.
   #tolerate(errors) {
     const ignored = new Set();
     for (const { code, pathsInPayload } of errors) {
-      // Of a read-only field that has a wrong type oav says only that.
+      // For a read-only field of a wrong type, oav reports only the type.
       const shownOnly = code === "INVALID_TYPE" && pathsInPayload.every((path) => this.#readOnly.has(path.split("/").at(-1)));
       const tolerance = shownOnly ? "READONLY_PROPERTY_NOT_ALLOWED_IN_REQUEST" : code;
       if (!tolerances[tolerance]) continue;
@@ -149,7 +150,7 @@ export class Judge {
       this.#violation(where, `${code} ${message.split("\n")[0]}`, exchange);
     }
     for (const error of result.errors) {
-      // The same fault at other indexes, or below other names of a map, is one.
+      // The same error at other indexes or map keys counts as one violation.
       const at = error.pathsInPayload.map((path) => path.replace(/\[\d+\]/g, "[]").replace(/\['.*?'\]/g, "[*]")).join(", ");
       this.#violation(where, `${error.code} at ${at || "the top"}: ${error.message}`, exchange);
     }
@@ -165,7 +166,7 @@ export class Judge {
 
 const someCluster = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/g/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/c";
 
-// operationsDocument describes operation statuses and results with what a version's document refers to.
+// operationsDocument returns a document that describes operation statuses and results for an api-version.
 function operationsDocument(document) {
   const errorResponse = Object.values(document.paths)[0].get.responses.default.schema.$ref;
   const text = (name, where) => ({ name, in: where, required: true, type: "string" });
@@ -176,7 +177,7 @@ function operationsDocument(document) {
       responses: { ...responses, default: { description: "An error", schema: { $ref: errorResponse } } },
     },
   });
-  const resource = { description: "The resource, or what was asked for", schema: { type: "object", additionalProperties: true } };
+  const resource = { description: "The resource or credential", schema: { type: "object", additionalProperties: true } };
   return {
     swagger: "2.0",
     info: { title: "Operations", version: document.info.version },
@@ -186,16 +187,16 @@ function operationsDocument(document) {
     produces: ["application/json"],
     paths: {
       [`${locations}/hcpOperationStatuses/{operationId}`]: get("OperationStatuses_Get", {
-        200: { description: "How far it is", schema: { $ref: "#/definitions/OperationStatus" } },
+        200: { description: "The status of the operation", schema: { $ref: "#/definitions/OperationStatus" } },
       }),
       [`${locations}/hcpOperationResults/{operationId}`]: get("OperationResults_Get", {
         200: resource,
         201: resource,
-        202: { description: "Still running" },
-        204: { description: "Done, and nothing to show" },
+        202: { description: "The operation is in progress" },
+        204: { description: "The operation has succeeded without a result" },
       }),
     },
-    // As ARM's RPC describes the body of Azure-AsyncOperation.
+    // The body of Azure-AsyncOperation in ARM's RPC.
     definitions: {
       OperationStatus: {
         type: "object",

@@ -1,8 +1,8 @@
-// Holds recorded traffic against the OpenAPI documents, and exits with 1 if something violates them.
+// Validates recorded traffic against the OpenAPI documents. It exits with 1 if there is a violation.
 //
 //   node validate.mjs --traffic FOLDER --documents FOLDER
 //
-// The traffic is files of one exchange a line, as internal/testing/traffic writes them.
+// The traffic consists of files with one exchange per line, as internal/testing/traffic writes them.
 
 import { createReadStream } from "node:fs";
 import { readdir } from "node:fs/promises";
@@ -25,9 +25,9 @@ for (const file of files) {
 }
 
 const { counts } = judge;
-console.log(`${counts.exchanges} exchanges in ${files.length} files, held against ${judge.versions.join(", ")}:`);
+console.log(`${counts.exchanges} exchanges in ${files.length} files, validated against ${judge.versions.join(", ")}:`);
 console.log(`  ${counts.responses} responses and ${counts.accepted} accepted requests checked`);
-console.log(`  ${counts.refused} refused that no document has (unknown paths, methods, api-versions), ${counts.undocumented} of ARM's own`);
+console.log(`  ${counts.refused} rejected requests without a document (unknown paths, methods, api-versions), ${counts.undocumented} of ARM itself`);
 for (const [code, count] of judge.tolerated) console.log(`  tolerated ${count} times: ${tolerances[code]}`);
 const missing = new Map();
 for (const operation of [...judge.operations].sort()) {

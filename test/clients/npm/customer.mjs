@@ -1,5 +1,5 @@
-// What a customer needs beside the published client's own methods: its pipeline for requests that it has no method for, and
-// core-lro's poller for actions.
+// Adds to the published client the requests that it has no method for, sent through its pipeline, and actions with core-lro's
+// poller.
 
 import assert from "node:assert/strict";
 import { createHttpPoller } from "@azure/core-lro";

@@ -1,10 +1,10 @@
 // A customer with the published Azure SDK for JavaScript: @azure/arm-resources with @azure/core-lro's pollers and
-// @azure/identity, unmodified. It lives the whole life of a cluster through ARM and asserts what it sees at each step.
+// @azure/identity, unmodified. It runs the life cycle of a cluster through ARM and asserts the result of each step.
 //
 //   node drive.mjs < task.json
 //
-// The task says where ARM is, who the customer is and what to make; test/e2e writes it. NODE_EXTRA_CA_CERTS names the
-// authority of ARM's certificate.
+// The task contains the endpoint of ARM, the credentials and the resources to create; test/e2e writes it. NODE_EXTRA_CA_CERTS
+// names the certificate authority of ARM.
 
 import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
@@ -19,7 +19,7 @@ const { cluster, nodePool, externalAuth, credential } = task;
 
 const identity = new ClientSecretCredential(task.client.tenantId, task.client.clientId, task.client.clientSecret, {
   authorityHost: task.arm,
-  disableInstanceDiscovery: true, // that host is Microsoft's, and knows nothing of a region on this machine
+  disableInstanceDiscovery: true, // the discovery endpoint of Microsoft does not know a local region
 });
 const client = new ResourceManagementClient(identity, task.subscription, {
   endpoint: task.arm,
@@ -44,14 +44,14 @@ async function step(name, run) {
   console.log(`ok: ${name} (${Math.round(performance.now() - began)} ms)`);
 }
 
-// refusal is the error that a promise is rejected with.
+// refusal returns the error that a promise is rejected with.
 async function refusal(promise) {
   try {
     await promise;
   } catch (error) {
     return error;
   }
-  assert.fail("it was not refused");
+  assert.fail("the request was not rejected");
 }
 
 const names = async (pages) => {
@@ -155,12 +155,12 @@ await step("request an administrator's credential, use it, revoke it", async () 
   const request = credential.request && { certificateSigningRequest: credential.request };
   const poller = await customer.act(`${cluster.id}/requestAdminCredential`, request);
   const { kubeconfig, expirationTimestamp } = await poller.pollUntilDone();
-  assert.ok(Date.parse(expirationTimestamp) > Date.now(), "it expires in the future");
-  assert.equal(kubeconfig.includes("client-key"), !request, "the answer holds a key exactly when the service made it");
+  assert.ok(Date.parse(expirationTimestamp) > Date.now(), "the credential expires in the future");
+  assert.equal(kubeconfig.includes("client-key"), !request, "the response contains a key if and only if the service generated it");
   assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 200);
 
   await (await customer.act(`${cluster.id}/revokeCredentials`)).pollUntilDone();
-  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 401, "a revoked credential is still good");
+  assert.equal(await askHostedCluster(kubeconfig, credential.key, "/api/v1/nodes"), 401, "a revoked credential still works");
 });
 
 await step("delete the node pool and the cluster", async () => {
@@ -168,5 +168,5 @@ await step("delete the node pool and the cluster", async () => {
   assert.equal((await refusal(resources.getById(nodePool.id, task.apiVersion))).statusCode, 404);
   await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often);
   assert.equal((await refusal(resources.getById(cluster.id, task.apiVersion))).statusCode, 404);
-  await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often); // what is not there is deleted already
+  await resources.beginDeleteByIdAndWait(cluster.id, task.apiVersion, often); // deleting a missing resource succeeds
 });

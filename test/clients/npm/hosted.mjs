@@ -1,8 +1,8 @@
-// Uses a kubeconfig of the service's: with the key that the customer has kept, or with the one in it where the service made it.
+// Uses a kubeconfig of the service, with the customer's key or with the key that the service generated.
 
 import { request } from "node:https";
 
-// askHostedCluster returns the status of a GET at the cluster's own API server.
+// askHostedCluster returns the status of a GET at the hosted API server.
 export function askHostedCluster(kubeconfig, key, path) {
   const field = (name) => {
     const found = new RegExp(`^\\s*-?\\s*"?${name}"?:\\s*"?([^"\\s]+)"?\\s*,?$`, "m").exec(kubeconfig);

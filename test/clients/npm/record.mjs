@@ -1,4 +1,4 @@
-// Records what the client and ARM say to each other, as internal/testing/traffic does in Go: without tokens and credentials.
+// Records the traffic between the client and ARM without tokens and credentials, as internal/testing/traffic does in Go.
 
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";

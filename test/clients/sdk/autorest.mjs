@@ -1,4 +1,4 @@
-// AutoRest from node_modules: its core with the extensions that are there, so that it downloads nothing.
+// Runs AutoRest from node_modules with the installed extensions, so that it downloads nothing.
 
 import { spawn } from "node:child_process";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ export const modules = join(import.meta.dirname, "node_modules");
 
 export const use = (extension) => `--use=${join(modules, ...extension.split("/"))}`;
 
-// run runs a program to its end and returns what it printed; it throws that when the program fails.
+// run runs a program and returns its output. It throws the output if the program fails.
 export async function run(command, args, options = {}) {
   const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
   let output = "";
@@ -17,7 +17,7 @@ export async function run(command, args, options = {}) {
   return output;
 }
 
-// autorest runs AutoRest in a folder, where it keeps what it wants to keep, and returns the lines that it printed.
+// autorest runs AutoRest in a folder, which also holds its state, and returns its output lines.
 export async function autorest(folder, args) {
   const program = join(modules, "@autorest", "core", "entrypoints", "app.js");
   const options = { cwd: folder, env: { ...process.env, AUTOREST_HOME: folder } };

@@ -1,10 +1,10 @@
-// Writes the typed clients that customers get, as their generators make them from our OpenAPI documents, and builds the
-// programs that drive a region with them: for each language and api-version one.
+// Generates typed clients from our OpenAPI documents with the generators of the published clients, and builds the programs that
+// use them in a region: one for each language and api-version.
 //
 //   node generate.mjs --documents FOLDER --into FOLDER [--only LANGUAGE/API-VERSION]
 //
-// AutoRest runs from node_modules, with the generators that are there: it downloads nothing. What it warns of fails, unless
-// it stands below with a reason. Last written is drivers.json: the command of each driver.
+// AutoRest runs from node_modules with the installed generators and downloads nothing. A warning is an error unless it is listed
+// below with a reason. The last file that is written is drivers.json, with the command of each program.
 
 import { createHash } from "node:crypto";
 import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
@@ -23,13 +23,13 @@ const here = import.meta.dirname;
 const documents = resolve(flags.documents);
 const into = resolve(flags.into);
 
-// What the generators say and need not, with the reason.
+// The ignored warnings of the generators, with the reason.
 const tolerated = [
-  { line: /IgnoredPropertyNextToRef .*\(components > schemas > Condition > properties > type\)/, reason: "the published contract bounds it there too; only servers heed it" },
-  { line: /PreCheck\/CheckDuplicateSchemas \| Checking/, reason: "says what it does, not what is wrong" },
+  { line: /IgnoredPropertyNextToRef .*\(components > schemas > Condition > properties > type\)/, reason: "the published contract has the bound there too; only servers apply it" },
+  { line: /PreCheck\/CheckDuplicateSchemas \| Checking/, reason: "an informational message" },
   { line: /UsingTemporaryFlag/, reason: "about the Go generator's own settings" },
   { line: /seal-single-value-enum-by-default is a temporary flag/, reason: "about the TypeScript generator's own settings" },
-  { line: /SecurityDefinedSpecAndConfig/, reason: "--azure-arm says what the document says" },
+  { line: /SecurityDefinedSpecAndConfig/, reason: "--azure-arm equals the definition in the document" },
 ];
 
 const languages = {
@@ -57,7 +57,7 @@ const languages = {
   },
 };
 
-// generate makes a client, unless the one that is there was made from the same.
+// generate generates a client unless the existing one was generated from the same input.
 async function generate(version, folder, own) {
   const args = [
     `--input-file=${join(documents, version, "openapi.json")}`,

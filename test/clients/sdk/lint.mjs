@@ -1,5 +1,5 @@
-// Holds the OpenAPI documents against the rules by which ARM reviews resource providers (Azure's OpenAPI validator, LintDiff),
-// with AutoRest. It fails on what is against a rule, unless that stands below with a reason.
+// Checks the OpenAPI documents against ARM's review rules for resource providers (Azure's OpenAPI validator, LintDiff), with
+// AutoRest. A violation is an error unless it is listed below with a reason.
 //
 //   node lint.mjs --documents FOLDER --work FOLDER
 
@@ -16,7 +16,7 @@ if (!flags.documents || !flags.work) {
 const documents = resolve(flags.documents);
 const work = resolve(flags.work);
 
-// What is against a rule and stays, by rule: why.
+// The accepted violations by rule, with the reason.
 const tolerated = {
   AvoidAdditionalProperties: "the operators that need an identity differ from release to release; the published contract has maps too",
   EnumInsteadOfBoolean: "advice; the published contract has booleans",
@@ -25,7 +25,7 @@ const tolerated = {
   PreviewVersionOverOneYear: "customers still speak the first api-version",
 };
 
-// The rules know common types by where they are in Azure's repository of documents, so that ours are laid out like that.
+// The rules recognize common types by their path in Azure's repository of documents, so ours get the same layout.
 await rm(work, { recursive: true, force: true });
 await mkdir(work, { recursive: true });
 await cp(join(documents, "common-types"), join(work, "openapi", "common-types", "resource-management"), { recursive: true });

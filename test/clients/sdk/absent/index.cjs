@@ -1,5 +1,5 @@
-// @azure-tools/rlc-common makes REST level clients, which nothing here asks for, and is not in every registry. Whatever
-// of it is used all the same says so.
+// @azure-tools/rlc-common generates REST level clients, which are not used here, and is missing in some registries. Every use
+// of this replacement throws.
 module.exports = new Proxy({}, {
   get(_, name) {
     if (name === "__esModule") return true;

@@ -28,7 +28,7 @@ func (d *day) manageNodePools(ctx context.Context) error {
 			return err
 		}
 		if *result.Properties.ProvisioningState != sdk.ProvisioningStateSucceeded || *result.Properties.Replicas != 1 {
-			return fmt.Errorf("it became %s", body)
+			return fmt.Errorf("unexpected result: %s", body)
 		}
 	}
 	found, pages, err := pagesOf(inPagesOf(ctx, 1), d, d.nodePools.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
@@ -61,7 +61,7 @@ func (d *day) manageNodePools(ctx context.Context) error {
 		return err
 	}
 	if *scaled.Properties.Replicas != 2 || *got.Properties.Replicas != 2 {
-		return fmt.Errorf("scaled, it is %s", body)
+		return fmt.Errorf("unexpected result of scaling: %s", body)
 	}
 
 	deletion, err := d.nodePools.BeginDelete(ctx, d.task.ResourceGroup, "typed", "second", nil)
@@ -97,7 +97,7 @@ func (d *day) manageExternalAuth(ctx context.Context) error {
 		return err
 	}
 	if *created.Properties.ProvisioningState != sdk.ExternalAuthProvisioningStateSucceeded {
-		return fmt.Errorf("it became %s", body)
+		return fmt.Errorf("unexpected result: %s", body)
 	}
 	found, _, err := pagesOf(ctx, d, d.auths.NewListByParentPager(d.task.ResourceGroup, "typed", nil),
 		func(r sdk.ExternalAuthsClientListByParentResponse) (any, []*sdk.ExternalAuth) {
@@ -123,7 +123,7 @@ func (d *day) manageExternalAuth(ctx context.Context) error {
 		return err
 	}
 	if *changed.Properties.Claim.Mappings.Username.Claim != "upn" {
-		return fmt.Errorf("it became %s", body)
+		return fmt.Errorf("unexpected result: %s", body)
 	}
 
 	deletion, err := d.auths.BeginDelete(ctx, d.task.ResourceGroup, "typed", "entra", nil)
@@ -149,7 +149,7 @@ func (d *day) seeOffers(ctx context.Context) error {
 	if !slices.ContainsFunc(operations, func(o *sdk.Operation) bool {
 		return *o.Name == "Microsoft.RedHatOpenShift/hcpOpenShiftClusters/requestAdminCredential/action" && o.Display != nil && o.Display.Operation != nil
 	}) {
-		return fmt.Errorf("the provider has %d operations, and not the request of a credential", len(operations))
+		return fmt.Errorf("the provider lists %d operations without the credential request", len(operations))
 	}
 
 	versions, pages, err := pagesOf(inPagesOf(ctx, 1), d, d.versions.NewListPager(d.task.Location, nil),
@@ -172,7 +172,7 @@ func (d *day) seeOffers(ctx context.Context) error {
 		return err
 	}
 	if version.Properties.EndOfLifeTimestamp.Year() < 2025 {
-		return fmt.Errorf("its support ended in %d", version.Properties.EndOfLifeTimestamp.Year())
+		return fmt.Errorf("support ended in %d", version.Properties.EndOfLifeTimestamp.Year())
 	}
 
 	sets, _, err := pagesOf(ctx, d, d.roleSets.NewListPager(d.task.Location, nil),
@@ -194,7 +194,7 @@ func (d *day) seeOffers(ctx context.Context) error {
 	return d.judge.check(set.HcpOperatorIdentityRoleSet, body)
 }
 
-// missMissing asks for what is not there, and deletes it: the latter is done already.
+// missMissing reads and deletes a missing resource. The deletion succeeds.
 func (d *day) missMissing(ctx context.Context) error {
 	_, err := d.clusters.Get(ctx, d.task.ResourceGroup, "absent", nil)
 	if _, err := refused(err, http.StatusNotFound, "ResourceNotFound"); err != nil {
@@ -209,7 +209,7 @@ func (d *day) missMissing(ctx context.Context) error {
 		return err
 	}
 	if answer := d.recorder.last(); answer.status != http.StatusNoContent {
-		return fmt.Errorf("the deletion of what is not there was answered %d", answer.status)
+		return fmt.Errorf("deleting a missing resource returned %d", answer.status)
 	}
 	_, err = d.versions.Get(ctx, d.task.Location, "1.0", nil)
 	_, err = refused(err, http.StatusNotFound, "ResourceNotFound")

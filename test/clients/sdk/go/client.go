@@ -20,7 +20,7 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// connect makes the clients of the task's subscription. What they say is in the recorder.
+// connect creates the clients of the task's subscription. The recorder records their traffic.
 func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
 	authority, err := os.ReadFile(task.Authority)
 	if err != nil {
@@ -28,7 +28,7 @@ func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", task.Authority)
+		return nil, fmt.Errorf("%s contains no certificate", task.Authority)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -44,7 +44,7 @@ func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
 	identity, err := azidentity.NewClientSecretCredential(task.Client.TenantID, task.Client.ClientID, task.Client.ClientSecret,
 		&azidentity.ClientSecretCredentialOptions{
 			ClientOptions:            options,
-			DisableInstanceDiscovery: true, // that asks a host of Microsoft's, which knows nothing of a region on this machine
+			DisableInstanceDiscovery: true, // the discovery endpoint of Microsoft does not know a local region
 		})
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func connect(task task, recorder *recorder) (*sdk.ClientFactory, error) {
 	return sdk.NewClientFactory(task.Subscription, identity, &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true})
 }
 
-// pageSize is the key of how long the pages of a list shall be, in a context. The clients have no word for $top.
+// pageSize is the context key of the page size of lists. The clients have no parameter for $top.
 type pageSize struct{}
 
 func inPagesOf(ctx context.Context, size int) context.Context {
@@ -74,7 +74,7 @@ func (pages) Do(request *policy.Request) (*http.Response, error) {
 	return request.Next()
 }
 
-// exchange is a request and what was answered.
+// exchange is a request with its response.
 type exchange struct {
 	method, path   string
 	status         int
@@ -86,7 +86,7 @@ func (e exchange) poll() bool {
 	return e.method == http.MethodGet && strings.Contains(e.path, "/hcpOperation")
 }
 
-// recorder remembers what the clients said, in the order of the answers.
+// recorder records the exchanges of the clients in the order of the responses.
 type recorder struct {
 	mu        sync.Mutex
 	exchanges []exchange
@@ -113,14 +113,14 @@ func (r *recorder) Do(request *policy.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// watch calls a function after each poll from now on, and begins to record anew; nil watches no more.
+// watch clears the recorder and sets the function to call after each poll; nil removes it.
 func (r *recorder) watch(onPoll func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.exchanges, r.onPoll = nil, onPoll
 }
 
-// last is the latest exchange.
+// last returns the latest exchange.
 func (r *recorder) last() exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func (r *recorder) last() exchange {
 	return r.exchanges[len(r.exchanges)-1]
 }
 
-// heeded checks that no poll came before the answer before it had said, and returns how many did wait.
+// heeded checks that no poll came sooner than the Retry-After of the previous response. It returns the number of polls that waited.
 func (r *recorder) heeded() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *recorder) heeded() (int, error) {
 		}
 		before := r.exchanges[i-1]
 		if pause := next.sent.Sub(before.answered); pause < before.retryAfter {
-			return waited, fmt.Errorf("polled %s after %v although told to wait for %v", next.path, pause, before.retryAfter)
+			return waited, fmt.Errorf("polled %s after %v, but Retry-After was %v", next.path, pause, before.retryAfter)
 		}
 		waited++
 	}

@@ -34,7 +34,7 @@ func (d *day) sendFault(ctx context.Context) error {
 		return err
 	}
 	if answer.Error == nil || answer.Error.Target == nil || *answer.Error.Target != "properties.network.hostPrefix" {
-		return fmt.Errorf("the field is not named: %s", body)
+		return fmt.Errorf("the error does not name the field: %s", body)
 	}
 	return d.judge.check(answer, body)
 }
@@ -75,7 +75,7 @@ func (d *day) getCluster(ctx context.Context, name string) (sdk.HcpOpenShiftClus
 	return got.HcpOpenShiftCluster, body, err
 }
 
-// createAndResume gives up waiting at the first poll that finds the cluster not there yet, and has another process wait.
+// createAndResume stops waiting at the first poll that finds the operation in progress, and lets another process wait.
 func (d *day) createAndResume(ctx context.Context) error {
 	poller, err := d.beginCreate(ctx, "resumed")
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *day) createAndResume(ctx context.Context) error {
 	_, err = poller.PollUntilDone(impatient, often)
 	d.recorder.watch(nil)
 	if !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("waiting was not given up: %w", orNothing(err))
+		return fmt.Errorf("waiting was not canceled: %w", orNothing(err))
 	}
 	if poller.Done() {
 		return errors.New("a poller that was given up is done")
@@ -110,7 +110,7 @@ func (d *day) createAndResume(ctx context.Context) error {
 	return nil
 }
 
-// finishResumed is what the other process does.
+// finishResumed waits in the other process.
 func (d *day) finishResumed(ctx context.Context) error {
 	poller, err := d.clusters.BeginCreateOrUpdate(ctx, d.task.ResourceGroup, "resumed", sdk.HcpOpenShiftCluster{},
 		&sdk.HcpOpenShiftClustersClientBeginCreateOrUpdateOptions{ResumeToken: d.task.Poller})
@@ -121,19 +121,19 @@ func (d *day) finishResumed(ctx context.Context) error {
 	return d.created("resumed", result.HcpOpenShiftCluster, body)
 }
 
-// deleteEarly deletes a cluster at once: its creation ends as canceled, unless it was over before.
+// deleteEarly deletes a cluster during its creation. The creation is then canceled, unless it has already succeeded.
 func (d *day) deleteEarly(ctx context.Context) error {
-	creation, err := d.beginCreate(ctx, "doomed")
+	creation, err := d.beginCreate(ctx, "deleted")
 	if err != nil {
 		return err
 	}
-	if err := d.deleteCluster(ctx, "doomed"); err != nil {
+	if err := d.deleteCluster(ctx, "deleted"); err != nil {
 		return err
 	}
 	_, err = creation.PollUntilDone(ctx, often)
 	var refusal *azcore.ResponseError
 	if !errors.As(err, &refusal) || (refusal.ErrorCode != "Canceled" && refusal.ErrorCode != "ResourceNotFound") {
-		return fmt.Errorf("the creation of a cluster that was deleted ended with %w", orNothing(err))
+		return fmt.Errorf("unexpected result of the creation of a deleted cluster: %w", orNothing(err))
 	}
 	return nil
 }
@@ -212,10 +212,10 @@ func (d *day) updateCluster(ctx context.Context) error {
 		return err
 	}
 	if len(result.Tags) != 2 || *result.Tags["mood"] != "good" || *result.Properties.NodeDrainTimeoutMinutes != 45 {
-		return fmt.Errorf("it became %s", body)
+		return fmt.Errorf("unexpected result: %s", body)
 	}
 
-	// What was read can be written back as it is: whoever changes one field does so.
+	// A client that changes one field writes back what it has read.
 	replacement, err := d.clusters.BeginCreateOrUpdate(ctx, d.task.ResourceGroup, "typed", result.HcpOpenShiftCluster, nil)
 	same, body, err := finish(ctx, replacement, err)
 	if err != nil {
@@ -225,7 +225,7 @@ func (d *day) updateCluster(ctx context.Context) error {
 		return err
 	}
 	if len(same.Tags) != 2 || *same.Properties.NodeDrainTimeoutMinutes != 45 {
-		return fmt.Errorf("written back, it became %s", body)
+		return fmt.Errorf("unexpected result of writing back: %s", body)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (d *day) manageCredentials(ctx context.Context) error {
 		return err
 	}
 	if err := d.judge.check(result.HcpOpenShiftClusterAdminCredential, body); err != nil {
-		return fmt.Errorf("the credential is not typed: %w", err)
+		return fmt.Errorf("decoding the credential: %w", err)
 	}
 	if result.Kubeconfig == nil || *result.Kubeconfig == "" || result.ExpirationTimestamp == nil || result.ExpirationTimestamp.Before(time.Now()) {
 		return errors.New("the credential lacks its kubeconfig, or has ended")
@@ -250,5 +250,5 @@ func (d *day) manageCredentials(ctx context.Context) error {
 	return err
 }
 
-// credentialPoller follows the request of a credential.
+// credentialPoller polls a credential request.
 type credentialPoller = *runtime.Poller[sdk.HcpOpenShiftClustersClientRequestAdminCredentialResponse]

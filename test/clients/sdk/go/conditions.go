@@ -10,7 +10,7 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// extend asks for what the api-versions with conditions have words for.
+// extend sets the properties that exist at the api-versions with conditions.
 func extend(p *sdk.HcpOpenShiftClusterProperties) {
 	mirror(p)
 	p.Ingress = &sdk.IngressProfile{Type: to.Ptr(sdk.IngressTypePrivate)}

@@ -14,7 +14,7 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// day is what a customer does in one.
+// day is the sequence of steps of the test.
 type day struct {
 	task     task
 	judge    *judge
@@ -61,7 +61,7 @@ func (d *day) live(ctx context.Context) error {
 		{"node pools", d.manageNodePools},
 		{"an external authentication", d.manageExternalAuth},
 		{"credentials", d.manageCredentials},
-		{"delete what is left", d.deleteClusters},
+		{"delete the other clusters", d.deleteClusters},
 	} {
 		began := time.Now()
 		if err := step.run(ctx); err != nil {
@@ -73,10 +73,10 @@ func (d *day) live(ctx context.Context) error {
 	return nil
 }
 
-// often is how often pollers ask when nobody tells them; ARM does.
+// often is the polling interval without Retry-After. ARM always sends Retry-After.
 var often = &runtime.PollUntilDoneOptions{Frequency: time.Second}
 
-// finish waits for an operation's end, and returns the body that its result was read from.
+// finish waits until an operation is terminal and returns the body of its result.
 func finish[T any](ctx context.Context, poller *runtime.Poller[T], err error) (T, []byte, error) {
 	var none T
 	if err != nil {
@@ -91,7 +91,7 @@ func finish[T any](ctx context.Context, poller *runtime.Poller[T], err error) (T
 	return result, body, err
 }
 
-// pagesOf reads all pages of a list, and checks each.
+// pagesOf reads and checks all pages of a list.
 func pagesOf[T, V any](ctx context.Context, d *day, pager *runtime.Pager[T], content func(T) (page any, values []V)) ([]V, int, error) {
 	var all []V
 	count := 0
@@ -115,7 +115,7 @@ func pagesOf[T, V any](ctx context.Context, d *day, pager *runtime.Pager[T], con
 	return all, count, nil
 }
 
-// read reads one resource, and returns its body too.
+// read reads one resource and returns it with its body.
 func read[T any](ctx context.Context, get func(context.Context) (T, error)) (T, []byte, error) {
 	var raw *http.Response
 	result, err := get(policy.WithCaptureResponse(ctx, &raw))
@@ -126,7 +126,7 @@ func read[T any](ctx context.Context, get func(context.Context) (T, error)) (T, 
 	return result, body, err
 }
 
-// refused checks that an error is ARM's, of a status and a code, and returns its body.
+// refused checks that an error is a response of ARM with a status and a code, and returns its body.
 func refused(err error, status int, code string) ([]byte, error) {
 	var refusal *azcore.ResponseError
 	if !errors.As(err, &refusal) {
@@ -145,7 +145,7 @@ func orNothing(err error) error {
 	return err
 }
 
-// cluster is the typed cluster of a name, from the task and what the api-version has besides.
+// cluster returns a typed cluster from the task, with the properties of the api-version.
 func (d *day) cluster(name string) (sdk.HcpOpenShiftCluster, error) {
 	var cluster sdk.HcpOpenShiftCluster
 	if err := json.Unmarshal(d.task.Clusters[name], &cluster); err != nil {
@@ -163,7 +163,7 @@ func (d *day) beginCreate(ctx context.Context, name string) (*runtime.Poller[sdk
 	return d.clusters.BeginCreateOrUpdate(ctx, d.task.ResourceGroup, name, cluster, nil)
 }
 
-// created checks a cluster that has come up.
+// created checks a cluster after its creation.
 func (d *day) created(name string, cluster sdk.HcpOpenShiftCluster, body []byte) error {
 	if err := d.judge.check(cluster, body); err != nil {
 		return err
@@ -173,11 +173,11 @@ func (d *day) created(name string, cluster sdk.HcpOpenShiftCluster, body []byte)
 	case *cluster.Name != name:
 		return fmt.Errorf("the result is %s", *cluster.Name)
 	case *p.ProvisioningState != sdk.ProvisioningStateSucceeded:
-		return fmt.Errorf("it is %s", *p.ProvisioningState)
+		return fmt.Errorf("provisioningState is %s", *p.ProvisioningState)
 	case p.API == nil || p.API.URL == nil || p.Console == nil || p.DNS == nil || p.DNS.BaseDomain == nil || p.Platform.IssuerURL == nil:
-		return fmt.Errorf("a cluster that has come up lacks an address: %s", body)
+		return fmt.Errorf("a created cluster has no URL: %s", body)
 	case cluster.SystemData == nil || cluster.SystemData.CreatedAt == nil || time.Since(*cluster.SystemData.CreatedAt).Abs() > time.Hour:
-		return fmt.Errorf("it was not created just now: %s", body)
+		return fmt.Errorf("unexpected creation time: %s", body)
 	}
 	return observed(p)
 }

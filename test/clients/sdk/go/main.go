@@ -1,11 +1,11 @@
-// Command drive is a customer with the typed client that is generated from our OpenAPI document of one api-version, unmodified:
-// what armredhatopenshifthcp is made of, azcore's pollers and pagers, and azidentity. It lives a day of a region through ARM,
-// asserts what it sees at each step, and that nothing of an answer is lost or missing in the typed result.
+// Command drive tests the unmodified typed client that is generated from our OpenAPI document of one api-version, with azcore's
+// pollers and pagers and azidentity. It performs the operations of a customer through ARM and asserts the result of each step,
+// and that the typed result has exactly the content of the response.
 //
 //	drive -models FOLDER < task.json
 //
-// The task says where ARM is, who the customer is and what to make; test/e2e writes it. -models is the client's source, which
-// alone says what it requires. Which api-version is driven is told apart by build tags.
+// The task contains the endpoint of ARM, the credentials and the resources to create; test/e2e writes it. -models is the source of
+// the client, whose comments list the required fields. A build tag selects the api-version.
 package main
 
 import (

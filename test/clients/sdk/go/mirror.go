@@ -9,7 +9,7 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// mirror asks for a mirror of images, for which the first api-version has no word.
+// mirror sets an image mirror, which does not exist at the first api-version.
 func mirror(p *sdk.HcpOpenShiftClusterProperties) {
 	p.ImageDigestMirrors = []*sdk.ImageDigestMirror{{Source: to.Ptr("registry.redhat.io/ubi9"), Mirrors: []*string{to.Ptr("mirror.example/ubi9")}}}
 }

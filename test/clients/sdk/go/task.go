@@ -2,10 +2,10 @@ package main
 
 import "encoding/json"
 
-// task is what to do, and where.
+// task is the input of the program.
 type task struct {
 	ARM string `json:"arm"`
-	// Authority is the file of the authority of ARM's certificate.
+	// Authority is the file of the certificate authority of ARM.
 	Authority string `json:"authority"`
 	Client    struct {
 		TenantID     string `json:"tenantId"`
@@ -16,11 +16,11 @@ type task struct {
 	APIVersion    string `json:"apiVersion"`
 	Subscription  string `json:"subscription"`
 	ResourceGroup string `json:"resourceGroup"`
-	// Clusters are by their names.
+	// Clusters maps names to clusters.
 	Clusters       map[string]json.RawMessage `json:"clusters"`
 	NodePool       json.RawMessage            `json:"nodePool"`
 	ExternalAuth   json.RawMessage            `json:"externalAuth"`
 	SigningRequest string                     `json:"signingRequest"`
-	// Poller is a poller that another process has left, for -resume.
+	// Poller is the resume token of another process, for -resume.
 	Poller string `json:"poller,omitempty"`
 }

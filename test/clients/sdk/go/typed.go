@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// judge holds typed results against what was answered.
+// judge compares typed results with the responses.
 type judge struct {
-	// required are the fields that the client's source calls so, by type.
+	// required maps types to their required fields, from the source of the client.
 	required map[string]map[string]bool
 }
 
-// newJudge reads what a client requires from the comments of its source: the types themselves do not say.
+// newJudge reads the required fields from the comments of the client's source, because the types do not contain them.
 func newJudge(folder string) (*judge, error) {
 	syntax, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, "models.go"), nil, parser.ParseComments)
 	if err != nil {
@@ -53,8 +53,8 @@ func newJudge(folder string) (*judge, error) {
 	return j, nil
 }
 
-// check holds a typed result against the body that it was read from: what is written from it again must be that body, so
-// that the client has a word for everything in it, and what it requires must be there.
+// check compares a typed result with its body. Encoding the result again must yield the body, so that the client has a field for
+// everything, and all required fields must be present.
 func (j *judge) check(value any, body []byte) error {
 	again, err := json.Marshal(value)
 	if err != nil {
@@ -65,7 +65,7 @@ func (j *judge) check(value any, body []byte) error {
 		return err
 	}
 	if err := json.Unmarshal(body, &want); err != nil {
-		return fmt.Errorf("the body is no JSON: %w", err)
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	complaints := append(differences("", got, want), j.missing("", reflect.ValueOf(value))...)
 	if len(complaints) > 0 {
@@ -74,7 +74,7 @@ func (j *judge) check(value any, body []byte) error {
 	return nil
 }
 
-// missing names the required fields that are not there.
+// missing returns the missing required fields.
 func (j *judge) missing(path string, value reflect.Value) []string {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -113,7 +113,7 @@ func (j *judge) missing(path string, value reflect.Value) []string {
 	return nil
 }
 
-// differences says where what was read and written again departs from the body.
+// differences returns the differences between the body and the encoded result.
 func differences(path string, got, want any) []string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -152,7 +152,7 @@ func differences(path string, got, want any) []string {
 	return []string{fmt.Sprintf("%s: %v became %v", path, want, got)}
 }
 
-// sameInstant reports whether two values are one point in time, which may be written in several ways.
+// sameInstant reports whether two values are the same point in time in different notations.
 func sameInstant(a, b any) bool {
 	parse := func(value any) (time.Time, bool) {
 		text, ok := value.(string)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// thing is as the models of a client are.
+// thing has the form of a model of a generated client.
 type thing struct {
 	Name *string    `json:"name,omitempty"`
 	At   *time.Time `json:"at,omitempty"`

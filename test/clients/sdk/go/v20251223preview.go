@@ -10,7 +10,7 @@ import (
 	sdk "hcpmesh.test/armredhatopenshifthcp"
 )
 
-// extend asks for what this api-version has words for and the later ones have others for.
+// extend sets the properties that later api-versions renamed.
 func extend(p *sdk.HcpOpenShiftClusterProperties) {
 	p.Etcd = &sdk.EtcdProfile{DataEncryption: &sdk.EtcdDataEncryptionProfile{
 		KeyManagementMode: to.Ptr(sdk.EtcdDataEncryptionKeyManagementModeTypePlatformManaged),

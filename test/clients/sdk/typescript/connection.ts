@@ -3,13 +3,13 @@ import { ClientSecretCredential } from "@azure/identity";
 import { RedHatOpenShiftHcpClient } from "../sdk/src/index.js";
 import type { Task } from "./task.js";
 
-// A request and what was answered.
+// A request with its response.
 interface Exchange {
   method: string;
   path: string;
   status: number;
   body: string;
-  // What Retry-After said, in milliseconds; 0 when it said nothing.
+  // The Retry-After of the response in milliseconds, or 0.
   retryAfter: number;
   sent: number;
   answered: number;
@@ -17,21 +17,21 @@ interface Exchange {
 
 const isPoll = ({ method, path }: Exchange) => method === "GET" && path.includes("/hcpOperation");
 
-// Timers of Node may be early by less than a millisecond, for the clock that they count with has whole ones.
+// Timers of Node may fire up to a millisecond early, because their clock counts whole milliseconds.
 const clockTick = 2;
 
-// The clients of a task's subscription, and what they have said.
+// The clients of a task's subscription, with their recorded traffic.
 export class Connection {
   readonly client: RedHatOpenShiftHcpClient;
   exchanges: Exchange[] = [];
-  // How long the pages of lists shall be, while it is not 0: the clients have no word for $top.
+  // The page size of lists unless 0. The clients have no parameter for $top.
   pageSize = 0;
 
   constructor(task: Task) {
     const { tenantId, clientId, clientSecret } = task.client;
     const identity = new ClientSecretCredential(tenantId, clientId, clientSecret, {
       authorityHost: task.arm,
-      disableInstanceDiscovery: true, // that host is Microsoft's, and knows nothing of a region on this machine
+      disableInstanceDiscovery: true, // the discovery endpoint of Microsoft does not know a local region
     });
     this.client = new RedHatOpenShiftHcpClient(identity, task.subscription, {
       endpoint: task.arm,
@@ -46,8 +46,8 @@ export class Connection {
     return this.exchanges.at(-1)!;
   }
 
-  // heeded throws if a poll came before the poll before it had said, and returns how many did wait. Clients send one with the
-  // request and one when they begin to wait, whatever they were told: only what comes after these counts.
+  // heeded throws if a poll came sooner than the previous Retry-After, and returns the number of polls that waited. Clients poll once with the
+  // request and once when they begin to wait, regardless of Retry-After. Only later polls count.
   heeded(): number {
     let waited = 0;
     this.exchanges.forEach((next, i) => {

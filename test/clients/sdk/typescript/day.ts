@@ -14,7 +14,7 @@ import type { Task } from "./task.js";
 import { check } from "./typed.js";
 import { extend, observed, observedAuth, requestCredential } from "./version.js";
 
-// refusal is ARM's error that a promise is rejected with.
+// refusal returns the ARM error that a promise is rejected with.
 async function refusal(promise: Promise<unknown>, status: number, code: string): Promise<RestError> {
   const error = await rejection(promise);
   assert.ok(error instanceof RestError, String(error));
@@ -32,7 +32,7 @@ async function rejection(promise: Promise<unknown>): Promise<unknown> {
   return assert.fail("it was not refused");
 }
 
-// What a customer does in a day.
+// The steps of the test.
 export class Day {
   readonly #task: Task;
   readonly #connection: Connection;
@@ -69,8 +69,7 @@ export class Day {
     return this.#connection.last.body;
   }
 
-  // pagesOf reads all pages of a list, and checks each item. A list that is begun with the token of its second page goes on
-  // there.
+  // pagesOf reads all pages of a list and checks each item. A list that starts with the token of its second page continues there.
   async #pagesOf<T>(list: () => PagedAsyncIterableIterator<T, T[]>, one: (item: T, body: string) => void, pageSize = 1): Promise<T[]> {
     const all: T[] = [];
     let pages = 0;
@@ -114,7 +113,7 @@ export class Day {
     check("HcpOperatorIdentityRoleSet", await hcpOperatorIdentityRoleSets.get(location, sets[0].name!), this.#body);
   }
 
-  // What is not there is deleted already.
+  // Deleting a missing resource succeeds.
   async #missMissing(): Promise<void> {
     await refusal(this.#clusters.get(this.#group, "absent"), 404, "ResourceNotFound");
     await refusal(this.#connection.client.hcpOpenShiftVersions.get(this.#task.location, "1.0"), 404, "ResourceNotFound");
@@ -160,7 +159,7 @@ export class Day {
     this.#created("typed", await this.#clusters.get(this.#group, "typed"));
   }
 
-  // createAndResume gives up waiting at the first poll that finds the cluster not there yet, and has another process wait.
+  // createAndResume stops waiting at the first poll that finds the operation in progress, and lets another process wait.
   async #createAndResume(): Promise<void> {
     const poller = await this.#clusters.beginCreateOrUpdate(this.#group, "resumed", this.#cluster("resumed"));
     const impatience = new AbortController();
@@ -173,17 +172,17 @@ export class Day {
     assert.equal(status, 0, `the other process: ${stdout}${stderr}`);
   }
 
-  // What the other process does.
+  // The part of the other process.
   async finishResumed(): Promise<void> {
     const poller = await this.#clusters.beginCreateOrUpdate(this.#group, "resumed", this.#cluster("resumed"), { resumeFrom: this.#task.poller });
     this.#created("resumed", await poller.pollUntilDone());
     assert.ok(!this.#connection.exchanges.some(({ method }) => method !== "GET"), "the request was sent again");
   }
 
-  // A cluster that is deleted at once: its creation ends as canceled, unless it was over before.
+  // Deletes a cluster during its creation. The creation is then canceled, unless it has already succeeded.
   async #deleteEarly(): Promise<void> {
-    const creation = await this.#clusters.beginCreateOrUpdate(this.#group, "doomed", this.#cluster("doomed"));
-    await this.#deleteCluster("doomed");
+    const creation = await this.#clusters.beginCreateOrUpdate(this.#group, "short-lived", this.#cluster("short-lived"));
+    await this.#deleteCluster("short-lived");
     const error = await rejection(creation.pollUntilDone());
     const { status } = creation.getOperationState();
     assert.ok(status === "canceled" || (error as RestError).code === "ResourceNotFound", `${status}: ${error}`);
@@ -215,7 +214,7 @@ export class Day {
     assert.deepEqual(updated.tags, tags);
     assert.equal(updated.properties!.nodeDrainTimeoutMinutes, 45);
 
-    // What was read can be written back as it is: whoever changes one field does so.
+    // A client that changes one field writes back what it has read.
     const same = await (await this.#clusters.beginCreateOrUpdate(this.#group, "typed", updated)).pollUntilDone();
     this.#created("typed", same);
     assert.deepEqual(same.tags, tags);

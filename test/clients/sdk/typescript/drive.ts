@@ -1,11 +1,11 @@
-// A customer with the typed client that is generated from our OpenAPI document of one api-version, unmodified: what
-// @azure/arm-redhatopenshifthcp is made of, with @azure/core-lro's pollers and @azure/identity. It lives a day of a region
-// through ARM, asserts what it sees at each step, and that nothing of an answer is lost or missing in the typed result.
+// Tests the unmodified typed client that is generated from our OpenAPI document of one api-version, with @azure/core-lro's
+// pollers and @azure/identity. It performs the operations of a customer through ARM and asserts the result of each step, and
+// that the typed result has exactly the content of the response.
 //
 //   node drive.js [--resume] < task.json
 //
-// The task says where ARM is, who the customer is and what to make; test/e2e writes it. NODE_EXTRA_CA_CERTS names the
-// authority of ARM's certificate. --resume waits for the creation that the task's poller follows, and does nothing else.
+// The task contains the endpoint of ARM, the credentials and the resources to create; test/e2e writes it. NODE_EXTRA_CA_CERTS
+// names the certificate authority of ARM. With --resume, the program only waits for the creation of the task's poller.
 
 import { text } from "node:stream/consumers";
 import { Day } from "./day.js";

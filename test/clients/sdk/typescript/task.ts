@@ -1,6 +1,6 @@
 import type { ExternalAuth, HcpOpenShiftCluster, NodePool } from "../sdk/src/index.js";
 
-// What to do, and where.
+// The input of the program.
 export interface Task {
   arm: string;
   client: { tenantId: string; clientId: string; clientSecret: string };
@@ -12,6 +12,6 @@ export interface Task {
   nodePool: NodePool;
   externalAuth: ExternalAuth;
   signingRequest: string;
-  // A poller that another process has left, for --resume.
+  // The poller state of another process, for --resume.
   poller?: string;
 }

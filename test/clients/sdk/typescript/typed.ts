@@ -3,8 +3,8 @@ import * as mappers from "../sdk/src/models/mappers.js";
 
 type Json = Record<string, unknown>;
 
-// check holds a typed result against the body that it was read from, by what the client knows of its models: it must have a
-// word for everything in it, everything must have its type, and what is required must be there.
+// check compares a typed result with its body, using the models of the client: every field must be known and of its type, and
+// required fields must be present.
 export function check(model: keyof typeof mappers, value: unknown, body: string): void {
   let complaints: string[];
   try {

@@ -9,7 +9,7 @@ import {
 } from "../sdk/src/index.js";
 import type { Task } from "./task.js";
 
-// extend asks for what this api-version has words for and the later ones have others for.
+// extend sets the properties that later api-versions renamed.
 export function extend(properties: HcpOpenShiftClusterProperties): void {
   properties.etcd = { dataEncryption: { keyManagementMode: KeyManagementMode.PlatformManaged } };
 }

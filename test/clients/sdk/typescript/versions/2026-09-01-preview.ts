@@ -13,7 +13,7 @@ import type { Task } from "./task.js";
 
 const imageDigestMirrors = [{ source: "registry.redhat.io/ubi9", mirrors: ["mirror.example/ubi9"] }];
 
-// extend asks for what this api-version has words for, besides those that all have.
+// extend sets the properties that not all api-versions have.
 export function extend(properties: HcpOpenShiftClusterProperties): void {
   properties.imageDigestMirrors = imageDigestMirrors;
   properties.ingress = { type: KnownIngressType.Private };
