@@ -6,7 +6,7 @@ type Cluster struct {
 	Properties ClusterProperties `json:"properties"`
 }
 
-// ClusterProperties is what the customer can say of a cluster. Read-only values are in ClusterStatus.
+// ClusterProperties holds the properties of a cluster that the customer sets. Read-only values are in ClusterStatus.
 type ClusterProperties struct {
 	Version              Version             `json:"version"`
 	DNS                  DNS                 `json:"dns"`
@@ -20,13 +20,13 @@ type ClusterProperties struct {
 	ClusterImageRegistry ImageRegistry       `json:"clusterImageRegistry"`
 	// CryptoRestrictions is None or FIPS.
 	CryptoRestrictions string `json:"cryptoRestrictions,omitempty"`
-	// NodeDrainTimeoutMinutes is 0 to 10080; 0 waits for ever.
+	// NodeDrainTimeoutMinutes is 0 to 10080; 0 means no limit.
 	NodeDrainTimeoutMinutes int32 `json:"nodeDrainTimeoutMinutes,omitempty"`
 }
 
-// DNS names the cluster.
+// DNS configures the cluster's domain name.
 type DNS struct {
-	// BaseDomainPrefix is at most 15 characters; made by the service when the customer gave none.
+	// BaseDomainPrefix has at most 15 characters. The service generates it if the customer sets none.
 	BaseDomainPrefix string `json:"baseDomainPrefix,omitempty"`
 }
 
@@ -39,19 +39,19 @@ type Network struct {
 	HostPrefix  int32  `json:"hostPrefix,omitempty"`
 }
 
-// API is the hosted Kubernetes API endpoint.
+// API configures the hosted Kubernetes API endpoint.
 type API struct {
 	Visibility Visibility `json:"visibility,omitempty"`
-	// AuthorizedCIDRs may reach the API; nil means all.
+	// AuthorizedCIDRs are the address ranges that may reach the API; nil means all addresses.
 	AuthorizedCIDRs []string `json:"authorizedCidrs,omitempty"`
 }
 
-// Ingress is the default ingress of the data plane.
+// Ingress configures the default ingress of the data plane.
 type Ingress struct {
 	Type Visibility `json:"type,omitempty"`
 }
 
-// Platform is where the cluster lives in Azure.
+// Platform holds the Azure resources that the cluster uses.
 type Platform struct {
 	ManagedResourceGroup    string                  `json:"managedResourceGroup,omitempty"`
 	SubnetID                string                  `json:"subnetId,omitempty"`
@@ -61,12 +61,12 @@ type Platform struct {
 	OperatorsAuthentication OperatorsAuthentication `json:"operatorsAuthentication"`
 }
 
-// OperatorsAuthentication holds the identities with which the cluster's operators act.
+// OperatorsAuthentication holds the managed identities of the cluster's operators.
 type OperatorsAuthentication struct {
 	UserAssignedIdentities OperatorIdentities `json:"userAssignedIdentities"`
 }
 
-// OperatorIdentities are ARM ids of identities, by operator name.
+// OperatorIdentities holds ARM IDs of managed identities by operator name.
 type OperatorIdentities struct {
 	ControlPlaneOperators  map[string]string `json:"controlPlaneOperators,omitempty"`
 	DataPlaneOperators     map[string]string `json:"dataPlaneOperators,omitempty"`
@@ -75,58 +75,58 @@ type OperatorIdentities struct {
 
 // Autoscaling configures the cluster autoscaler.
 type Autoscaling struct {
-	// MaxNodesTotal is 0 to 500; 0 means no limit of its own.
+	// MaxNodesTotal is 0 to 500; 0 means that the cluster sets no limit.
 	MaxNodesTotal               int32 `json:"maxNodesTotal,omitempty"`
 	MaxPodGracePeriodSeconds    int32 `json:"maxPodGracePeriodSeconds,omitempty"`
 	MaxNodeProvisionTimeSeconds int32 `json:"maxNodeProvisionTimeSeconds,omitempty"`
 	PodPriorityThreshold        int32 `json:"podPriorityThreshold"`
 }
 
-// Etcd configures the control plane's store.
+// Etcd configures the store of the control plane.
 type Etcd struct {
 	DataEncryption DataEncryption `json:"dataEncryption"`
 }
 
-// DataEncryption says who holds the key of the data at rest.
+// DataEncryption configures the key that encrypts etcd's data at rest.
 type DataEncryption struct {
 	// KeyManagementMode is PlatformManaged or CustomerManaged.
 	KeyManagementMode string                     `json:"keyManagementMode,omitempty"`
 	CustomerManaged   *CustomerManagedEncryption `json:"customerManaged,omitempty"`
 }
 
-// CustomerManagedEncryption is a key of the customer's.
+// CustomerManagedEncryption configures encryption with a key that the customer manages.
 type CustomerManagedEncryption struct {
 	// EncryptionType is KMS.
 	EncryptionType string         `json:"encryptionType,omitempty"`
 	KMS            *KMSEncryption `json:"kms,omitempty"`
 }
 
-// KMSEncryption is a key in an Azure Key Vault.
+// KMSEncryption configures a key in an Azure Key Vault.
 type KMSEncryption struct {
 	VaultName  string     `json:"vaultName,omitempty"`
 	Visibility Visibility `json:"visibility,omitempty"`
 	ActiveKey  KMSKey     `json:"activeKey"`
 }
 
-// KMSKey is one version of a key.
+// KMSKey names one version of a key.
 type KMSKey struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
 }
 
-// ImageDigestMirror redirects pulls by digest.
+// ImageDigestMirror lists the mirrors of a source for image pulls by digest.
 type ImageDigestMirror struct {
 	Source  string   `json:"source"`
 	Mirrors []string `json:"mirrors"`
 }
 
-// ImageRegistry is the cluster's own image registry.
+// ImageRegistry configures the cluster's own image registry.
 type ImageRegistry struct {
 	// State is Enabled or Disabled.
 	State string `json:"state,omitempty"`
 }
 
-// ClusterStatus is what the service reports of a cluster: the read-only values of the ARM resource.
+// ClusterStatus holds the values that the service reports for a cluster: the read-only values of the ARM resource.
 type ClusterStatus struct {
 	Conditions     []Condition `json:"conditions,omitempty"`
 	APIURL         string      `json:"apiUrl,omitempty"`

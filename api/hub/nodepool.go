@@ -8,21 +8,21 @@ type NodePool struct {
 	Properties NodePoolProperties `json:"properties"`
 }
 
-// NodePoolProperties is what the customer can say of a node pool.
+// NodePoolProperties holds the properties of a node pool that the customer sets.
 type NodePoolProperties struct {
 	Version  Version          `json:"version"`
 	Platform NodePoolPlatform `json:"platform"`
-	// Replicas and AutoScaling exclude each other; without AutoScaling, Replicas counts.
+	// Replicas applies if AutoScaling is nil; they exclude each other.
 	Replicas    int32                `json:"replicas,omitempty"`
 	AutoScaling *NodePoolAutoScaling `json:"autoScaling,omitempty"`
 	AutoRepair  bool                 `json:"autoRepair"`
 	Labels      []Label              `json:"labels,omitempty"`
 	Taints      []Taint              `json:"taints,omitempty"`
-	// NodeDrainTimeoutMinutes is the cluster's when nil.
+	// NodeDrainTimeoutMinutes overrides the value of the cluster; nil means that of the cluster.
 	NodeDrainTimeoutMinutes *int32 `json:"nodeDrainTimeoutMinutes,omitempty"`
 }
 
-// NodePoolPlatform describes the virtual machines.
+// NodePoolPlatform configures the virtual machines.
 type NodePoolPlatform struct {
 	SubnetID               string `json:"subnetId,omitempty"`
 	VMSize                 string `json:"vmSize,omitempty"`
@@ -31,7 +31,7 @@ type NodePoolPlatform struct {
 	OSDisk                 OSDisk `json:"osDisk"`
 }
 
-// OSDisk is the disk that a node boots from.
+// OSDisk configures the disk that a node boots from.
 type OSDisk struct {
 	SizeGiB                int32  `json:"sizeGiB,omitempty"`
 	DiskStorageAccountType string `json:"diskStorageAccountType,omitempty"`
@@ -46,13 +46,13 @@ type NodePoolAutoScaling struct {
 	Max int32 `json:"max"`
 }
 
-// Label is set on every node of the pool.
+// Label is a label of every node of the pool.
 type Label struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
 }
 
-// Taint keeps pods without a matching toleration away.
+// Taint is a taint of every node of the pool: it repels pods without a matching toleration.
 type Taint struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
@@ -60,7 +60,7 @@ type Taint struct {
 	Effect string `json:"effect"`
 }
 
-// NodePoolStatus is what the service reports of a node pool.
+// NodePoolStatus holds the values that the service reports for a node pool.
 type NodePoolStatus struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	Replicas   int32       `json:"replicas,omitempty"`
@@ -68,7 +68,7 @@ type NodePoolStatus struct {
 	Progress   []Progress  `json:"progress,omitempty"`
 }
 
-// Progress says how far one layer of the service has come with a resource.
+// Progress is the state of a resource in one layer of the service.
 type Progress struct {
 	Layer   string    `json:"layer"`
 	State   string    `json:"state"`

@@ -1,8 +1,8 @@
-// Package hub holds hcpmesh's own types of the ARM resources: one of each, whatever api-version a client speaks. Each
-// api-version has a package of its own that converts its wire types from and to these; everything behind the frontend
-// knows only these. The types hold what the customer asked for; how far it has come stands beside them in the store.
+// Package hub holds the version-independent types of the ARM resources. Each api-version has a package that converts its
+// wire form to and from these types, and everything behind the frontend uses only them. The properties hold the
+// customer's desired state; documents store the reported status beside them.
 //
-// The JSON form is what Cosmos DB keeps. A field may be added; none is ever renamed or given another meaning.
+// Cosmos DB stores the JSON form. Fields may be added, but never renamed or given another meaning.
 package hub
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ProviderNamespace is the ARM resource provider.
+// ProviderNamespace is the namespace of the ARM resource provider.
 const ProviderNamespace = "Microsoft.RedHatOpenShift"
 
 // The resource types, in their canonical casing.
@@ -21,10 +21,10 @@ const (
 	SubscriptionResourceType = "Microsoft.Resources/subscriptions"
 )
 
-// ProvisioningState is how the last accepted change of a resource stands.
+// ProvisioningState is the state of the newest operation of a resource.
 type ProvisioningState string
 
-// The states that ARM knows.
+// The provisioning states. Their names are part of the ARM contract.
 const (
 	Accepted     ProvisioningState = "Accepted"
 	Provisioning ProvisioningState = "Provisioning"
@@ -33,19 +33,19 @@ const (
 	Succeeded    ProvisioningState = "Succeeded"
 	Failed       ProvisioningState = "Failed"
 	Canceled     ProvisioningState = "Canceled"
-	// AwaitingSecret is an external auth's that works but for a confidential client's secret, which the customer has yet
-	// to give.
+	// AwaitingSecret is the state of an external authentication that is in effect except for a confidential client, whose
+	// secret the customer has not provided yet.
 	AwaitingSecret ProvisioningState = "AwaitingSecret"
 )
 
-// Terminal reports whether nothing is under way. AwaitingSecret is not terminal: something still has to happen.
+// Terminal reports whether no operation is in progress. AwaitingSecret is not terminal.
 func (s ProvisioningState) Terminal() bool {
 	return s == Succeeded || s == Failed || s == Canceled
 }
 
-// Resource is what every resource has; location, tags and identity are those of tracked resources only.
+// Resource holds the fields of every ARM resource. Only tracked resources have a location, tags and an identity.
 type Resource struct {
-	// ID is the ARM resource id in the casing of the create request.
+	// ID is the ARM resource ID in the casing of the create request.
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
 	Type       string            `json:"type"`
@@ -55,7 +55,7 @@ type Resource struct {
 	Identity   *Identity         `json:"identity,omitempty"`
 }
 
-// SystemData says who made and who last changed a resource; ARM sends it with every write.
+// SystemData records who created and who last changed a resource. ARM sends it with every write.
 type SystemData struct {
 	CreatedBy          string     `json:"createdBy,omitempty"`
 	CreatedByType      string     `json:"createdByType,omitempty"`
@@ -71,22 +71,22 @@ type Identity struct {
 	Type        string `json:"type"`
 	PrincipalID string `json:"principalId,omitempty"`
 	TenantID    string `json:"tenantId,omitempty"`
-	// UserAssigned is keyed by the identities' ARM ids as the customer wrote them.
+	// UserAssigned has the ARM IDs of the identities as keys, in the customer's casing.
 	UserAssigned map[string]UserAssignedIdentity `json:"userAssignedIdentities,omitempty"`
 }
 
-// UserAssignedIdentity is filled in by ARM.
+// UserAssignedIdentity holds the values that ARM adds to an identity.
 type UserAssignedIdentity struct {
 	ClientID    string `json:"clientId,omitempty"`
 	PrincipalID string `json:"principalId,omitempty"`
 }
 
-// Key is the form of an ARM id under which things are compared and stored: ARM ids are case-insensitive.
+// Key returns the form of an ARM ID for comparisons and map keys. ARM IDs are case-insensitive.
 func Key(id string) string {
 	return strings.ToLower(id)
 }
 
-// Condition is one aspect of a resource's observed state, in Kubernetes' sense.
+// Condition is one aspect of a resource's observed state, as in Kubernetes.
 type Condition struct {
 	Type               string    `json:"type"`
 	Status             string    `json:"status"`
@@ -95,16 +95,16 @@ type Condition struct {
 	LastTransitionTime time.Time `json:"lastTransitionTime"`
 }
 
-// Visibility says from where an endpoint can be reached.
+// Visibility is the network from which an endpoint can be reached.
 type Visibility string
 
-// The visibilities.
+// The visibilities. Cluster Service's translation and the tables of the api-versions list every value.
 const (
 	Public  Visibility = "Public"
 	Private Visibility = "Private"
 )
 
-// Version selects a release.
+// Version selects an OpenShift release.
 type Version struct {
 	// ID is MAJOR.MINOR for a cluster and MAJOR.MINOR.PATCH for a node pool.
 	ID           string `json:"id,omitempty"`

@@ -2,10 +2,10 @@ package hub
 
 import "strings"
 
-// SubscriptionState is how a subscription stands with the resource provider (ARM's subscription life cycle API).
+// SubscriptionState is the state of a subscription, which ARM sets with its subscription lifecycle API.
 type SubscriptionState string
 
-// The states.
+// The subscription states.
 const (
 	Registered   SubscriptionState = "Registered"
 	Unregistered SubscriptionState = "Unregistered"
@@ -14,15 +14,15 @@ const (
 	Deleted      SubscriptionState = "Deleted"
 )
 
-// Subscription is what ARM told of a subscription.
+// Subscription is ARM's document about a subscription.
 type Subscription struct {
 	State            SubscriptionState       `json:"state"`
 	RegistrationDate string                  `json:"registrationDate"`
 	Properties       *SubscriptionProperties `json:"properties,omitempty"`
 }
 
-// SubscriptionProperties are what ARM says of a subscription besides. The account's owner, whom ARM names too, is not
-// kept: nothing here needs a person's address.
+// SubscriptionProperties holds the further properties of a subscription. The account's owner, which ARM also sends, is
+// not stored: no service needs the address of a person.
 type SubscriptionProperties struct {
 	TenantID            string      `json:"tenantId,omitempty"`
 	LocationPlacementID string      `json:"locationPlacementId,omitempty"`
@@ -30,12 +30,12 @@ type SubscriptionProperties struct {
 	SpendingLimit       string      `json:"spendingLimit,omitempty"`
 	RegisteredFeatures  []Feature   `json:"registeredFeatures,omitempty"`
 	ManagedByTenants    []TenantRef `json:"managedByTenants,omitempty"`
-	// AvailabilityZones and AdditionalProperties are kept as ARM sent them, which adds to them without another version.
+	// AvailabilityZones and AdditionalProperties are stored as ARM sent them, because ARM adds fields without a new version.
 	AvailabilityZones    any            `json:"availabilityZones,omitempty"`
 	AdditionalProperties map[string]any `json:"additionalProperties,omitempty"`
 }
 
-// TenantRef names a tenant.
+// TenantRef refers to a tenant.
 type TenantRef struct {
 	TenantID string `json:"tenantId"`
 }
@@ -46,7 +46,7 @@ type Feature struct {
 	State string `json:"state"`
 }
 
-// HasFeature reports whether the named feature is registered. Names of features have no casing in Azure.
+// HasFeature reports whether the named feature is registered. The comparison ignores case, as Azure does.
 func (s Subscription) HasFeature(name string) bool {
 	if s.Properties == nil {
 		return false

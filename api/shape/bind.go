@@ -10,39 +10,43 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-// Converter leads between the hub's resource R, of which S is reported, and its form at one api-version. It is safe for
-// concurrent use.
+// Converter converts between the hub's resource R, whose reported status is S, and its wire form at one api-version. It
+// is safe for concurrent use.
 type Converter[R, S any] struct {
-	root  *node
+	root *node
+	// paths maps hub paths to wire paths.
 	paths map[string]string
-	// newest is the table of the newest version, whose defaults a resource is made with.
+	// newest is the table of the newest version, which supplies the defaults of a new resource; see WithDefaultsOf.
 	newest *node
 }
 
-// Bind joins a table to the hub's types. It panics when they do not fit, which whoever makes a version learns at once:
-// tables are made when a process starts, and of constants only.
+// Bind connects a table to the hub's types and returns its Converter. It panics if the table and the types do not match.
+// Tables consist of constants and are bound when a process starts, so that such a mistake cannot depend on input.
 func Bind[R, S any](resource Field) *Converter[R, S] {
 	c := &Converter[R, S]{root: bind(resource, reflect.TypeFor[R](), reflect.TypeFor[*S](), ""), paths: map[string]string{}}
 	c.root.collect("", c.paths)
 	return c
 }
 
-// WithDefaultsOf has a resource that is made at this version start with the defaults of the newest one, so that it has a value for
-// what this version cannot say.
+// WithDefaultsOf returns a copy of c that applies the defaults of the newest version to a new resource before its own. The
+// resource then has a value for every field, including fields that c's version does not have.
 func (c *Converter[R, S]) WithDefaultsOf(newest *Converter[R, S]) *Converter[R, S] {
-	under := *c
-	under.newest = newest.root
-	return &under
+	copied := *c
+	copied.newest = newest.root
+	return &copied
 }
 
-// Encode makes what is marshalled into an answer: the resource as this version has it. It must not be changed before.
+// Encode returns a json.Marshaler for the resource's wire form at this version. Callers must not change the resource and
+// the status before they marshal the result.
 func (c *Converter[R, S]) Encode(resource *R, state hub.ProvisioningState, status *S) any {
-	return shownResource{c.root, reflect.ValueOf(resource).Elem(), report{state, status}}
+	return encodedResource{c.root, reflect.ValueOf(resource).Elem(), report{state, status}}
 }
 
-// Decode reads a body over base, the resource as it stands, or, for a new one, with only its id, name and type. It returns
-// a new resource, which shares with base what was not read. Malformed fields are noted in the body. Defaults are those of
-// a PUT; a PATCH is decoded without, from the body merged over the resource as this version shows it.
+// Decode applies a body to base and returns the result. base is the stored resource or, for a new one, a resource with an
+// ID, name and type only. The result is a new value that shares the fields without an entry in the table with base.
+// Malformed fields are added to the body's problems.
+//
+// defaults is set for a PUT. A PATCH is decoded without defaults, from the merge of the patch and the resource's wire form.
 func (c *Converter[R, S]) Decode(body *wire.Body, base *R, defaults bool) *R {
 	resource := *base
 	v := reflect.ValueOf(&resource).Elem()
@@ -53,25 +57,27 @@ func (c *Converter[R, S]) Decode(body *wire.Body, base *R, defaults bool) *R {
 	return &resource
 }
 
-// node is a Field that knows its place in the hub type.
+// node is a Field with its location in the hub type.
 type node struct {
 	Field
-	// index leads from the enclosing struct to the hub's value; empty is the enclosing struct itself.
+	// index is the path of struct field indices from the enclosing struct to the hub's value; empty for the struct itself.
 	index []int
-	// typ is the type of the hub's value, and within that of the struct that fields are in.
+	// typ is the type of the hub's value, and within the type of the struct that holds the fields.
 	typ, within reflect.Type
 	fields      []*node
 	// hub is the JSON path in the hub type.
-	hub   string
+	hub string
+	// other is the node of the field that Field.other names.
 	other *node
 
-	fallback, without, implied reflect.Value
+	defaultValue, ifObjectAbsent, implied reflect.Value
 	// label is the quoted name with its colon.
 	label string
-	// shows says that an object has nothing to read: what a body says of it is ignored, like all that is only shown.
-	shows bool
+	// readOnly is set for an object without any field to read. Its value in a body is ignored, like a read-only field's.
+	readOnly bool
 }
 
+// in returns the node's value within the enclosing struct v.
 func (n *node) in(v reflect.Value) reflect.Value {
 	for _, i := range n.index {
 		v = v.Field(i)
@@ -81,36 +87,36 @@ func (n *node) in(v reflect.Value) reflect.Value {
 
 func bind(f Field, typ, status reflect.Type, hubPath string) *node {
 	n := &node{Field: f, typ: typ, hub: hubPath, label: quoted(f.name) + ":"}
-	n.fallback, n.without, n.implied = constant(f, typ, f.fallback), constant(f, typ, f.without), constant(f, typ, f.implied)
+	n.defaultValue, n.ifObjectAbsent, n.implied = constant(f, typ, f.defaultValue), constant(f, typ, f.ifObjectAbsent), constant(f, typ, f.implied)
 	switch f.kind {
 	case object:
 		n.within = typ
 		if typ.Kind() == reflect.Pointer {
 			n.within = typ.Elem()
 		}
-	case list, table:
+	case list, mapping:
 		n.within = typ.Elem()
 	case value:
 		if _, ok := readers[typ]; !ok && typ.Kind() != reflect.String {
-			panic(fmt.Sprintf("shape: %s is a %s, which no body can hold", hubPath, typ))
+			panic(fmt.Sprintf("shape: %s has type %s, which a body cannot hold", hubPath, typ))
 		}
 		return n
 	default:
 		return n
 	}
 	if n.within.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("shape: %s is a %s, not a struct", hubPath, n.within))
+		panic(fmt.Sprintf("shape: %s has type %s, not a struct", hubPath, n.within))
 	}
 	for _, field := range f.fields {
 		n.fields = append(n.fields, n.bindField(field, status))
 	}
 	for _, child := range n.fields {
-		if child.rival != "" {
-			child.other = n.fields[n.find(child.rival)]
+		if child.Field.other != "" {
+			child.other = n.fields[n.find(child.Field.other)]
 		}
 	}
-	n.shows = f.kind == object && !slices.ContainsFunc(n.fields, func(child *node) bool {
-		return !child.shows && child.kind != readOnly && child.kind != reported && child.kind != state
+	n.readOnly = f.kind == object && !slices.ContainsFunc(n.fields, func(child *node) bool {
+		return !child.readOnly && child.kind != readOnly && child.kind != reported && child.kind != state
 	})
 	return n
 }
@@ -120,13 +126,12 @@ func (n *node) bindField(field Field, status reflect.Type) *node {
 	case field.kind == state:
 		return bind(field, nil, status, "")
 	case field.kind == reported:
-		if field.shown.status != status {
-			panic(fmt.Sprintf("shape: %s is made of a %s, not of a %s", field.name, field.shown.status, status))
+		if field.fromStatus.status != status {
+			panic(fmt.Sprintf("shape: %s is computed from a %s, not from a %s", field.name, field.fromStatus.status, status))
 		}
 		return bind(field, nil, status, "")
 	case field.from == ".":
-		child := bind(field, n.within, status, n.hub)
-		return child
+		return bind(field, n.within, status, n.hub)
 	}
 	path := field.name
 	if field.from != "" {
@@ -138,7 +143,7 @@ func (n *node) bindField(field Field, status reflect.Type) *node {
 	return child
 }
 
-// find follows JSON names through structs.
+// find returns the index and the type of the struct field at a path of JSON names.
 func find(typ reflect.Type, path, hubPath string) (index []int, found reflect.Type) {
 	for _, name := range strings.Split(path, ".") {
 		visible := reflect.VisibleFields(typ)
@@ -147,7 +152,7 @@ func find(typ reflect.Type, path, hubPath string) (index []int, found reflect.Ty
 			return tag == name && !f.Anonymous
 		})
 		if i < 0 {
-			panic(fmt.Sprintf("shape: the hub has no %s", join(hubPath, path)))
+			panic(fmt.Sprintf("shape: the hub type has no field %s", join(hubPath, path)))
 		}
 		index, typ = append(index, visible[i].Index...), visible[i].Type
 	}
@@ -161,14 +166,14 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// constant is a value of a table as one of the hub's type.
+// constant converts a value of a table to the hub's type.
 func constant(f Field, typ reflect.Type, value any) reflect.Value {
 	if value == nil {
 		return reflect.Value{}
 	}
 	v := reflect.ValueOf(value)
 	if typ == nil || !v.CanConvert(typ) || (v.Kind() == reflect.String) != (typ.Kind() == reflect.String) {
-		panic(fmt.Sprintf("shape: %v is not a value of %s", value, f.name))
+		panic(fmt.Sprintf("shape: %v has the wrong type for %s", value, f.name))
 	}
 	return v.Convert(typ)
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Entry is a field of a bound table, for those who compare tables with a contract.
+// Entry describes a field of a bound table. Tests compare entries with the OpenAPI documents.
 type Entry struct {
-	// Path on the wire, with [] after lists and [*] after maps.
+	// Path is the path on the wire, with [] after lists and [*] after maps.
 	Path string
-	// Type is text, integer, boolean, texts, texts by name, object, list, map, or any for what is only shown.
+	// Type is string, integer, boolean, strings, string map, object, list, map, or any for a field that is never read.
 	Type string
-	// Enum are those that a text may be; nil means any.
+	// Enum lists the values that a string may have; nil means any.
 	Enum []string
-	// Default is what an absent field becomes, empty when nothing.
+	// Default is the value of an absent field; empty if there is none.
 	Default string
-	// ReadOnly fields are shown and never read; Unsaid ones neither.
+	// ReadOnly is set for fields that are written and never read, Implied for fields that are neither written nor read.
 	ReadOnly, Implied bool
-	// Notes are what else the table says: kept, fixed.
+	// Notes list further properties, such as "immutable at this version".
 	Notes []string
 }
 
-// Entries lists every field in the order in which it is shown, objects before what is in them.
+// Entries returns all fields in the order in which they are written, an object before its fields.
 func (c *Converter[R, S]) Entries() []Entry {
 	var entries []Entry
 	c.root.entries("", &entries)
@@ -32,25 +32,25 @@ func (c *Converter[R, S]) Entries() []Entry {
 func (n *node) entries(within string, all *[]Entry) {
 	for _, field := range n.fields {
 		path := join(within, field.name)
-		entry := Entry{Path: path, Type: field.typeName(), Enum: field.words, Implied: field.kind == unsaid}
+		entry := Entry{Path: path, Type: field.typeName(), Enum: field.enum, Implied: field.kind == implied}
 		entry.ReadOnly = field.kind == readOnly || field.kind == reported || field.kind == state
-		if field.Field.fallback != nil {
-			entry.Default = fmt.Sprint(field.Field.fallback)
+		if field.Field.defaultValue != nil {
+			entry.Default = fmt.Sprint(field.Field.defaultValue)
 		}
 		if field.Field.implied != nil {
 			entry.Default = fmt.Sprint(field.Field.implied)
 		}
-		if field.Field.without != nil {
-			entry.Notes = append(entry.Notes, fmt.Sprintf("%v without its object", field.Field.without))
+		if field.Field.ifObjectAbsent != nil {
+			entry.Notes = append(entry.Notes, fmt.Sprintf("%v if its object is absent", field.Field.ifObjectAbsent))
 		}
-		if field.kind == unsaid && field.rival != "" {
-			entry.Default = field.rival
+		if field.kind == implied && field.Field.other != "" {
+			entry.Default = field.Field.other
 		}
-		if field.kept {
-			entry.Notes = append(entry.Notes, "kept by a PUT without it")
+		if field.keepIfAbsent {
+			entry.Notes = append(entry.Notes, "kept if a PUT omits it")
 		}
-		if field.fixed {
-			entry.Notes = append(entry.Notes, "fixed at this version")
+		if field.immutable {
+			entry.Notes = append(entry.Notes, "immutable at this version")
 		}
 		if field.kind == value && field.hub != path && !strings.Contains(path, "]") {
 			entry.Notes = append(entry.Notes, "hub: "+field.hub)
@@ -61,7 +61,7 @@ func (n *node) entries(within string, all *[]Entry) {
 			field.entries(path, all)
 		case list:
 			field.entries(path+"[]", all)
-		case table:
+		case mapping:
 			field.entries(path+"[*]", all)
 		}
 	}
@@ -69,9 +69,9 @@ func (n *node) entries(within string, all *[]Entry) {
 
 func (n *node) typeName() string {
 	switch n.kind {
-	case object, list, table:
+	case object, list, mapping:
 		return string(n.kind)
-	case readOnly, reported, state, unsaid:
+	case readOnly, reported, state, implied:
 		return "any"
 	}
 	switch n.typ {
@@ -80,19 +80,19 @@ func (n *node) typeName() string {
 	case reflect.TypeFor[int32](), reflect.TypeFor[*int32]():
 		return "integer"
 	case reflect.TypeFor[[]string]():
-		return "texts"
+		return "strings"
 	case reflect.TypeFor[map[string]string]():
-		return "texts by name"
+		return "string map"
 	}
-	return "text"
+	return "string"
 }
 
-// collect notes where the wire has what the hub has; what is within lists and maps has the same place in both.
+// collect adds the wire path of each hub path. Paths within lists and maps are the same on both sides.
 func (n *node) collect(within string, paths map[string]string) {
 	for _, field := range n.fields {
 		path := join(within, field.name)
 		switch field.kind {
-		case unsaid, state, reported:
+		case implied, state, reported:
 			continue
 		}
 		if field.from != "." {
@@ -104,8 +104,8 @@ func (n *node) collect(within string, paths map[string]string) {
 	}
 }
 
-// Path is where this version has what the hub has at a path, as in properties.labels[0].key or tags[name]; false when it
-// cannot say it.
+// Path returns the wire path of a hub path such as properties.labels[0].key or tags[name]. It returns false if this
+// version does not have the field.
 func (c *Converter[R, S]) Path(hubPath string) (string, bool) {
 	at, keys, keyed := strings.Cut(hubPath, "[")
 	path, ok := c.paths[at]

@@ -1,14 +1,14 @@
-// Package shape describes how resources stand on the wire at an api-version: as a table with an entry for each field, from
-// which bodies are read and answers are written. A version is the table of the version before it with the entries changed
-// that differ, so that reading a version's package is reading what it changed.
+// Package shape describes the wire form of resources at an api-version: a table with an entry for each field. Request
+// bodies are decoded and responses are encoded with these tables. The table of a version is the table of the version
+// before it with the entries replaced that differ, so that a version's package contains exactly its changes.
 //
-// An entry names a field by its JSON name. The hub type keeps the value under the same name, unless From says otherwise;
-// what kind of JSON value it is follows from the type of the hub's field. Bind joins a table to the hub's types and fails
-// at once when they do not fit.
+// An entry names a field by its JSON name. The hub type stores the value under the same name, unless From gives another
+// one. The type of the hub's field determines the kind of JSON value. Bind connects a table to the hub's types and panics
+// if they do not match.
 //
-// Reading goes over the resource as it stands: what a table has no entry for stays as it was, so that an older version's
-// PUT and PATCH keep what they cannot say. Elements of lists are the exception; they are made anew. Writing leaves out
-// what is empty: texts, lists, objects without a field to show, and zeros that would be read as zeros when left out.
+// Decoding starts from the stored resource. Fields without an entry keep their values, so that a PUT or PATCH at an older
+// version preserves what that version does not have. Elements of lists are the exception: they are always created from
+// the body. Encoding omits empty strings, lists and objects, and zeros that an absent field would be decoded to.
 package shape
 
 import (
@@ -17,23 +17,23 @@ import (
 	"strings"
 )
 
-// Field is an entry of a table: a field of a JSON object, with what this version says about it. It is a value; each method
+// Field is an entry of a table: a field of a JSON object and its properties at one version. It is a value; each method
 // returns a changed copy.
 type Field struct {
-	name     string
-	from     string
-	kind     kind
-	words    []string
-	fallback any
-	without  any
-	implied  any
-	kept     bool
-	fixed    bool
-	always   bool
-	// rival is the other field of the same object that AloneShown and UnsaidLike name.
-	rival  string
-	shown  *shown
-	fields []Field
+	name           string
+	from           string
+	kind           kind
+	enum           []string
+	defaultValue   any
+	ifObjectAbsent any
+	implied        any
+	keepIfAbsent   bool
+	immutable      bool
+	writeZero      bool
+	// other is the field of the same object that WriteZeroUnless and ImpliedFrom name.
+	other      string
+	fromStatus *fromStatus
+	fields     []Field
 }
 
 type kind string
@@ -42,74 +42,73 @@ const (
 	value    kind = "value"
 	object   kind = "object"
 	list     kind = "list"
-	table    kind = "map"
+	mapping  kind = "map"
 	readOnly kind = "readOnly"
 	reported kind = "reported"
 	state    kind = "state"
-	unsaid   kind = "unsaid"
+	implied  kind = "implied"
 )
 
-// Resource is the table of a whole resource.
+// Resource returns the table of a whole resource.
 func Resource(fields ...Field) Field { return Field{kind: object, fields: fields} }
 
-// Value is a text, number or truth value, a list of texts, or a map of texts.
+// Value returns a string, number or boolean, a list of strings, or a map of strings.
 func Value(name string) Field { return Field{name: name, kind: value} }
 
-// Object is a JSON object. The hub's field is a struct, or a pointer to one where being there is a statement of its own.
+// Object returns a JSON object. The hub's field is a struct, or a pointer to a struct if absence differs from an empty object.
 func Object(name string, fields ...Field) Field {
 	return Field{name: name, kind: object, fields: fields}
 }
 
-// List is an array of objects. A PATCH replaces it as a whole, so defaults are applied to its elements in any case.
+// List returns an array of objects. A PATCH replaces it as a whole, so that the defaults of its elements apply to PATCH too.
 func List(name string, fields ...Field) Field { return Field{name: name, kind: list, fields: fields} }
 
-// Map is an object of objects, whose keys are ARM ids: they find what is stored in any casing.
-func Map(name string, fields ...Field) Field { return Field{name: name, kind: table, fields: fields} }
+// Map returns an object of objects with ARM IDs as keys. Comparison with the stored keys ignores case.
+func Map(name string, fields ...Field) Field { return Field{name: name, kind: mapping, fields: fields} }
 
-// ReadOnly is a value of the resource that the service decides: shown, never read.
+// ReadOnly returns a value of the resource that the service sets. It is written and never read.
 func ReadOnly(name string) Field { return Field{name: name, kind: readOnly} }
 
-// State is the provisioning state: shown, never read.
+// State returns the provisioning state. It is written and never read.
 func State(name string) Field { return Field{name: name, kind: state} }
 
-// Implied is a field of the hub that the version cannot say: it becomes the value when its object is read and nothing is
-// stored.
-func Implied(name string, implied any) Field {
-	return Field{name: name, kind: unsaid, implied: implied}
-}
+// Implied returns a field of the hub that this version does not have. Decoding sets it to value if it is not set yet.
+func Implied(name string, value any) Field { return Field{name: name, kind: implied, implied: value} }
 
-// ImpliedFrom is Unsaid, with the value of another field of the same object, which stands before it.
-func ImpliedFrom(name, other string) Field { return Field{name: name, kind: unsaid, rival: other} }
+// ImpliedFrom is like Implied with the value of another field of the same object. The other entry must come first.
+func ImpliedFrom(name, other string) Field { return Field{name: name, kind: implied, other: other} }
 
-// From names the hub's field where its name is another: a path from the hub's value of the enclosing object.
+// From sets the hub's name of the field: a path from the hub's value of the enclosing object.
 func (f Field) From(path string) Field { f.from = path; return f }
 
-// Inline gives an object no hub value of its own: its fields are those of the enclosing one.
+// Inline stores the fields of an object in the hub's value of the enclosing object.
 func (f Field) Inline() Field { return f.From(".") }
 
-// OneOf lists the words that a text may be. What is stored and not among them is not shown, and stays.
-func (f Field) OneOf(words ...string) Field { f.words = words; return f }
+// OneOf lists the values that a string may have in a body; any other one is a problem of the body. A stored value that is
+// not in the list, which another version set, is omitted from responses and kept while a body omits the field.
+func (f Field) OneOf(values ...string) Field { f.enum = values; return f }
 
-// Default is the value of a field that a PUT leaves out. A PATCH applies it in the elements of lists only, which it replaces.
-func (f Field) Default(fallback any) Field { f.fallback = fallback; return f }
+// Default sets the value of a field that a PUT omits. For a PATCH it applies only in elements of lists.
+func (f Field) Default(value any) Field { f.defaultValue = value; return f }
 
-// IfObjectAbsent is the value when the object that the field is in is not there at all.
-func (f Field) IfObjectAbsent(value any) Field { f.without = value; return f }
+// IfObjectAbsent sets the value for a body without the object that the field belongs to.
+func (f Field) IfObjectAbsent(value any) Field { f.ifObjectAbsent = value; return f }
 
-// KeepIfAbsent fields that a PUT leaves out stay as they are stored.
-func (f Field) KeepIfAbsent() Field { f.kept = true; return f }
+// KeepIfAbsent keeps the stored value if a PUT omits the field.
+func (f Field) KeepIfAbsent() Field { f.keepIfAbsent = true; return f }
 
-// Immutable fields cannot be changed at this version once they have a value. What no version may change is not for tables to say.
-func (f Field) Immutable() Field { f.fixed = true; return f }
+// Immutable rejects changes of the field at this version after it has a value. Package validation of the frontend checks
+// the fields that no version may change.
+func (f Field) Immutable() Field { f.immutable = true; return f }
 
-// WriteZero shows a field even when it is zero or empty.
-func (f Field) WriteZero() Field { f.always = true; return f }
+// WriteZero writes the field even if it is zero or empty.
+func (f Field) WriteZero() Field { f.writeZero = true; return f }
 
-// WriteZeroUnless shows a field even when it is zero, if the other field of the same object is not there.
-func (f Field) WriteZeroUnless(unless string) Field { f.rival = unless; return f }
+// WriteZeroUnless writes the field even if it is zero, unless the other field of the same object is set.
+func (f Field) WriteZeroUnless(other string) Field { f.other = other; return f }
 
-// With is the table with fields added to the object at path ("" is the table itself), or put in the place of those of the
-// same name.
+// With returns the table with fields added to the object at path, or replaced if it has fields of the same name. The empty
+// path is the table itself.
 func (f Field) With(path string, fields ...Field) Field {
 	return f.edit(path, path, func(f Field) Field {
 		f.fields = slices.Clone(f.fields)
@@ -124,14 +123,14 @@ func (f Field) With(path string, fields ...Field) Field {
 	})
 }
 
-// Without is the table without some fields of the object at path.
+// Without returns the table without the named fields of the object at path. It panics if there is no such field.
 func (f Field) Without(path string, names ...string) Field {
 	return f.edit(path, path, func(f Field) Field {
 		f.fields = slices.Clone(f.fields)
 		for _, name := range names {
 			i := f.find(name)
 			if i < 0 {
-				panic(fmt.Sprintf("shape: there is no %s.%s to take away", path, name))
+				panic(fmt.Sprintf("shape: the table has no field %s.%s to remove", path, name))
 			}
 			f.fields = slices.Delete(f.fields, i, i+1)
 		}
@@ -139,7 +138,7 @@ func (f Field) Without(path string, names ...string) Field {
 	})
 }
 
-// edit changes the object at rest below f; path is the whole of it.
+// edit applies change to the object at the path rest below f. path is the complete path, for the message of a panic.
 func (f Field) edit(rest, path string, change func(Field) Field) Field {
 	if rest == "" {
 		return change(f)
@@ -147,7 +146,7 @@ func (f Field) edit(rest, path string, change func(Field) Field) Field {
 	name, rest, _ := strings.Cut(rest, ".")
 	i := f.find(name)
 	if i < 0 {
-		panic(fmt.Sprintf("shape: there is no %s to change", path))
+		panic(fmt.Sprintf("shape: the table has no object %s to change", path))
 	}
 	f.fields = slices.Clone(f.fields)
 	f.fields[i] = f.fields[i].edit(rest, path, change)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// appendText adds a JSON string; nothing for an empty text.
+// appendText appends a JSON string, and nothing for an empty one.
 func appendText(b []byte, text string) []byte {
 	if text == "" {
 		return b
@@ -15,11 +15,11 @@ func appendText(b []byte, text string) []byte {
 	return appendQuoted(b, text)
 }
 
-// appendQuoted takes the short way for what needs no escapes, which is nearly everything.
+// appendQuoted appends a JSON string. Nearly all strings need no escapes and are copied.
 func appendQuoted(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			// Marshalling a string cannot fail.
+			// Marshalling a string does not fail.
 			quoted, _ := json.Marshal(text)
 			return append(b, quoted...)
 		}
@@ -29,7 +29,7 @@ func appendQuoted(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-// appendAny adds any value; nothing for nil and for an empty text. Lists and maps of texts have something in them.
+// appendAny appends a value, and nothing for nil and the empty string. Lists and maps of strings must not be empty.
 func appendAny(b []byte, value any) ([]byte, error) {
 	switch value := value.(type) {
 	case nil:

@@ -8,27 +8,28 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-// read takes the object's fields out of o, which is nil when it is absent, and puts them over what v holds.
+// read stores the fields of the body's object o in v. o is nil if the object is absent.
 func (n *node) read(o *wire.Object, v reflect.Value, defaults bool) {
 	for _, field := range n.fields {
 		switch field.kind {
 		case value:
 			field.readValue(o, field.in(v), defaults)
 		case object:
-			if field.shows {
+			if field.readOnly {
 				continue
 			}
 			field.readObject(o, field.in(v), defaults)
 		case list:
 			field.readList(o, field.in(v))
-		case table:
+		case mapping:
 			field.readMap(o, field.in(v))
-		case unsaid:
+		case implied:
 			field.imply(v)
 		}
 	}
 }
 
+// imply sets an implied field that is not set.
 func (n *node) imply(v reflect.Value) {
 	at := n.in(v)
 	switch {
@@ -42,7 +43,7 @@ func (n *node) imply(v reflect.Value) {
 
 func (n *node) readObject(o *wire.Object, v reflect.Value, defaults bool) {
 	inner := o.Child(n.name)
-	if inner == nil && n.kept && defaults && !v.IsZero() {
+	if inner == nil && n.keepIfAbsent && defaults && !v.IsZero() {
 		return
 	}
 	if v.Kind() != reflect.Pointer {
@@ -53,13 +54,13 @@ func (n *node) readObject(o *wire.Object, v reflect.Value, defaults bool) {
 		v.SetZero()
 		return
 	}
-	// What v points to belongs to base.
-	fresh := reflect.New(n.within)
+	// The value that v points to belongs to base and must not change.
+	copied := reflect.New(n.within)
 	if !v.IsNil() {
-		fresh.Elem().Set(v.Elem())
+		copied.Elem().Set(v.Elem())
 	}
-	n.read(inner, fresh.Elem(), defaults)
-	v.Set(fresh)
+	n.read(inner, copied.Elem(), defaults)
+	v.Set(copied)
 }
 
 func (n *node) readList(o *wire.Object, v reflect.Value) {
@@ -68,11 +69,11 @@ func (n *node) readList(o *wire.Object, v reflect.Value) {
 		v.SetZero()
 		return
 	}
-	fresh := reflect.MakeSlice(n.typ, len(elements), len(elements))
+	values := reflect.MakeSlice(n.typ, len(elements), len(elements))
 	for i, element := range elements {
-		n.read(element, fresh.Index(i), true)
+		n.read(element, values.Index(i), true)
 	}
-	v.Set(fresh)
+	v.Set(values)
 }
 
 func (n *node) readMap(o *wire.Object, v reflect.Value) {
@@ -82,21 +83,21 @@ func (n *node) readMap(o *wire.Object, v reflect.Value) {
 	}
 	v.SetZero()
 	o.Child(n.name).EachObject(func(key string, element *wire.Object) {
-		fresh := reflect.New(n.within).Elem()
+		entry := reflect.New(n.within).Elem()
 		if before, ok := stored[hub.Key(key)]; ok {
-			fresh.Set(before)
+			entry.Set(before)
 		}
-		n.read(element, fresh, true)
+		n.read(element, entry, true)
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(n.typ))
 		}
-		v.SetMapIndex(reflect.ValueOf(key), fresh)
+		v.SetMapIndex(reflect.ValueOf(key), entry)
 	})
 }
 
 func (n *node) readValue(o *wire.Object, v reflect.Value, defaults bool) {
 	if !o.HasValue(n.name) {
-		if stays := n.stays(o, v, defaults); !stays {
+		if !n.keeps(v, defaults) {
 			n.setAbsent(o, v, defaults)
 		}
 		return
@@ -113,39 +114,40 @@ func (n *node) readText(o *wire.Object, v reflect.Value, defaults bool) {
 	before := v.String()
 	n.setAbsent(o, v, defaults)
 	text := v.String()
-	if n.words == nil {
+	if n.enum == nil {
 		text = o.String(n.name, text)
 	} else {
-		text = o.Enum(n.name, text, n.words...)
+		text = o.Enum(n.name, text, n.enum...)
 	}
-	if n.fixed && before != "" && text != before {
+	if n.immutable && before != "" && text != before {
 		o.AddProblem(n.name, "Forbidden: field is immutable")
 		text = before
 	}
 	v.SetString(text)
 }
 
-// stays says whether a field that is not in the body keeps what is stored.
-func (n *node) stays(o *wire.Object, v reflect.Value, defaults bool) bool {
+// keeps reports whether a field that is not in the body keeps its stored value v.
+func (n *node) keeps(v reflect.Value, defaults bool) bool {
 	if v.IsZero() {
 		return false
 	}
-	unsayable := n.words != nil && !slices.Contains(n.words, v.String()) && !n.without.IsValid()
-	return unsayable || n.kept && defaults
+	ofAnotherVersion := n.enum != nil && !slices.Contains(n.enum, v.String()) && !n.ifObjectAbsent.IsValid()
+	return ofAnotherVersion || n.keepIfAbsent && defaults
 }
 
+// setAbsent sets v to the value of a field that is not in the body.
 func (n *node) setAbsent(o *wire.Object, v reflect.Value, defaults bool) {
 	switch {
-	case o == nil && n.without.IsValid():
-		v.Set(n.without)
-	case defaults && n.fallback.IsValid():
-		v.Set(n.fallback)
+	case o == nil && n.ifObjectAbsent.IsValid():
+		v.Set(n.ifObjectAbsent)
+	case defaults && n.defaultValue.IsValid():
+		v.Set(n.defaultValue)
 	default:
 		v.SetZero()
 	}
 }
 
-// readers read what is no text, leaving what is there when the body's value is malformed.
+// readers decode the types other than string. They keep the value that is set if the body's value is malformed.
 var readers = map[reflect.Type]func(o *wire.Object, name string, v reflect.Value){
 	reflect.TypeFor[bool]():  func(o *wire.Object, name string, v reflect.Value) { v.SetBool(o.Bool(name, v.Bool())) },
 	reflect.TypeFor[int32](): func(o *wire.Object, name string, v reflect.Value) { v.SetInt(int64(o.Int32(name, int32(v.Int())))) },

@@ -14,7 +14,7 @@ import (
 
 type status struct{ URL string }
 
-// thing is a hub resource with one field of each sort.
+// thing is a hub resource with one field of each type.
 type thing struct {
 	hub.Resource
 	Properties properties `json:"properties"`
@@ -52,8 +52,8 @@ func TestReadAndShow(t *testing.T) {
 		shown    string
 		problems []string
 	}{
-		"every sort": {
-			reason: "what is read is shown alike",
+		"every type": {
+			reason: "decoding and encoding are inverse",
 			table: shape.Resource(shape.Object("properties", value("word"), value("count"), value("flag"), value("maybe"), value("texts"), value("named"),
 				shape.Object("within", value("a")), shape.Object("pointed", value("a")), shape.List("many", value("a")), shape.Map("byId", value("a")))),
 			body: `{"properties":{"word":"w","count":1,"flag":true,"maybe":2,"texts":["<&>","é"],"named":{"b":"2","a":"1"},"within":{"a":"x"},"pointed":{"a":"y"},"many":[{"a":"z"},{}],"byId":{"/X":{"a":"v"}}}}`,
@@ -62,7 +62,7 @@ func TestReadAndShow(t *testing.T) {
 			shown: `{"properties":{"word":"w","count":1,"flag":true,"maybe":2,"texts":["\u003c\u0026\u003e","é"],"named":{"a":"1","b":"2"},"within":{"a":"x"},"pointed":{"a":"y"},"many":[{"a":"z"},{}],"byId":{"/X":{"a":"v"}}}}`,
 		},
 		"empty": {
-			reason: "what is empty is left out, with the objects around it",
+			reason: "empty values are omitted, with the objects that contain nothing else",
 			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a")), shape.Object("pointed", value("a")), value("texts"), value("count"))),
 			stored: properties{Pointed: &within{}, Texts: []string{}},
 			body:   `{"properties":{"pointed":{}}}`,
@@ -70,20 +70,20 @@ func TestReadAndShow(t *testing.T) {
 			shown:  `{}`,
 		},
 		"zeros": {
-			reason: "a zero is shown where leaving it out would be read as another value, where it is to be, and where nothing else says how many",
+			reason: "a zero is written if an absent field has another default, and with WriteZeroUnless if the other field is not set",
 			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").Default(true), shape.Object("pointed", value("a")))),
 			body:   `{"properties":{"flag":false}}`,
 			shown:  `{"properties":{"count":0,"flag":false}}`,
 		},
 		"not alone": {
-			reason: "but not where something else does",
+			reason: "WriteZeroUnless omits a zero if the other field is set",
 			table:  shape.Resource(shape.Object("properties", value("count").WriteZeroUnless("pointed"), value("flag").WriteZero(), shape.Object("pointed", value("a")))),
 			body:   `{"properties":{"pointed":{"a":"x"}}}`,
 			want:   properties{Pointed: &within{A: "x"}},
 			shown:  `{"properties":{"flag":false,"pointed":{"a":"x"}}}`,
 		},
 		"unknown stays": {
-			reason: "what the table has no entry for stays, also within a pointer",
+			reason: "fields without an entry keep their values, also behind a pointer",
 			table:  shape.Resource(shape.Object("properties", value("count"), shape.Object("within", value("a")), shape.Object("pointed", value("a")))),
 			stored: properties{Word: "w", Count: 5, Texts: []string{"t"}, Within: within{A: "1", B: "2"}, Pointed: &within{A: "3", B: "4"}},
 			body:   `{"properties":{"within":{"a":"x"},"pointed":{"a":"y"}}}`,
@@ -91,13 +91,13 @@ func TestReadAndShow(t *testing.T) {
 			shown:  `{"properties":{"within":{"a":"x"},"pointed":{"a":"y"}}}`,
 		},
 		"pointer goes": {
-			reason: "an object that is left out takes what it held with it",
+			reason: "an absent object is removed with all its fields",
 			table:  shape.Resource(shape.Object("properties", shape.Object("pointed", value("a")))),
 			stored: properties{Pointed: &within{A: "3", B: "4"}},
 			body:   `{}`, shown: `{}`,
 		},
 		"map": {
-			reason: "an element of a map is found in any casing",
+			reason: "keys of a map are compared without case",
 			table:  shape.Resource(shape.Object("properties", shape.Map("byId", value("a").KeepIfAbsent()))),
 			stored: properties{ByID: map[string]within{"/X": {A: "1", B: "2"}, "/Y": {A: "3"}}},
 			body:   `{"properties":{"byId":{"/x":null}}}`,
@@ -105,7 +105,7 @@ func TestReadAndShow(t *testing.T) {
 			shown:  `{"properties":{"byId":{"/x":{"a":"1"}}}}`,
 		},
 		"kept": {
-			reason: "a PUT that leaves a kept field out keeps it, and null is the same as leaving out",
+			reason: "KeepIfAbsent keeps the stored value in a PUT; null is the same as absent",
 			table:  inner(value("word").Default("d").KeepIfAbsent(), shape.Object("within", value("a")).KeepIfAbsent()),
 			stored: properties{Word: "w", Within: within{A: "1"}},
 			body:   `{"properties":{"word":null}}`,
@@ -113,76 +113,76 @@ func TestReadAndShow(t *testing.T) {
 			shown:  `{"properties":{"word":"w","within":{"a":"1"}}}`,
 		},
 		"kept in a patch": {
-			reason: "a merged body without it has had it taken away",
+			reason: "a merged body without the field is the result of a patch that removes it",
 			table:  inner(value("word").KeepIfAbsent(), shape.Object("within", value("a")).KeepIfAbsent()),
 			stored: properties{Word: "w", Within: within{A: "1"}},
 			patch:  true, body: `{}`, shown: `{}`,
 		},
 		"default": {
-			reason: "a default is for what a PUT leaves out",
+			reason: "a default applies to fields that a PUT omits",
 			table:  inner(value("word").Default("d"), value("count").Default(-3)),
 			body:   `{}`, want: properties{Word: "d", Count: -3}, shown: `{"properties":{"word":"d","count":-3}}`,
 		},
 		"default in a patch": {
-			reason: "and not for a PATCH, but for new elements of lists",
+			reason: "in a PATCH, a default applies only to elements of lists",
 			table:  inner(value("word").Default("d"), shape.List("many", value("a").Default("e"))),
 			patch:  true, body: `{"properties":{"many":[{}]}}`,
 			want: properties{Many: []within{{A: "e"}}}, shown: `{"properties":{"many":[{"a":"e"}]}}`,
 		},
-		"word that is not known": {
-			reason: "is not shown, and stays while the body has none",
+		"unsupported stored value": {
+			reason: "a value of another version is omitted, and kept while the body has none",
 			table:  inner(value("word").OneOf("x", "y").Default("x"), value("count")),
 			stored: properties{Word: "new"}, body: `{}`, want: properties{Word: "new"}, shown: `{}`,
 		},
-		"word that is not known is replaced": {
-			reason: "by one that is",
+		"unsupported stored value is replaced": {
+			reason: "a supported value of the body replaces it",
 			table:  inner(value("word").OneOf("x", "y").Default("x"), value("count")),
 			stored: properties{Word: "new"}, body: `{"properties":{"word":"y"}}`, want: properties{Word: "y"}, shown: `{"properties":{"word":"y"}}`,
 		},
-		"wrong word": {
-			reason: "a body must use the version's words",
+		"unsupported value": {
+			reason: "a body may contain only the values of the version",
 			table:  inner(value("word").OneOf("x", "y").Default("x"), value("count")),
 			body:   `{"properties":{"word":"new"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
 			problems: []string{`properties.word: Unsupported value: "new": supported values: "x", "y"`},
 		},
 		"without the object": {
-			reason: "an object that is not there says something too, and in a PATCH as well",
+			reason: "IfObjectAbsent sets a value if the object is absent, also in a PATCH",
 			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
 			patch:  true, body: `{}`, want: properties{Within: within{A: "theirs"}}, shown: `{}`,
 		},
 		"with the object": {
-			reason: "while one that is there and says nothing says nothing",
+			reason: "IfObjectAbsent does not apply to an object that is empty",
 			table:  shape.Resource(shape.Object("properties", shape.Object("within", value("a").OneOf("mine").IfObjectAbsent("theirs")))),
 			stored: properties{Within: within{A: "theirs"}},
 			body:   `{"properties":{"within":{}}}`, shown: `{}`,
 		},
-		"fixed": {
-			reason: "what has a value keeps it at this version",
+		"immutable": {
+			reason: "an immutable field that has a value keeps it",
 			table:  inner(value("word").Immutable(), value("count")),
 			stored: properties{Word: "w"}, body: `{"properties":{"word":"x"}}`, want: properties{Word: "w"}, shown: `{"properties":{"word":"w"}}`,
 			problems: []string{"properties.word: Forbidden: field is immutable"},
 		},
-		"fixed later": {
-			reason: "what has none may be given one",
+		"immutable without a value": {
+			reason: "an immutable field without a value accepts one",
 			table:  inner(value("word").Immutable(), value("count")),
 			body:   `{"properties":{"word":"x"}}`, want: properties{Word: "x"}, shown: `{"properties":{"word":"x"}}`,
 		},
-		"unsaid": {
-			reason: "what cannot be said has a value when there is none yet",
+		"implied": {
+			reason: "an implied field gets its value if it has none",
 			table:  shape.Resource(shape.Object("properties", shape.Object("pointed", value("a"), shape.ImpliedFrom("b", "a")), shape.Implied("word", "w"))),
 			body:   `{"properties":{"word":"x","pointed":{"a":"1","b":"2"}}}`,
 			want:   properties{Word: "w", Pointed: &within{A: "1", B: "1"}},
 			shown:  `{"properties":{"pointed":{"a":"1"}}}`,
 		},
 		"moved": {
-			reason: "a field may stand elsewhere than in the hub",
+			reason: "a field may have another place than in the hub type",
 			table:  shape.Resource(shape.Object("properties", shape.Object("group", value("title").From("word"), value("a").From("within.a")).Inline())),
 			body:   `{"properties":{"group":{"title":"t","a":1}}}`,
 			want:   properties{Word: "t"}, shown: `{"properties":{"group":{"title":"t"}}}`,
 			problems: []string{"properties.group.a: Invalid value: 1: must be a string"},
 		},
-		"shown only": {
-			reason: "what the service says is not read",
+		"read-only": {
+			reason: "values of the service are written and not read",
 			table: shape.Resource(shape.ReadOnly("id"), shape.Object("properties", shape.State("state"),
 				shape.FromStatus("url", func(s *status) any { return s.URL }), shape.FromStatus("nothing", func(*status) any { return (*within)(nil) }))),
 			body: `{"id":"other","properties":{"state":"Failed","url":"u"}}`, shown: `{"properties":{"state":"Succeeded","url":"https://u"}}`,
@@ -200,7 +200,7 @@ func TestReadAndShow(t *testing.T) {
 			before, _ := json.Marshal(stored)
 			got := converter.Decode(body, stored, !tc.patch)
 			if diff := cmp.Diff(tc.want, got.Properties); diff != "" {
-				t.Errorf("%s (-want +read):\n%s", tc.reason, diff)
+				t.Errorf("%s (-want +decoded):\n%s", tc.reason, diff)
 			}
 			state, s := hub.ProvisioningState(""), &status{}
 			if strings.Contains(tc.shown, "state") {
@@ -211,7 +211,7 @@ func TestReadAndShow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.shown, string(shown)); diff != "" {
-				t.Errorf("%s (-want +shown):\n%s", tc.reason, diff)
+				t.Errorf("%s (-want +encoded):\n%s", tc.reason, diff)
 			}
 			var problems []string
 			for _, problem := range body.Problems() {
@@ -221,13 +221,13 @@ func TestReadAndShow(t *testing.T) {
 				t.Errorf("%s (-want +problems):\n%s", tc.reason, diff)
 			}
 			if after, _ := json.Marshal(stored); string(after) != string(before) {
-				t.Errorf("the stored resource became %s", after)
+				t.Errorf("decoding changed the stored resource to %s", after)
 			}
 		})
 	}
 }
 
-// TestEdits: a version changes the tables of another without touching them.
+// TestEdits: With and Without return changed copies of a table.
 func TestEdits(t *testing.T) {
 	old := shape.Resource(shape.Object("properties", shape.Value("word"), shape.Object("within", shape.Value("a")), shape.Value("count")))
 	changed := old.
@@ -241,14 +241,14 @@ func TestEdits(t *testing.T) {
 		return paths
 	}
 	if diff := cmp.Diff([]string{"properties", "properties.word", "properties.within", "properties.within.a", "properties.count"}, paths(old)); diff != "" {
-		t.Errorf("the old table (-want +got):\n%s", diff)
+		t.Errorf("original table (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"properties", "properties.wordd", "properties.within", "properties.within.a", "properties.within.b", "properties.flag"}, paths(changed)); diff != "" {
-		t.Errorf("the changed table (-want +got):\n%s", diff)
+		t.Errorf("changed table (-want +got):\n%s", diff)
 	}
 }
 
-// TestPath: the hub's fields are found where the version has them, with the keys that the path names.
+// TestPath: hub paths are converted to wire paths, including indices and keys.
 func TestPath(t *testing.T) {
 	converter := shape.Bind[thing, status](shape.Resource(shape.Value("tags"), shape.Object("properties",
 		shape.Object("group", shape.Value("title").From("word")).Inline(), shape.List("many", shape.Value("a")), shape.Implied("count", 1))))
@@ -261,47 +261,48 @@ func TestPath(t *testing.T) {
 		"properties.flag":      "",
 	} {
 		if got, ok := converter.Path(hubPath); got != want || ok != (want != "") {
-			t.Errorf("%s is at %q, %v, not %q", hubPath, got, ok, want)
+			t.Errorf("Path(%q) = %q, %v, want %q", hubPath, got, ok, want)
 		}
 	}
 }
 
-// TestBornWithTheNewestDefaults: what a version cannot say has a value from the start, and its own defaults come first.
-func TestBornWithTheNewestDefaults(t *testing.T) {
+// TestNewResourceHasDefaultsOfNewestVersion: fields that a version does not have get the newest version's defaults, and the
+// version's own defaults take precedence.
+func TestNewResourceHasDefaultsOfNewestVersion(t *testing.T) {
 	newest := shape.Bind[thing, status](inner(shape.Value("word").Default("newest"), shape.Value("count").Default(7)))
 	old := shape.Bind[thing, status](shape.Resource(shape.Object("properties", shape.Value("word").Default("old")))).WithDefaultsOf(newest)
 	empty := wire.NewBody(map[string]any{})
 	made := old.Decode(empty, &thing{Resource: hub.Resource{ID: "/x"}}, true)
 	if want := (properties{Word: "old", Count: 7}); !cmp.Equal(made.Properties, want) || made.ID != "/x" {
-		t.Errorf("made %+v", made)
+		t.Errorf("decoded %+v, want properties %+v", made, want)
 	}
 	made.Properties.Count = 0
 	if again := old.Decode(empty, made, true); again.Properties.Count != 0 {
-		t.Errorf("a default of another version was applied again: %+v", again.Properties)
+		t.Errorf("the newest version's default was applied to a stored resource: %+v", again.Properties)
 	}
 }
 
-// TestTablesThatDoNotFit are found when they are bound, and edits of what is not there when they are made.
-func TestTablesThatDoNotFit(t *testing.T) {
+// TestInvalidTablesPanic: Bind rejects tables that do not match the hub type; With and Without reject unknown paths.
+func TestInvalidTablesPanic(t *testing.T) {
 	for reason, make := range map[string]func(){
 		"a field that the hub does not have": func() { shape.Bind[thing, status](shape.Resource(shape.Value("nothing"))) },
 		"a default of another type":          func() { shape.Bind[thing, status](inner(shape.Value("count").Default("1"), shape.Value("word"))) },
-		"an object that is none":             func() { shape.Bind[thing, status](shape.Resource(shape.Object("location", shape.Value("a")))) },
-		"a value that is an object":          func() { shape.Bind[thing, status](shape.Resource(shape.Value("properties"))) },
-		"something of another status": func() {
+		"an object for a string":             func() { shape.Bind[thing, status](shape.Resource(shape.Object("location", shape.Value("a")))) },
+		"a value for a struct":               func() { shape.Bind[thing, status](shape.Resource(shape.Value("properties"))) },
+		"a function of another status": func() {
 			shape.Bind[thing, status](shape.Resource(shape.FromStatus("a", func(*hub.ClusterStatus) any { return nil })))
 		},
 		"an edit of what is not there":  func() { shape.Resource().With("properties", shape.Value("a")) },
 		"taking away what is not there": func() { shape.Resource(shape.Value("location")).Without("", "tags") },
-		"a rival that does not stand by": func() {
+		"an unknown other field": func() {
 			shape.Bind[thing, status](inner(shape.Value("count").WriteZeroUnless("x"), shape.Value("word")))
 		},
-		"a path through what is no table": func() { shape.Bind[thing, status](shape.Resource(shape.Value("a").From("properties.word.b"))) },
+		"a path through a string": func() { shape.Bind[thing, status](shape.Resource(shape.Value("a").From("properties.word.b"))) },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("it was taken")
+					t.Error("no panic")
 				}
 			}()
 			make()

@@ -9,36 +9,37 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// shown makes a value of what is reported of a resource.
-type shown struct {
-	status reflect.Type
-	make   func(status any) any
+// fromStatus computes a field from a resource's reported status.
+type fromStatus struct {
+	status  reflect.Type
+	compute func(status any) any
 }
 
-// FromStatus is a value that is made of what is reported of the resource: shown unless it is nil or an empty text, never read.
+// FromStatus returns a value that is computed from the resource's reported status. It is written unless it is nil or the
+// empty string, and never read.
 func FromStatus[S any](name string, value func(status *S) any) Field {
-	return Field{name: name, kind: reported, shown: &shown{
-		status: reflect.TypeFor[*S](),
-		make:   func(status any) any { return value(status.(*S)) },
+	return Field{name: name, kind: reported, fromStatus: &fromStatus{
+		status:  reflect.TypeFor[*S](),
+		compute: func(status any) any { return value(status.(*S)) },
 	}}
 }
 
-// report is what is known of a resource besides itself.
+// report holds the reported values of a resource.
 type report struct {
 	state  hub.ProvisioningState
 	status any
 }
 
-// shownResource is a resource on its way to be marshalled.
-type shownResource struct {
+// encodedResource is a resource that json.Marshal can write.
+type encodedResource struct {
 	root     *node
 	resource reflect.Value
 	report   report
 }
 
 // MarshalJSON implements json.Marshaler.
-func (s shownResource) MarshalJSON() ([]byte, error) {
-	return s.root.appendObject(make([]byte, 0, 6<<10), s.resource, &s.report)
+func (e encodedResource) MarshalJSON() ([]byte, error) {
+	return e.root.appendObject(make([]byte, 0, 6<<10), e.resource, &e.report)
 }
 
 func (n *node) appendObject(b []byte, v reflect.Value, r *report) ([]byte, error) {
@@ -61,15 +62,15 @@ func (n *node) appendObject(b []byte, v reflect.Value, r *report) ([]byte, error
 	return append(b, '}'), nil
 }
 
-// append adds the field's value; nothing when it is not to be shown.
+// append appends the field's value, or nothing if the field is omitted.
 func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 	switch n.kind {
-	case unsaid:
+	case implied:
 		return b, nil
 	case state:
 		return appendText(b, string(r.state)), nil
 	case reported:
-		return appendAny(b, n.shown.make(r.status))
+		return appendAny(b, n.fromStatus.compute(r.status))
 	}
 	if n.other != nil && n.in(v).IsZero() && n.other.in(v).IsZero() {
 		return append(b, '0'), nil
@@ -96,7 +97,7 @@ func (n *node) append(b []byte, v reflect.Value, r *report) ([]byte, error) {
 		return b, err
 	case list:
 		return n.appendList(b, v, r)
-	case table:
+	case mapping:
 		return n.appendMap(b, v, r)
 	}
 	return n.appendValue(b, v)
@@ -135,10 +136,10 @@ func (n *node) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	switch v.Kind() {
 	case reflect.String:
 		text := v.String()
-		if n.words != nil && !slices.Contains(n.words, text) {
+		if n.enum != nil && !slices.Contains(n.enum, text) {
 			return b, nil
 		}
-		if n.always {
+		if n.writeZero {
 			return appendQuoted(b, text), nil
 		}
 		return appendText(b, text), nil
@@ -151,15 +152,15 @@ func (n *node) appendValue(b []byte, v reflect.Value) ([]byte, error) {
 		switch {
 		case v.Len() > 0:
 			return appendAny(b, v.Interface())
-		case n.always && v.Kind() == reflect.Map:
+		case n.writeZero && v.Kind() == reflect.Map:
 			return append(b, "{}"...), nil
-		case n.always:
+		case n.writeZero:
 			return append(b, "[]"...), nil
 		}
 		return b, nil
 	}
-	// A zero that would not be read as one when it is left out is shown.
-	if v.IsZero() && !n.always && !(n.fallback.IsValid() && !n.fallback.IsZero()) {
+	// A zero is omitted only if an absent field is decoded to zero.
+	if v.IsZero() && !n.writeZero && !(n.defaultValue.IsValid() && !n.defaultValue.IsZero()) {
 		return b, nil
 	}
 	if v.Kind() == reflect.Bool {

@@ -50,13 +50,13 @@ func platform() shape.Field {
 	return shape.Object("platform",
 		shape.Value("managedResourceGroup").KeepIfAbsent(),
 		shape.Value("subnetId"),
-		// Later versions must show one. A cluster that could not name another has its own.
+		// Later versions require one. A cluster that this version creates uses its own subnet.
 		shape.ImpliedFrom("vnetIntegrationSubnetId", "subnetId"),
 		shape.Value("outboundType").OneOf("LoadBalancer").Default("LoadBalancer"),
 		shape.Value("networkSecurityGroupId"),
 		shape.Object("operatorsAuthentication",
 			shape.Object("userAssignedIdentities",
-				// They are required, so that what is shown without them would not be as the contract has it.
+				// The contract requires both in responses, even if they are empty.
 				shape.Value("controlPlaneOperators").WriteZero(),
 				shape.Value("dataPlaneOperators").WriteZero(),
 				shape.Value("serviceManagedIdentity"),
@@ -73,7 +73,7 @@ func etcd() shape.Field {
 			shape.Object("customerManaged",
 				shape.Value("encryptionType").OneOf("KMS").Default("KMS"),
 				shape.Object("kms",
-					// All vaults were public ones.
+					// This version supports public vaults only.
 					shape.Implied("visibility", "Public"),
 					shape.Object("activeKey",
 						shape.Value("vaultName"),

@@ -6,7 +6,8 @@ func nodePool() shape.Field {
 	return tracked(
 		shape.State("provisioningState"),
 		shape.Object("version",
-			// Required since 2025-12-23. It is not known of a pool that was made while its control plane ran nothing.
+			// Later versions require it in responses. It is empty for a pool that was created before its control plane reported
+			// a version.
 			shape.Value("id").KeepIfAbsent().WriteZero(),
 			shape.Value("channelGroup").Default("stable"),
 		).KeepIfAbsent(),

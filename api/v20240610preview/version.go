@@ -1,4 +1,5 @@
-// Package v20240610preview is the ARM api-version 2024-06-10-preview, the first. The later versions are made of its tables.
+// Package v20240610preview defines the ARM api-version 2024-06-10-preview, the first one. Later versions start from its
+// tables.
 package v20240610preview
 
 import (
@@ -6,10 +7,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the name of the api-version.
+// Version is the value of the api-version parameter.
 const Version = "2024-06-10-preview"
 
-// API is the api-version.
+// API returns the api-version.
 func API() version.Version {
 	return version.Version{
 		Name:            Version,
@@ -20,7 +21,7 @@ func API() version.Version {
 	}
 }
 
-// tracked is a resource with a location and tags of its own.
+// tracked returns the table of a tracked resource, which has a location and tags.
 func tracked(properties ...shape.Field) shape.Field {
 	return shape.Resource(
 		shape.ReadOnly("id"),
@@ -33,7 +34,7 @@ func tracked(properties ...shape.Field) shape.Field {
 			shape.Value("type").OneOf("None", "SystemAssigned", "UserAssigned", "SystemAssigned,UserAssigned"),
 			shape.ReadOnly("principalId"),
 			shape.ReadOnly("tenantId"),
-			// ARM fills the two in; a client that leaves them out does not change them.
+			// ARM sets these two; a client that omits them does not change them.
 			shape.Map("userAssignedIdentities",
 				shape.Value("clientId").KeepIfAbsent(),
 				shape.Value("principalId").KeepIfAbsent(),
@@ -43,7 +44,7 @@ func tracked(properties ...shape.Field) shape.Field {
 	)
 }
 
-// proxy is a resource that belongs to a tracked one.
+// proxy returns the table of a proxy resource, which belongs to a tracked one.
 func proxy(properties ...shape.Field) shape.Field {
 	return shape.Resource(
 		shape.ReadOnly("id"),

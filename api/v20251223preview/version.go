@@ -1,5 +1,5 @@
-// Package v20251223preview is the ARM api-version 2025-12-23-preview: 2024-06-10-preview with image mirrors, a subnet for
-// the integration with the virtual network, ephemeral disks, private key vaults, and versions that can be changed.
+// Package v20251223preview defines the ARM api-version 2025-12-23-preview. It adds image mirrors, a subnet for the
+// integration with the virtual network, ephemeral disks, private key vaults and changes of the OpenShift version.
 package v20251223preview
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the name of the api-version.
+// Version is the value of the api-version parameter.
 const Version = "2025-12-23-preview"
 
-// API is the api-version.
+// API returns the api-version.
 func API() version.Version {
 	v := v20240610preview.API()
 	v.Name = Version
-	// The version must be named, and can be changed.
+	// The OpenShift version is required and can be changed.
 	v.VersionOptional = false
 	v.Cluster = v.Cluster.
 		With("properties.version", shape.Value("id")).
@@ -24,7 +24,7 @@ func API() version.Version {
 			shape.Value("mirrors"),
 		)).
 		With("properties.platform", shape.Value("vnetIntegrationSubnetId")).
-		// The vault is named beside the key, and may be a private one.
+		// The vault has a field beside the key and may be private.
 		With("properties.etcd.dataEncryption.customerManaged.kms",
 			shape.Value("vaultName"),
 			shape.Value("visibility").OneOf("Public", "Private"),

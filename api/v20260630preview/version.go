@@ -1,5 +1,5 @@
-// Package v20260630preview is the ARM api-version 2026-06-30-preview: 2025-12-23-preview with the visibility of the ingress,
-// FIPS, the status of every resource, and keys of etcd that can be rotated.
+// Package v20260630preview defines the ARM api-version 2026-06-30-preview. It adds the visibility of the ingress, FIPS, the
+// status of every resource and the rotation of etcd's key.
 package v20260630preview
 
 import (
@@ -9,23 +9,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the name of the api-version.
+// Version is the value of the api-version parameter.
 const Version = "2026-06-30-preview"
 
-// API is the api-version.
+// API returns the api-version.
 func API() version.Version {
 	v := v20251223preview.API()
 	v.Name = Version
 	v.Cluster = v.Cluster.
 		With("properties",
 			shape.Object("ingress",
-				// Disabled is in the vocabulary too, and not offered.
+				// The contract lists Disabled too, which the service does not support.
 				shape.Value("type").OneOf("Public", "Private").Default("Public"),
 			),
 			shape.Value("cryptoRestrictions").OneOf("None", "FIPS").Default("None"),
 			shape.FromStatus("status", func(s *hub.ClusterStatus) any { return version.Status(s.Conditions) }),
 		).
-		// Who leaves the object out has the platform keep the key; the word for that is gone.
+		// A request without the object selects a key that the platform manages; there is no value for it any more.
 		With("properties.etcd.dataEncryption",
 			shape.Value("keyManagementMode").OneOf("CustomerManaged").IfObjectAbsent("PlatformManaged"),
 		).

@@ -1,5 +1,5 @@
-// Package v20260901preview is the ARM api-version 2026-09-01-preview: 2026-06-30-preview with admin credentials for a key
-// that never leaves the client.
+// Package v20260901preview defines the ARM api-version 2026-09-01-preview. It adds admin credentials for a key that never
+// leaves the client.
 package v20260901preview
 
 import (
@@ -7,10 +7,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/version"
 )
 
-// Version is the name of the api-version.
+// Version is the value of the api-version parameter.
 const Version = "2026-09-01-preview"
 
-// API is the api-version.
+// API returns the api-version.
 func API() version.Version {
 	v := v20260630preview.API()
 	v.Name = Version

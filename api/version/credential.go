@@ -7,18 +7,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/wire"
 )
 
-// AdminCredential is the result of requestAdminCredential, in every version.
+// AdminCredential is the wire form of the result of requestAdminCredential in every version.
 type AdminCredential struct {
 	Kubeconfig          string    `json:"kubeconfig"`
 	ExpirationTimestamp time.Time `json:"expirationTimestamp"`
 }
 
-// EncodeAdminCredential makes the wire form of a credential.
+// EncodeAdminCredential returns the wire form of a credential.
 func EncodeAdminCredential(credential *hub.AdminCredential) *AdminCredential {
 	return &AdminCredential{Kubeconfig: credential.Kubeconfig, ExpirationTimestamp: credential.ExpirationTimestamp}
 }
 
-// DecodeAdminCredentialRequest reads the body of requestAdminCredential where the version has one.
+// DecodeAdminCredentialRequest decodes the body of requestAdminCredential at a version that has one.
 func DecodeAdminCredentialRequest(body *wire.Body) *hub.AdminCredentialRequest {
 	return &hub.AdminCredentialRequest{CertificateSigningRequest: body.String("certificateSigningRequest", "")}
 }

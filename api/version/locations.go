@@ -6,7 +6,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// OpenShiftVersion is the resource hcpOpenShiftVersions.
+// OpenShiftVersion is the wire form of the resource hcpOpenShiftVersions.
 type OpenShiftVersion struct {
 	ID         string                     `json:"id"`
 	Name       string                     `json:"name"`
@@ -21,7 +21,7 @@ type OpenShiftVersionProperties struct {
 	EndOfLifeTimestamp time.Time `json:"endOfLifeTimestamp"`
 }
 
-// EncodeOpenShiftVersion makes the wire form of a version.
+// EncodeOpenShiftVersion returns the wire form of a version.
 func EncodeOpenShiftVersion(version *hub.OpenShiftVersion) *OpenShiftVersion {
 	return &OpenShiftVersion{
 		ID: version.ID, Name: version.Name, Type: hub.OpenShiftVersionResourceType,
@@ -31,7 +31,7 @@ func EncodeOpenShiftVersion(version *hub.OpenShiftVersion) *OpenShiftVersion {
 	}
 }
 
-// OperatorIdentityRoleSet is the resource hcpOperatorIdentityRoleSets.
+// OperatorIdentityRoleSet is the wire form of the resource hcpOperatorIdentityRoleSets.
 type OperatorIdentityRoleSet struct {
 	ID         string                            `json:"id"`
 	Name       string                            `json:"name"`
@@ -45,20 +45,20 @@ type OperatorIdentityRoleSetProperties struct {
 	DataPlaneOperators    []OperatorIdentityRoles `json:"dataPlaneOperators"`
 }
 
-// OperatorIdentityRoles is what one operator needs; Required is Always or OnEnablement.
+// OperatorIdentityRoles lists the roles that one operator needs. Required is Always or OnEnablement.
 type OperatorIdentityRoles struct {
 	Name            string           `json:"name"`
 	Required        string           `json:"required"`
 	RoleDefinitions []RoleDefinition `json:"roleDefinitions"`
 }
 
-// RoleDefinition is a role of Azure.
+// RoleDefinition is an Azure role.
 type RoleDefinition struct {
 	Name       string `json:"name"`
 	ResourceID string `json:"resourceId"`
 }
 
-// EncodeOperatorIdentityRoleSet makes the wire form of a role set.
+// EncodeOperatorIdentityRoleSet returns the wire form of a role set.
 func EncodeOperatorIdentityRoleSet(set *hub.OperatorIdentityRoleSet) *OperatorIdentityRoleSet {
 	return &OperatorIdentityRoleSet{
 		ID: set.ID, Name: set.Name, Type: hub.OperatorIdentityRoleSetResourceType,

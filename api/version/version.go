@@ -1,6 +1,6 @@
-// Package version says what an ARM api-version consists of: a table for each resource. Each version has a package of its
-// own beside this one, which takes the version before it and changes what differs, so that a version that was published is
-// never touched again. The tables say only how things are written; what values are acceptable is validated on the hub type.
+// Package version defines the parts of an ARM api-version: a table of fields for each resource. Each version has a package
+// beside this one that starts from the version before it and replaces what differs. Packages of published versions do not
+// change any more. The tables define the wire form only; the frontend validates values on the hub types.
 package version
 
 import (
@@ -19,10 +19,10 @@ type Version struct {
 	NodePool     shape.Field
 	ExternalAuth shape.Field
 
-	// VersionOptional says that a cluster may leave its OpenShift version to the service.
+	// VersionOptional is set if the service selects the OpenShift version of a cluster that names none.
 	VersionOptional bool
-	// AcceptsCSR says that a request for an admin credential brings the client's own certificate signing request;
-	// before, it had no body, and the service made the key.
+	// AcceptsCSR is set if a request for an admin credential contains a certificate signing request of the client. Older
+	// versions have no body, and the service generates the key.
 	AcceptsCSR bool
 }
 
@@ -35,55 +35,55 @@ type Condition struct {
 	Message            string    `json:"message"`
 }
 
-// The condition types that customers see; the hub has more.
+// The condition types that customers see. The hub has more.
 const (
 	available   = "Available"
 	degraded    = "Degraded"
 	progressing = "Progressing"
 )
 
-// maxConditions is how many conditions a status may have.
+// maxConditions is the most conditions that a status may contain.
 const maxConditions = 10
 
-// Conditions are those that customers see.
+// Conditions returns the conditions that customers see.
 func Conditions(observed []hub.Condition) []Condition {
-	var shown []Condition
+	var visible []Condition
 	for _, condition := range observed {
 		switch condition.Type {
 		case available, degraded, progressing:
-			if len(shown) < maxConditions {
-				shown = append(shown, Condition{
+			if len(visible) < maxConditions {
+				visible = append(visible, Condition{
 					Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,
 					Reason: condition.Reason, Message: condition.Message,
 				})
 			}
 		}
 	}
-	return shown
+	return visible
 }
 
-// PrimaryCondition is the condition that says most where there is room for one: Available, which names the reason when it is
-// false, or else whichever there is. It is nil when there is none.
+// PrimaryCondition returns the condition for versions that show only one: Available, which has the reason if it is false,
+// or else the first one. It returns nil if there is none.
 func PrimaryCondition(observed []hub.Condition) *Condition {
-	shown := Conditions(observed)
-	for i := range shown {
-		if shown[i].Type == available {
-			return &shown[i]
+	visible := Conditions(observed)
+	for i := range visible {
+		if visible[i].Type == available {
+			return &visible[i]
 		}
 	}
-	if len(shown) == 0 {
+	if len(visible) == 0 {
 		return nil
 	}
-	return &shown[0]
+	return &visible[0]
 }
 
-// Status is the observed state of a resource; nil when nothing was observed yet.
+// Status returns the observed state of a resource, or nil if nothing was observed yet.
 func Status(observed []hub.Condition) any {
-	shown := Conditions(observed)
-	if len(shown) == 0 {
+	visible := Conditions(observed)
+	if len(visible) == 0 {
 		return nil
 	}
 	return struct {
 		Conditions []Condition `json:"conditions"`
-	}{shown}
+	}{visible}
 }

@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// ErrNotObject is returned for JSON that is not an object.
+// ErrNotObject is the error for JSON that is not an object.
 var ErrNotObject = errors.New("the body must be a JSON object")
 
-// ParseObject reads one JSON object and nothing after it. Numbers become json.Number.
+// ParseObject decodes content, which must be exactly one JSON object. Numbers become json.Number.
 func ParseObject(content []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
@@ -23,7 +23,7 @@ func ParseObject(content []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("the body is not valid JSON: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the body is not valid JSON: there is something after the object")
+		return nil, errors.New("the body is not valid JSON: unexpected content after the object")
 	}
 	object, ok := value.(map[string]any)
 	if !ok {

@@ -1,8 +1,8 @@
-// Package wire reads JSON bodies of ARM requests into Go values, and finds everything that is wrong with them in one
-// pass: a wrong type or an unknown word is noted with the field's path as the caller wrote it, and reading goes on.
+// Package wire decodes JSON bodies of ARM requests into Go values and collects all problems in one pass: a wrong type or
+// an unsupported value is recorded with the field's path as the caller wrote it, and decoding continues.
 //
-// The api-version packages read with it. It knows JSON and paths, never what a field means; whether a well-formed value
-// is acceptable is the frontend's validation. A value that is absent and one that is null read alike, as ARM has it.
+// The api-version packages decode with it. It knows JSON and paths and not the meaning of fields; the frontend's
+// validation judges well-formed values. A null value is the same as an absent one, as ARM requires.
 package wire
 
 import (
@@ -16,41 +16,41 @@ import (
 	"time"
 )
 
-// Problem is one wrong field, in Kubernetes' wording.
+// Problem describes one malformed field, in Kubernetes' wording.
 type Problem struct {
-	// Field is the JSON path, as in properties.clients[0].clientId.
+	// Field is the JSON path, for example properties.clients[0].clientId.
 	Field   string
 	Message string
 }
 
-// Body is a request's content: a JSON object, with the problems that reading it has found so far.
+// Body is a request's content: a JSON object with the problems that were found while decoding it.
 type Body struct {
 	Object
 	problems []Problem
 }
 
-// NewBody wraps a decoded JSON object. Numbers in it are json.Number.
+// NewBody returns a Body of a decoded JSON object. Its numbers must be json.Number.
 func NewBody(fields map[string]any) *Body {
 	body := &Body{}
 	body.Object = Object{body: body, fields: fields}
 	return body
 }
 
-// Problems are those found so far, in the order of reading.
+// Problems returns the problems found so far, in the order of decoding.
 func (b *Body) Problems() []Problem { return b.problems }
 
-// Object is a JSON object somewhere in a body. The nil Object is one that is absent: all its fields are absent too.
+// Object is a JSON object within a body. A nil Object is an absent object: all its fields are absent too.
 type Object struct {
 	body   *Body
 	parent *Object
-	// step leads here from parent: a name, a name and an index, or the key of a map.
+	// step is the path from parent: a field's name, a name with an index, or, if key is set, the key of a map.
 	step   string
 	index  int
 	key    bool
 	fields map[string]any
 }
 
-// path joins the steps to o and then name. Only a problem needs it, so it is not built while all is well.
+// path returns the path of the field name of o. It is computed for problems only.
 func (o *Object) path(name string) string {
 	var steps []*Object
 	for at := o; at.parent != nil; at = at.parent {
@@ -86,7 +86,7 @@ func (o *Object) wrongType(field string, value any, want string) {
 	o.problem(field, "Invalid value: %s: must be %s", FormatValue(value), want)
 }
 
-// get is the value of a field, nil when it is absent or null.
+// get returns the value of a field, or nil if it is absent or null.
 func (o *Object) get(name string) any {
 	if o == nil {
 		return nil
@@ -94,7 +94,7 @@ func (o *Object) get(name string) any {
 	return o.fields[name]
 }
 
-// Has reports whether the field is there, null included.
+// Has reports whether the field is present, with any value including null.
 func (o *Object) Has(name string) bool {
 	if o == nil {
 		return false
@@ -103,15 +103,15 @@ func (o *Object) Has(name string) bool {
 	return ok
 }
 
-// HasValue reports whether the field is there and not null.
+// HasValue reports whether the field is present and not null.
 func (o *Object) HasValue(name string) bool { return o.get(name) != nil }
 
-// AddProblem notes that a field is wrong.
+// AddProblem records a problem of a field.
 func (o *Object) AddProblem(name, message string) {
 	o.body.problems = append(o.body.problems, Problem{Field: o.path(name), Message: message})
 }
 
-// String is the field, or absent when it is not there.
+// String returns a string field, or absent if it is absent or not a string.
 func (o *Object) String(name, absent string) string {
 	switch value := o.get(name).(type) {
 	case nil:
@@ -124,29 +124,30 @@ func (o *Object) String(name, absent string) string {
 	}
 }
 
-// Enum is the field, which must be one of the words; an empty text is none of them.
-func (o *Object) Enum(name, absent string, words ...string) string {
+// Enum returns a string field, or absent if it is absent or not one of the supported values. The empty string is supported
+// only if it is listed.
+func (o *Object) Enum(name, absent string, supported ...string) string {
 	value, isText := o.get(name).(string)
 	if !isText {
 		return o.String(name, absent)
 	}
-	if slices.Contains(words, value) {
+	if slices.Contains(supported, value) {
 		return value
 	}
-	o.problem(o.path(name), "%s", UnsupportedValue(value, words))
+	o.problem(o.path(name), "%s", UnsupportedValue(value, supported))
 	return absent
 }
 
-// UnsupportedValue is the message for a word that is not one of words.
-func UnsupportedValue(value string, words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = strconv.Quote(word)
+// UnsupportedValue returns the message for a value that is not one of the supported ones.
+func UnsupportedValue(value string, supported []string) string {
+	quoted := make([]string, len(supported))
+	for i, one := range supported {
+		quoted[i] = strconv.Quote(one)
 	}
 	return fmt.Sprintf("Unsupported value: %s: supported values: %s", FormatValue(value), strings.Join(quoted, ", "))
 }
 
-// Bool is the field, or absent when it is not there.
+// Bool returns a boolean field, or absent if it is absent or not a boolean.
 func (o *Object) Bool(name string, absent bool) bool {
 	switch value := o.get(name).(type) {
 	case nil:
@@ -159,7 +160,7 @@ func (o *Object) Bool(name string, absent bool) bool {
 	}
 }
 
-// Int32 is the field, or absent when it is not there.
+// Int32 returns an integer field, or absent if it is absent or not a 32-bit integer.
 func (o *Object) Int32(name string, absent int32) int32 {
 	if value := o.OptionalInt32(name); value != nil {
 		return *value
@@ -167,7 +168,7 @@ func (o *Object) Int32(name string, absent int32) int32 {
 	return absent
 }
 
-// OptionalInt32 is the field, or nil when it is not there.
+// OptionalInt32 returns an integer field, or nil if it is absent or not a 32-bit integer.
 func (o *Object) OptionalInt32(name string) *int32 {
 	value := o.get(name)
 	if value == nil {
@@ -187,7 +188,7 @@ func (o *Object) OptionalInt32(name string) *int32 {
 	return &n32
 }
 
-// Time is the field, an RFC 3339 time, or nil when it is not there.
+// Time returns a field with an RFC 3339 time, or nil if it is absent or malformed.
 func (o *Object) Time(name string) *time.Time {
 	text := o.String(name, "")
 	if text == "" {
@@ -201,7 +202,7 @@ func (o *Object) Time(name string) *time.Time {
 	return &t
 }
 
-// Child is the field, an object, or nil when it is not there.
+// Child returns a field that is an object, or nil if it is absent or not an object.
 func (o *Object) Child(name string) *Object {
 	switch value := o.get(name).(type) {
 	case nil:
@@ -214,7 +215,8 @@ func (o *Object) Child(name string) *Object {
 	}
 }
 
-// Children is the field, an array of objects; nil when it is not there. A null element reads as an empty object.
+// Children returns a field that is an array of objects, or nil if it is absent or not an array. A null element becomes an
+// empty object.
 func (o *Object) Children(name string) []*Object {
 	values := o.array(name)
 	if values == nil {
@@ -232,7 +234,7 @@ func (o *Object) Children(name string) []*Object {
 	return objects
 }
 
-// Strings is the field, an array of strings; nil when it is not there, and not nil when it is.
+// Strings returns a field that is an array of strings. It is nil if the field is absent or not an array, and only then.
 func (o *Object) Strings(name string) []string {
 	values := o.array(name)
 	if values == nil {
@@ -262,8 +264,8 @@ func (o *Object) array(name string) []any {
 	}
 }
 
-// StringMap is the field, an object whose values are strings; nil when it is not there, and not nil when it is. A null
-// value counts as absent.
+// StringMap returns a field that is an object with string values. It is nil if the field is absent or not an object, and
+// only then. Entries with the value null are absent.
 func (o *Object) StringMap(name string) map[string]string {
 	object := o.Child(name)
 	if object == nil {
@@ -285,10 +287,10 @@ func (o *Object) StringMap(name string) map[string]string {
 	return texts
 }
 
-// keys are the names of the fields in order, so that the same body has the same problems in the same order.
+// keys returns the names of the fields in order, so that the order of problems does not vary.
 func (o *Object) keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// EachObject calls read with every field of o that is an object or null, the latter as an empty object, in order of name.
+// EachObject calls read for every field of o, in order of name. The value must be an object; null is an empty object.
 func (o *Object) EachObject(read func(key string, value *Object)) {
 	if o == nil {
 		return
@@ -304,18 +306,18 @@ func (o *Object) EachObject(read func(key string, value *Object)) {
 	}
 }
 
-// maxShown bounds how much of a wrong value a message repeats.
-const maxShown = 512
+// maxFormatted is the most bytes of a malformed value that a message contains.
+const maxFormatted = 512
 
-// FormatValue renders a wrong value for a message, cut where it is long.
+// FormatValue returns the text of a malformed value for a message. Long values are truncated.
 func FormatValue(value any) string {
 	var text string
 	switch value := value.(type) {
 	case nil:
 		return "null"
 	case string:
-		if len(value) > maxShown {
-			value = strings.ToValidUTF8(value[:maxShown], "") + "…"
+		if len(value) > maxFormatted {
+			value = strings.ToValidUTF8(value[:maxFormatted], "") + "…"
 		}
 		return strconv.Quote(value)
 	case json.Number:
@@ -327,8 +329,8 @@ func FormatValue(value any) string {
 	default:
 		text = fmt.Sprint(value)
 	}
-	if len(text) > maxShown {
-		text = text[:maxShown] + "…"
+	if len(text) > maxFormatted {
+		text = text[:maxFormatted] + "…"
 	}
 	return text
 }

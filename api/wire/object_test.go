@@ -17,7 +17,7 @@ func TestProblems(t *testing.T) {
 		want   []wire.Problem
 	}{
 		"paths": {
-			reason: "a problem names the field with its indices, as the caller wrote it",
+			reason: "a problem names the field with its indices as the caller wrote it",
 			body:   `{"a":{"list":[{"x":"ok"},{"x":1}]}}`,
 			read: func(b *wire.Body) {
 				for _, o := range b.Child("a").Children("list") {
@@ -27,7 +27,7 @@ func TestProblems(t *testing.T) {
 			want: []wire.Problem{{Field: "a.list[1].x", Message: "Invalid value: 1: must be a string"}},
 		},
 		"all": {
-			reason: "reading goes on after a problem",
+			reason: "decoding continues after a problem",
 			body:   `{"s":1,"b":"x","i":1.5,"o":[],"l":{},"t":"later","e":"Blue"}`,
 			read: func(b *wire.Body) {
 				b.String("s", "")
@@ -49,22 +49,22 @@ func TestProblems(t *testing.T) {
 			},
 		},
 		"null": {
-			reason: "null reads as absent",
+			reason: "null is the same as absent",
 			body:   `{"s":null,"b":null,"i":null,"o":null,"l":null}`,
 			read: func(b *wire.Body) {
 				if b.String("s", "x") != "x" || !b.Bool("b", true) || b.Int32("i", 7) != 7 || b.Child("o") != nil || b.Strings("l") != nil {
-					t.Error("null was read as a value")
+					t.Error("null was decoded as a value")
 				}
 			},
 		},
 		"map": {
-			reason: "an element of a map is named by its key",
+			reason: "the path of a map's element contains its key",
 			body:   `{"tags":{"a":1}}`,
 			read:   func(b *wire.Body) { b.StringMap("tags") },
 			want:   []wire.Problem{{Field: "tags[a]", Message: "Invalid value: 1: must be a string"}},
 		},
 		"within a map": {
-			reason: "so is a field of an element",
+			reason: "the path of a field within a map's element contains the key",
 			body:   `{"a":{"map":{"/x.y/z":{"id":1}}}}`,
 			read: func(b *wire.Body) {
 				b.Child("a").Child("map").EachObject(func(_ string, value *wire.Object) { value.String("id", "") })
@@ -87,7 +87,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestMergePatch has the examples of RFC 7396, appendix A, that are objects.
+// TestMergePatch uses the examples of RFC 7396, appendix A, that are objects.
 func TestMergePatch(t *testing.T) {
 	for _, tc := range []struct{ target, patch, want string }{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
@@ -117,7 +117,7 @@ func parse(t *testing.T, text string) map[string]any {
 	return fields
 }
 
-// FuzzMergePatch: any patch of any object is an object again, and patching twice is patching once.
+// FuzzMergePatch checks that the result of every patch is an object and that applying a patch twice is idempotent.
 func FuzzMergePatch(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), []byte(`{"a":{"b":null,"c":[1]}}`))
 	f.Add([]byte(`{}`), []byte(`{"a":null}`))
@@ -140,7 +140,7 @@ func FuzzMergePatch(f *testing.F) {
 			t.Fatal(err)
 		}
 		if string(first) != string(second) {
-			t.Errorf("patched once %s, twice %s", first, second)
+			t.Errorf("after one patch %s, after two %s", first, second)
 		}
 	})
 }

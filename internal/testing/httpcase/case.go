@@ -1,17 +1,18 @@
-// Package httpcase runs the behaviour of an HTTP API as artifacts, ARM's unless a Target says otherwise: a folder per case,
-// a file per step, each a request and the response that is expected. Cases know nothing of an implementation; they run
-// against a base URL.
+// Package httpcase runs artifact cases against an HTTP API. A case is a folder, and each of its files is a step: a request
+// and the expected response. Cases need only a base URL and run against every implementation of the API. The API is ARM's
+// unless a Target has Variables.
 //
-// A step file is the request line, headers, an empty line and a body, then a line `--- response` and the status, headers
-// and body that are expected. {{name}} stands for a variable. The body of a request may be `@file.json`, a file of the
-// bodies folder, followed by an RFC 7396 merge patch to it. An expected body is a part: an object must have its fields
-// and may have more, an array must have as many items. In an expected text {{any}} stands for anything, {{capture:x}} for
-// anything that is kept as the variable x, and "{{absent}}" for a field that must not be there. A request line that
-// starts with `eventually` is repeated until the response is as expected. A file that says `include name` stands for the
-// steps of that folder.
+// A step file contains the request line, headers, an empty line and a body, then the line `--- response` and the expected
+// status, headers and body. {{name}} is replaced by a variable. The body of a request may be `@file.json`, a file of the
+// folder bodies, followed by an RFC 7396 merge patch to it.
 //
-// What is too long to write out is said: {{chars:257}} is that many letters, and {{repeat:3}}{"key": "key-#"}{{end}} is its
-// content three times with commas between, # being the number of each, from 1.
+// An expected object must be part of the received one; an expected array must have the same number of items. In expected
+// strings, {{any}} matches any text, and {{capture:x}} matches any text and stores it as the variable x. The value
+// "{{absent}}" requires that the field is absent. A step whose request line starts with `eventually` is repeated until the
+// response is as expected. A file with the content `include name` is replaced by the steps of that folder.
+//
+// Two functions generate long values: {{chars:257}} is 257 letters, and {{repeat:3}}{"key": "key-#"}{{end}} is its content
+// three times, separated by commas, with # replaced by the number from 1.
 package httpcase
 
 import (
@@ -33,28 +34,28 @@ import (
 // Case is one folder.
 type Case struct {
 	Name string
-	// Reason is what the case shows, from its README.md.
+	// Reason is the behaviour that the case tests, from its README.md.
 	Reason string
 	Steps  []Step
 }
 
-// ExpectsAcceptance says that one of the steps expects a change to be accepted.
+// ExpectsAcceptance reports whether a step expects that a change is accepted.
 func (c Case) ExpectsAcceptance() bool {
 	return slices.ContainsFunc(c.Steps, func(s Step) bool {
 		return s.Method != http.MethodGet && s.Method != http.MethodHead && strings.HasPrefix(s.Status, "2")
 	})
 }
 
-// Step is one request and what is expected of its response.
+// Step is one request and its expected response.
 type Step struct {
 	// Name is the step's file.
 	Name       string
 	Eventually bool
 	Method     string
 	Target     string
-	// Headers to send; a name that starts with `-` is one not to send.
+	// Headers are sent in addition to the target's; a name that starts with `-` removes one of these.
 	Headers [][2]string
-	// Body is sent as it is; BodyFile and Patch make one of a file.
+	// Body is the content, or the merge patch for the content of BodyFile if that is set.
 	Body     string
 	BodyFile string
 
@@ -63,10 +64,10 @@ type Step struct {
 	ExpectedBody    string
 }
 
-// Suite is a folder with the folders cases, steps and bodies.
+// Suite is a set of cases. Dir contains the folders cases, steps and bodies.
 type Suite struct{ Dir string }
 
-// Load reads all cases, in order of name.
+// Load returns all cases in order of name.
 func (s Suite) Load() ([]Case, error) {
 	folders, err := os.ReadDir(filepath.Join(s.Dir, "cases"))
 	if err != nil {
@@ -77,7 +78,7 @@ func (s Suite) Load() ([]Case, error) {
 		dir := filepath.Join(s.Dir, "cases", folder.Name())
 		reason, err := os.ReadFile(filepath.Join(dir, "README.md"))
 		if err != nil {
-			return nil, fmt.Errorf("case %s says no reason: %w", folder.Name(), err)
+			return nil, fmt.Errorf("case %s has no reason: %w", folder.Name(), err)
 		}
 		steps, err := s.steps(dir)
 		if err != nil {
@@ -124,7 +125,7 @@ func (s Suite) steps(dir string) ([]Step, error) {
 func parse(text string) (Step, error) {
 	request, response, ok := strings.Cut(text, "--- response\n")
 	if !ok {
-		return Step{}, fmt.Errorf("there is no line `--- response`")
+		return Step{}, fmt.Errorf("the line `--- response` is missing")
 	}
 	first, headers, body := split(request)
 	words := strings.Fields(first)
@@ -143,7 +144,7 @@ func parse(text string) (Step, error) {
 	return step, nil
 }
 
-// split takes a message apart: its first line, its headers, and its body without surrounding space.
+// split returns the first line, the headers and the body of a message, the body without surrounding space.
 func split(message string) (first string, headers [][2]string, body string) {
 	head, body, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
 	lines := strings.Split(strings.TrimRight(head, "\n"), "\n")
@@ -154,11 +155,11 @@ func split(message string) (first string, headers [][2]string, body string) {
 	return lines[0], headers, strings.TrimSpace(body)
 }
 
-// body makes the content of a step's request.
+// body returns the content of a step's request.
 func (s Suite) body(step Step, variables map[string]string) ([]byte, error) {
-	own := expand(step.Body, variables)
+	body := expand(step.Body, variables)
 	if step.BodyFile == "" {
-		return []byte(own), nil
+		return []byte(body), nil
 	}
 	content, err := os.ReadFile(filepath.Join(s.Dir, "bodies", step.BodyFile))
 	if err != nil {
@@ -168,8 +169,8 @@ func (s Suite) body(step Step, variables map[string]string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", step.BodyFile, err)
 	}
-	if strings.TrimSpace(own) != "" {
-		patch, err := wire.ParseObject([]byte(own))
+	if strings.TrimSpace(body) != "" {
+		patch, err := wire.ParseObject([]byte(body))
 		if err != nil {
 			return nil, fmt.Errorf("the patch of %s: %w", step.BodyFile, err)
 		}
@@ -187,7 +188,7 @@ var (
 	repeat = regexp.MustCompile(`(?s)\{\{repeat:([0-9]{1,5})\}\}(.*?)\{\{end\}\}`)
 )
 
-// expand replaces the variables that are known, and writes out what is only said.
+// expand replaces the known variables and the generated values in text.
 func expand(text string, variables map[string]string) string {
 	if !strings.Contains(text, "{{") {
 		return text

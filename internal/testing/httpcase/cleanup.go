@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// settled waits until no resource in a case's subscription is moving.
-func (t Target) settled(ctx context.Context, variables map[string]string, mayFail bool) error {
-	deadline := time.Now().Add(t.patience())
+// waitTerminal waits until every resource of a case's subscription is in a terminal provisioning state.
+func (t Target) waitTerminal(ctx context.Context, variables map[string]string, mayFail bool) error {
+	deadline := time.Now().Add(t.timeout())
 	for {
-		moving, err := t.moving(ctx, variables["provider"]+"/hcpOpenShiftClusters", mayFail)
-		if err != nil || moving == "" {
+		active, err := t.activeResource(ctx, variables["provider"]+"/hcpOpenShiftClusters", mayFail)
+		if err != nil || active == "" {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("what was accepted came to no end: %s", moving)
+			return fmt.Errorf("waiting for terminal states: %s", active)
 		}
-		timer := time.NewTimer(5 * t.pause())
+		timer := time.NewTimer(5 * t.retryInterval())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -28,9 +28,9 @@ func (t Target) settled(ctx context.Context, variables map[string]string, mayFai
 	}
 }
 
-// moving says which resource of a list, or below one of its items, is not terminal; empty when none is. A subscription
-// whose lists are refused has nothing that could move on.
-func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, error) {
+// activeResource returns the first resource of a list, or below one of its items, that is not terminal, with its state. It
+// is empty if there is none, and if the list is refused: then the subscription's state allows no operation.
+func (t Target) activeResource(ctx context.Context, list string, mayFail bool) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.BaseURL+list+"?api-version="+t.APIVersion, nil)
 	if err != nil {
 		return "", err
@@ -56,7 +56,7 @@ func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, 
 		switch state := item.Properties.ProvisioningState; state {
 		case "Failed":
 			if !mayFail {
-				return "", fmt.Errorf("what was accepted has failed: %s", item.ID)
+				return "", fmt.Errorf("%s is Failed", item.ID)
 			}
 		case "Succeeded", "Canceled", "AwaitingSecret":
 		default:
@@ -66,8 +66,8 @@ func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, 
 			continue
 		}
 		for _, children := range []string{"/nodePools", "/externalAuths"} {
-			if moving, err := t.moving(ctx, item.ID+children, mayFail); moving != "" || err != nil {
-				return moving, err
+			if active, err := t.activeResource(ctx, item.ID+children, mayFail); active != "" || err != nil {
+				return active, err
 			}
 		}
 	}
@@ -76,16 +76,16 @@ func (t Target) moving(ctx context.Context, list string, mayFail bool) (string, 
 
 const clusterType = "Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
 
-func (t Target) patience() time.Duration {
+func (t Target) timeout() time.Duration {
 	if t.Timeout > 0 {
 		return t.Timeout
 	}
-	return patience
+	return defaultTimeout
 }
 
-func (t Target) pause() time.Duration {
+func (t Target) retryInterval() time.Duration {
 	if t.RetryInterval > 0 {
 		return t.RetryInterval
 	}
-	return pause
+	return defaultRetryInterval
 }

@@ -20,38 +20,38 @@ import (
 
 // Target is the implementation that cases run against.
 type Target struct {
-	// BaseURL is that of the API, without a slash at the end.
+	// BaseURL is the URL of the API without a trailing slash.
 	BaseURL string
 	Client  *http.Client
 	// Location is the region that the implementation serves.
 	Location string
-	// APIVersion is what {{api-version}} stands for.
+	// APIVersion is the value of the variable api-version.
 	APIVersion string
-	// ProcessOperations is called before each repetition of an `eventually` step, for implementations that have no backend: it does
-	// what a backend would for a subscription. May be nil.
+	// ProcessOperations takes the place of the backend for an implementation without one: it brings the operations of a
+	// subscription to their terminal states. It is called before each repetition of an `eventually` step. It may be nil.
 	ProcessOperations func(ctx context.Context, subscription string) error
-	// Timeout is how long an `eventually` step is repeated; the usual when 0.
+	// Timeout bounds the repetition of an `eventually` step; 0 means 20 s.
 	Timeout time.Duration
-	// RetryInterval is how long such a step waits between two repetitions; the usual when 0.
+	// RetryInterval is the pause between two repetitions of such a step; 0 means 20 ms.
 	RetryInterval time.Duration
-	// CleanUp waits after each case until nothing in its subscription is moving, for what is accepted must come to an end,
-	// and then sets the subscription to Deleted, so that what the case has made is deleted.
+	// CleanUp waits after each case until every resource of its subscription is terminal, because accepted operations must
+	// end. It then sets the subscription to Deleted, so that the implementation deletes the resources of the case.
 	CleanUp bool
-	// Variables, when not nil, are all that a case has, for an API that is not ARM's: no subscription is registered, and
-	// nothing is concluded. Headers are sent with every request then, in place of ARM's.
+	// Variables, if not nil, are the only variables of a case, for an API other than ARM's: no subscription is registered or
+	// cleaned up. Headers then replace ARM's headers in every request.
 	Variables map[string]string
 	Headers   [][2]string
-	// AllowedFailures are the cases in which something may end as Failed, with the reason, when they are concluded.
+	// AllowedFailures maps the cases in which a resource may become Failed to the reason.
 	AllowedFailures map[string]string
 }
 
-// patience is how long an `eventually` step is usually repeated, and pause how long it usually waits in between.
 const (
-	patience = 20 * time.Second
-	pause    = 20 * time.Millisecond
+	defaultTimeout       = 20 * time.Second
+	defaultRetryInterval = 20 * time.Millisecond
 )
 
-// Run runs one case, in a subscription of its own that it registers first. The error says which step differs, and how.
+// Run runs one case in a new subscription, which it registers first. The error names the step that failed and the
+// difference to the expected response.
 func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 	if target.Variables != nil {
 		return s.runSteps(ctx, target, c.Steps, maps.Clone(target.Variables))
@@ -83,7 +83,7 @@ func (s Suite) Run(ctx context.Context, target Target, c Case) error {
 		return err
 	}
 	register.Name, register.Body = "delete the subscription", strings.ReplaceAll(register.Body, "Registered", "Deleted")
-	return errors.Join(target.settled(ctx, variables, target.AllowedFailures[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
+	return errors.Join(target.waitTerminal(ctx, variables, target.AllowedFailures[c.Name] != ""), s.runSteps(ctx, target, []Step{register}, variables))
 }
 
 func (s Suite) runSteps(ctx context.Context, target Target, steps []Step, variables map[string]string) error {
@@ -100,11 +100,11 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(target.patience())
+	deadline := time.Now().Add(target.timeout())
 	for {
 		if step.Eventually && target.ProcessOperations != nil {
 			if err := target.ProcessOperations(ctx, variables["subscription"]); err != nil {
-				return fmt.Errorf("settling: %w", err)
+				return fmt.Errorf("processing operations: %w", err)
 			}
 		}
 		difference, err := try(ctx, target, step, body, variables)
@@ -117,7 +117,7 @@ func (s Suite) runStep(ctx context.Context, target Target, step Step, variables 
 		if !step.Eventually || time.Now().After(deadline) {
 			return fmt.Errorf("%s %s: %s", step.Method, expand(step.Target, variables), difference)
 		}
-		timer := time.NewTimer(target.pause())
+		timer := time.NewTimer(target.retryInterval())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -139,7 +139,7 @@ var defaults = [][2]string{
 
 func try(ctx context.Context, target Target, step Step, body []byte, variables map[string]string) (difference string, err error) {
 	at := expand(step.Target, variables)
-	// An absolute URL that was captured stands for the same path here.
+	// Captured URLs are absolute; their path is the same at the target.
 	if rest, ok := strings.CutPrefix(at, "https://management.example"); ok {
 		at = rest
 	}
@@ -172,7 +172,7 @@ func try(ctx context.Context, target Target, step Step, body []byte, variables m
 func compare(step Step, response *http.Response, content []byte, variables map[string]string) string {
 	m := matcher{variables: variables, captured: map[string]string{}}
 	if !m.text(step.Status, fmt.Sprint(response.StatusCode)) {
-		return fmt.Sprintf("answered %d, not %s: %s", response.StatusCode, step.Status, content)
+		return fmt.Sprintf("status %d, want %s: %s", response.StatusCode, step.Status, content)
 	}
 	for _, header := range step.ExpectedHeaders {
 		got := response.Header.Get(header[0])
@@ -180,7 +180,7 @@ func compare(step Step, response *http.Response, content []byte, variables map[s
 			continue
 		}
 		if got == "" || !m.text(header[1], got) {
-			return fmt.Sprintf("the header %s is %q, not %q", header[0], got, expand(header[1], variables))
+			return fmt.Sprintf("header %s is %q, want %q", header[0], got, expand(header[1], variables))
 		}
 	}
 	switch expected := expand(step.ExpectedBody, variables); expected {
@@ -207,31 +207,32 @@ func compare(step Step, response *http.Response, content []byte, variables map[s
 	return ""
 }
 
-// matcher compares with what is expected, and keeps what is to be captured.
+// matcher compares values with expected ones and collects the captured texts.
 type matcher struct {
 	variables map[string]string
 	captured  map[string]string
 }
 
+// value returns the first difference between two JSON values, or the empty string.
 func (m matcher) value(path string, want, got any) string {
 	switch want := want.(type) {
 	case map[string]any:
 		object, ok := got.(map[string]any)
 		if !ok {
-			return fmt.Sprintf("%s is %v, not an object", path, got)
+			return fmt.Sprintf("%s is %v, want an object", path, got)
 		}
 		for name, value := range want {
-			is, there := object[name]
+			got, present := object[name]
 			if value == "{{absent}}" {
-				if there {
-					return fmt.Sprintf("%s.%s is there", path, name)
+				if present {
+					return fmt.Sprintf("%s.%s is present, want it absent", path, name)
 				}
 				continue
 			}
-			if !there {
-				return fmt.Sprintf("%s.%s is missing", path, name)
+			if !present {
+				return fmt.Sprintf("%s.%s is absent", path, name)
 			}
-			if difference := m.value(path+"."+name, value, is); difference != "" {
+			if difference := m.value(path+"."+name, value, got); difference != "" {
 				return difference
 			}
 		}
@@ -239,7 +240,7 @@ func (m matcher) value(path string, want, got any) string {
 	case []any:
 		array, ok := got.([]any)
 		if !ok || len(array) != len(want) {
-			return fmt.Sprintf("%s is %v, not %d items", path, got, len(want))
+			return fmt.Sprintf("%s is %v, want %d items", path, got, len(want))
 		}
 		for i, value := range want {
 			if difference := m.value(fmt.Sprintf("%s[%d]", path, i), value, array[i]); difference != "" {
@@ -253,19 +254,19 @@ func (m matcher) value(path string, want, got any) string {
 			return ""
 		}
 		if !ok || !m.text(want, text) {
-			return fmt.Sprintf("%s is %#v, not %q", path, got, want)
+			return fmt.Sprintf("%s is %#v, want %q", path, got, want)
 		}
 		return ""
 	}
 	if want != got {
-		return fmt.Sprintf("%s is %#v, not %#v", path, got, want)
+		return fmt.Sprintf("%s is %#v, want %#v", path, got, want)
 	}
 	return ""
 }
 
 var wildcard = regexp.MustCompile(`\{\{(any|capture:[a-z0-9-]+)\}\}`)
 
-// text matches a text with wildcards.
+// text reports whether got matches want, which may contain wildcards.
 func (m matcher) text(want, got string) bool {
 	want = expand(want, m.variables)
 	marks := wildcard.FindAllStringSubmatch(want, -1)

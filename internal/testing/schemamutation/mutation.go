@@ -1,42 +1,44 @@
-// Package schemamutation derives, from the OpenAPI document of an api-version, every way in which a valid body can break one thing
-// that the document says, and every way in which it can go to the edge of it.
+// Package schemamutation derives mutations of valid bodies from the OpenAPI document of an api-version. Each mutation
+// violates exactly one constraint of the document, or takes a value to the limit of one. Tests of servers send the mutated
+// bodies and compare the verdict with the document's.
 //
-// The walk goes through the schema and a body together: what the body lacks is not tried, so Missing tells which properties
-// of the schema none of the bodies has. A constraint of a kind that the package does not know is an error. So a document
-// cannot gain a property or a constraint that nothing tries. It is meant for tests of whoever judges requests.
+// The package traverses a schema and a body together. Properties that a body does not have are not mutated; Uncovered
+// returns the properties that none of the bodies has. A constraint that the package does not know is an error. A document
+// therefore cannot gain a property or a constraint without a test.
 package schemamutation
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// Kind is what a change tries.
+// Kind is the kind of constraint that a mutation concerns.
 type Kind string
 
-// The kinds.
+// The kinds of constraints.
 const (
 	Absent            Kind = "absent"
 	Null              Kind = "null"
 	WrongType         Kind = "type"
-	EnumValue         Kind = "word"
-	Range             Kind = "bound"
+	EnumValue         Kind = "enum value"
+	Range             Kind = "range"
 	Length            Kind = "length"
 	Pattern           Kind = "pattern"
-	ItemCount         Kind = "count"
+	ItemCount         Kind = "item count"
 	Format            Kind = "format"
 	ControlCharacters Kind = "control characters"
 	ReadOnly          Kind = "read-only"
-	UnknownProperty   Kind = "unknown"
+	UnknownProperty   Kind = "unknown property"
 	MapKey            Kind = "key"
 	Unbounded         Kind = "unbounded"
 )
 
-// What is this large must be refused, though the document sets no bound: something behind the service has one.
+// Values of these sizes must be rejected even if the document sets no limit, because systems behind the service have one.
 const (
 	sizeOfText = 70_000
 	sizeOfList = 5_000
@@ -45,33 +47,35 @@ const (
 // Mutation is one change of a valid body.
 type Mutation struct {
 	Kind Kind
-	// Path is where the change is, as errors name it, and Place the same with [] after arrays and [*] after maps.
+	// Path is the path of the mutated value as errors name it. Place is the same path with [] after arrays and [*] after
+	// maps.
 	Path, Place string
-	// Detail tells changes of a place apart.
+	// Detail distinguishes mutations of one kind at one place.
 	Detail string
-	// Value takes the place of what is there; Drop takes that away instead.
+	// Value replaces the current value; if Drop is set, the value is removed instead.
 	Value any
 	Drop  bool
-	// Allowed says that the document allows the body with the change.
+	// Allowed reports whether the document allows the mutated body.
 	Allowed bool
-	// Schema is that of the value.
+	// Schema is the schema of the value.
 	Schema *Schema
 
+	// steps is Path as map keys (string) and array indices (int).
 	steps []any
 }
 
-// String names the change in a test.
+// String returns the name of the mutation in tests.
 func (c Mutation) String() string {
 	return fmt.Sprintf("%s %s %s", c.Path, c.Kind, c.Detail)
 }
 
-// Apply gives the body with the change.
+// Apply returns a mutated copy of body.
 func (c Mutation) Apply(body map[string]any) map[string]any {
 	changed, _ := Clone(body).(map[string]any)
 	return put(changed, c.steps, c.Value, c.Drop).(map[string]any)
 }
 
-// Current is what a body has where the change is; nil when it has nothing there.
+// Current returns the value of body at the mutation's path, or nil.
 func (c Mutation) Current(body map[string]any) any {
 	var at any = body
 	for _, step := range c.steps {
@@ -88,7 +92,8 @@ func (c Mutation) Current(body map[string]any) any {
 	return at
 }
 
-// Patch is a merge patch that makes the change; false when there is none. A patch replaces an array as a whole.
+// Patch returns a merge patch that results in the mutated body, or false if there is none. A patch replaces an array as a
+// whole.
 func (c Mutation) Patch(body map[string]any) (map[string]any, bool) {
 	var at any = body
 	value, steps := c.Value, c.steps
@@ -110,7 +115,7 @@ func (c Mutation) Patch(body map[string]any) (map[string]any, bool) {
 	return patch, ok
 }
 
-// Clone copies a JSON value.
+// Clone returns a deep copy of a JSON value.
 func Clone(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -151,137 +156,137 @@ func put(within any, steps []any, value any, drop bool) any {
 	return within
 }
 
-// Samples are the valid values that a schema does not tell how to make.
+// Samples returns valid values that cannot be derived from a schema.
 type Samples struct {
-	// Text is a valid text of a length at a place; false when there is none, and the edge is not tried.
+	// Text returns a valid string of a length at a place. It returns false if there is none; the limit is then not tested.
 	Text func(place string, length int) (string, bool)
-	// Item is a valid i-th element, different from all others, of the array at a place.
+	// Item returns a valid i-th element of the array at a place. All elements must differ.
 	Item func(place string, i int) any
 }
 
-// Mutations gives all changes of a body. Those of what the body lacks are left out.
+// Mutations returns all mutations of a body, in order of name. It omits properties that the body does not have.
 func (s *Schema) Mutations(body map[string]any, samples Samples) []Mutation {
-	w := &walk{samples: samples}
-	w.object(s, body, at{})
-	slices.SortStableFunc(w.changes, func(a, b Mutation) int { return strings.Compare(a.String(), b.String()) })
-	return w.changes
+	d := &deriver{samples: samples}
+	d.object(s, body, location{})
+	slices.SortStableFunc(d.mutations, func(a, b Mutation) int { return strings.Compare(a.String(), b.String()) })
+	return d.mutations
 }
 
-// Uncovered are the writable places of the schema that none of the bodies has, in order.
+// Uncovered returns the writable places of the schema that none of the bodies has, in order.
 func (s *Schema) Uncovered(bodies ...map[string]any) []string {
-	there := map[string]bool{}
+	covered := map[string]bool{}
 	for _, body := range bodies {
 		for _, change := range s.Mutations(body, Samples{}) {
-			there[change.Place] = true
+			covered[change.Place] = true
 		}
 	}
-	var missing []string
+	var uncovered []string
 	for _, place := range slices.Sorted(maps.Keys(s.Writable())) {
-		if !there[place] {
-			missing = append(missing, place)
+		if !covered[place] {
+			uncovered = append(uncovered, place)
 		}
 	}
-	return missing
+	return uncovered
 }
 
-// at is a place in a body.
-type at struct {
+// location is the location of a value in a body; see Mutation.
+type location struct {
 	path, place string
 	steps       []any
 }
 
-func (a at) field(name string) at {
-	inner := at{path: a.path + "." + name, place: a.place + "." + name, steps: append(slices.Clone(a.steps), name)}
+func (l location) field(name string) location {
+	inner := location{path: l.path + "." + name, place: l.place + "." + name, steps: append(slices.Clone(l.steps), name)}
 	inner.path, inner.place = strings.TrimPrefix(inner.path, "."), strings.TrimPrefix(inner.place, ".")
 	return inner
 }
 
-func (a at) key(key string) at {
-	return at{path: a.path + "[" + key + "]", place: a.place + "[*]", steps: append(slices.Clone(a.steps), key)}
+func (l location) key(key string) location {
+	return location{path: l.path + "[" + key + "]", place: l.place + "[*]", steps: append(slices.Clone(l.steps), key)}
 }
 
-func (a at) item(i int) at {
-	return at{path: fmt.Sprintf("%s[%d]", a.path, i), place: a.place + "[]", steps: append(slices.Clone(a.steps), i)}
+func (l location) item(i int) location {
+	return location{path: fmt.Sprintf("%s[%d]", l.path, i), place: l.place + "[]", steps: append(slices.Clone(l.steps), i)}
 }
 
-type walk struct {
-	samples Samples
-	changes []Mutation
+type deriver struct {
+	samples   Samples
+	mutations []Mutation
 }
 
-func (w *walk) add(at at, schema *Schema, kind Kind, detail string, value any, allowed bool) {
-	w.changes = append(w.changes, Mutation{Kind: kind, Path: at.path, Place: at.place, Detail: detail, Value: value, Allowed: allowed, Schema: schema, steps: at.steps})
+func (d *deriver) add(at location, schema *Schema, kind Kind, detail string, value any, allowed bool) {
+	d.mutations = append(d.mutations, Mutation{Kind: kind, Path: at.path, Place: at.place, Detail: detail, Value: value, Allowed: allowed, Schema: schema, steps: at.steps})
 }
 
-func (w *walk) object(schema *Schema, body map[string]any, here at) {
+func (d *deriver) object(schema *Schema, body map[string]any, here location) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property, place := schema.Properties[name], here.field(name)
 		if property.ReadOnly {
 			for detail, value := range map[string]any{"text": "mine", "number": json.Number("1"), "object": map[string]any{}} {
-				w.add(place, property, ReadOnly, detail, value, true)
+				d.add(place, property, ReadOnly, detail, value, true)
 			}
 			continue
 		}
-		value, there := body[name]
-		if !there {
+		value, present := body[name]
+		if !present {
 			continue
 		}
 		optional := !slices.Contains(schema.Required, name)
-		w.add(place, property, Absent, "", nil, optional)
-		w.changes[len(w.changes)-1].Drop = true
-		w.add(place, property, Null, "", nil, optional)
-		w.value(property, value, place)
+		d.add(place, property, Absent, "", nil, optional)
+		d.mutations[len(d.mutations)-1].Drop = true
+		d.add(place, property, Null, "", nil, optional)
+		d.value(property, value, place)
 	}
 	if schema.Values != nil {
-		w.entries(schema, body, here)
+		d.entries(schema, body, here)
 		return
 	}
-	w.add(here.field("surprise"), &Schema{}, UnknownProperty, "", map[string]any{"a": []any{json.Number("1")}}, true)
+	d.add(here.field("unknown"), &Schema{}, UnknownProperty, "", map[string]any{"a": []any{json.Number("1")}}, true)
 }
 
-// entries are those of a map.
-func (w *walk) entries(schema *Schema, body map[string]any, here at) {
+// entries derives the mutations of a map.
+func (d *deriver) entries(schema *Schema, body map[string]any, here location) {
 	keys := slices.Sorted(maps.Keys(body))
 	for _, key := range keys {
-		w.add(here.key(key), schema.Values, Null, "", nil, false)
-		w.value(schema.Values, body[key], here.key(key))
+		d.add(here.key(key), schema.Values, Null, "", nil, false)
+		d.value(schema.Values, body[key], here.key(key))
 	}
 	if len(keys) == 0 {
 		return
 	}
 	entry := body[keys[0]]
 	for detail, key := range map[string]string{"empty": "", "NUL": "a\x00b", "line": "a\nb", "long": strings.Repeat("a", sizeOfText)} {
-		w.add(here.key(key), schema.Values, MapKey, detail, entry, false)
+		d.add(here.key(key), schema.Values, MapKey, detail, entry, false)
 	}
 	many := make(map[string]any, sizeOfList)
 	for i := range sizeOfList {
 		many[fmt.Sprintf("key-%d", i)] = entry
 	}
-	w.add(here, schema, Unbounded, "entries", many, false)
+	d.add(here, schema, Unbounded, "entries", many, false)
 }
 
-func (w *walk) value(schema *Schema, value any, here at) {
-	w.types(schema, here)
+func (d *deriver) value(schema *Schema, value any, here location) {
+	d.types(schema, here)
 	switch schema.Type {
 	case "string":
-		w.text(schema, here)
+		d.text(schema, here)
 	case "integer":
-		w.integer(schema, here)
+		d.integer(schema, here)
 	case "array":
 		values, _ := value.([]any)
-		w.array(schema, here)
+		d.array(schema, here)
 		for i, item := range values {
-			w.add(here.item(i), schema.Items, Null, "", nil, false)
-			w.value(schema.Items, item, here.item(i))
+			d.add(here.item(i), schema.Items, Null, "", nil, false)
+			d.value(schema.Items, item, here.item(i))
 		}
 	case "object":
 		object, _ := value.(map[string]any)
-		w.object(schema, object, here)
+		d.object(schema, object, here)
 	}
 }
 
-// types tries every type but the schema's.
-func (w *walk) types(schema *Schema, here at) {
+// types derives a value of every type other than the schema's.
+func (d *deriver) types(schema *Schema, here location) {
 	wrong := map[string]any{
 		"text": "text", "number": json.Number("1"), "fraction": json.Number("1.5"), "huge": json.Number("1e400"), "boolean": true,
 		"object": map[string]any{"a": "b"}, "array": []any{"a"},
@@ -300,33 +305,33 @@ func (w *walk) types(schema *Schema, here at) {
 		delete(wrong, "array")
 	}
 	for _, detail := range slices.Sorted(maps.Keys(wrong)) {
-		w.add(here, schema, WrongType, detail, wrong[detail], false)
+		d.add(here, schema, WrongType, detail, wrong[detail], false)
 	}
 }
 
-func (w *walk) text(schema *Schema, here at) {
+func (d *deriver) text(schema *Schema, here location) {
 	if schema.Enum != nil {
-		w.words(schema, here)
+		d.enum(schema, here)
 		return
 	}
 	if schema.MinLength != nil && *schema.MinLength > 0 {
-		w.add(here, schema, Length, "empty", "", false)
+		d.add(here, schema, Length, "empty", "", false)
 	}
 	if schema.MaxLength != nil {
 		for _, length := range []int{*schema.MaxLength, *schema.MaxLength + 1} {
 			text, ok := strings.Repeat("a", length), true
-			if w.samples.Text != nil {
-				text, ok = w.samples.Text(here.place, length)
+			if d.samples.Text != nil {
+				text, ok = d.samples.Text(here.place, length)
 			}
 			if ok {
-				w.add(here, schema, Length, fmt.Sprint(length), text, length == *schema.MaxLength)
+				d.add(here, schema, Length, fmt.Sprint(length), text, length == *schema.MaxLength)
 			}
 		}
 	}
 	if schema.Pattern != "" {
 		pattern := regexp.MustCompile(schema.Pattern)
 		for _, text := range []string{"", "a", "A", "1", "-", "a1", "1a", "a-1", "a-", "-a", "a.b", "a_b", "a b", " a", "a\n", "xn--a", "ä", "ａ", "a\x00"} {
-			w.add(here, schema, Pattern, fmt.Sprintf("%q", text), text, pattern.MatchString(text))
+			d.add(here, schema, Pattern, fmt.Sprintf("%q", text), text, pattern.MatchString(text))
 		}
 	}
 	for detail, text := range map[string][]string{
@@ -334,7 +339,7 @@ func (w *walk) text(schema *Schema, here at) {
 		"arm-id": {"text", "/", "/subscriptions/s", "subscriptions/a", "/subscriptions//resourceGroups/g"},
 		"uuid":   {"text", "00000000-0000-0000-0000-00000000000", "{00000000-0000-0000-0000-000000000000}", "00000000x0000-0000-0000-000000000000"},
 	}[schema.Format] {
-		w.add(here, schema, Format, fmt.Sprint(schema.Format, detail), text, false)
+		d.add(here, schema, Format, fmt.Sprint(schema.Format, detail), text, false)
 	}
 	if schema.IDs != nil {
 		const group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/"
@@ -342,37 +347,31 @@ func (w *walk) text(schema *Schema, here at) {
 			"another type": group + "Microsoft.Compute/virtualMachines/v", "a parent": group + "Microsoft.Network/virtualNetworks/v",
 			"a child": group + schema.IDs[0] + "/a/b/c", "a slash": group + schema.IDs[0] + "/a/",
 		} {
-			w.add(here, schema, Format, detail, id, false)
+			d.add(here, schema, Format, detail, id, false)
 		}
 	}
 	for detail, text := range map[string]string{"NUL": "a\x00b", "line": "a\nb", "C1": "a\u0085b"} {
-		w.add(here, schema, ControlCharacters, detail, text, false)
+		d.add(here, schema, ControlCharacters, detail, text, false)
 	}
-	w.add(here, schema, Unbounded, "text", strings.Repeat("a", sizeOfText), false)
+	d.add(here, schema, Unbounded, "text", strings.Repeat("a", sizeOfText), false)
 }
 
-func (w *walk) words(schema *Schema, here at) {
-	for _, word := range schema.Enum {
-		w.add(here, schema, EnumValue, word, word, true)
-		for _, other := range []string{strings.ToLower(word), strings.ToUpper(word), word + " ", " " + word} {
+func (d *deriver) enum(schema *Schema, here location) {
+	for _, value := range schema.Enum {
+		d.add(here, schema, EnumValue, value, value, true)
+		for _, other := range []string{strings.ToLower(value), strings.ToUpper(value), value + " ", " " + value} {
 			if !slices.Contains(schema.Enum, other) {
-				w.add(here, schema, EnumValue, fmt.Sprintf("%q", other), other, false)
+				d.add(here, schema, EnumValue, fmt.Sprintf("%q", other), other, false)
 			}
 		}
 	}
-	for _, word := range []string{"", "Surprise", strings.Repeat("a", sizeOfText)} {
-		w.add(here, schema, EnumValue, fmt.Sprintf("%.9q", word), word, false)
+	for _, value := range []string{"", "Unknown", strings.Repeat("a", sizeOfText)} {
+		d.add(here, schema, EnumValue, fmt.Sprintf("%.9q", value), value, false)
 	}
 }
 
-// The edges of int32, which every integer of the documents is.
-const (
-	leastInt32 = -1 << 31
-	mostInt32  = 1<<31 - 1
-)
-
-func (w *walk) integer(schema *Schema, here at) {
-	least, most := int64(leastInt32), int64(mostInt32)
+func (d *deriver) integer(schema *Schema, here location) {
+	least, most := int64(math.MinInt32), int64(math.MaxInt32) // every integer of the documents is an int32
 	if schema.Minimum != nil {
 		least = *schema.Minimum
 	}
@@ -380,31 +379,31 @@ func (w *walk) integer(schema *Schema, here at) {
 		most = *schema.Maximum
 	}
 	for value, allowed := range map[int64]bool{least - 1: false, least: true, most: true, most + 1: false} {
-		w.add(here, schema, Range, fmt.Sprint(value), json.Number(fmt.Sprint(value)), allowed)
+		d.add(here, schema, Range, fmt.Sprint(value), json.Number(fmt.Sprint(value)), allowed)
 	}
 	for _, value := range []string{"9223372036854775808", "-9223372036854775809", "1e99999"} {
-		w.add(here, schema, Range, value, json.Number(value), false)
+		d.add(here, schema, Range, value, json.Number(value), false)
 	}
 }
 
-func (w *walk) array(schema *Schema, here at) {
+func (d *deriver) array(schema *Schema, here location) {
 	if schema.MinItems != nil && *schema.MinItems > 0 {
-		w.add(here, schema, ItemCount, "none", []any{}, false)
+		d.add(here, schema, ItemCount, "none", []any{}, false)
 	}
-	if w.samples.Item == nil {
+	if d.samples.Item == nil {
 		return
 	}
 	items := func(count int) []any {
 		values := make([]any, count)
 		for i := range values {
-			values[i] = w.samples.Item(here.place, i)
+			values[i] = d.samples.Item(here.place, i)
 		}
 		return values
 	}
 	if schema.MaxItems != nil {
-		w.add(here, schema, ItemCount, "most", items(*schema.MaxItems), true)
-		w.add(here, schema, ItemCount, "too many", items(*schema.MaxItems+1), false)
+		d.add(here, schema, ItemCount, "most", items(*schema.MaxItems), true)
+		d.add(here, schema, ItemCount, "too many", items(*schema.MaxItems+1), false)
 		return
 	}
-	w.add(here, schema, Unbounded, "items", items(sizeOfList), false)
+	d.add(here, schema, Unbounded, "items", items(sizeOfList), false)
 }

@@ -23,8 +23,8 @@ func parse(t *testing.T, text string) map[string]any {
 	return body
 }
 
-// TestEveryDocumentIsRead: no document has a constraint that the package does not know.
-func TestEveryDocumentIsRead(t *testing.T) {
+// TestDocumentsHaveKnownKeywords: no document contains a schema keyword that the package does not know.
+func TestDocumentsHaveKnownKeywords(t *testing.T) {
 	for _, version := range openapi.Versions() {
 		for _, name := range []string{"HcpOpenShiftCluster", "NodePool", "ExternalAuth", "HcpOpenShiftClusterUpdate", "NodePoolUpdate", "ExternalAuthUpdate"} {
 			schema, err := schemamutation.Resource(version, name)
@@ -33,12 +33,12 @@ func TestEveryDocumentIsRead(t *testing.T) {
 				continue
 			}
 			if len(schema.Writable()) < 10 {
-				t.Errorf("%s of %s has only %d values to write", name, version, len(schema.Writable()))
+				t.Errorf("%s of %s has only %d writable values", name, version, len(schema.Writable()))
 			}
 		}
 	}
 	if _, err := schemamutation.Resource(openapi.Versions()[0], "Nothing"); err == nil {
-		t.Error("a definition that there is none of was read")
+		t.Error("an unknown definition was read")
 	}
 }
 
@@ -52,13 +52,13 @@ func schema() *schemamutation.Schema {
 	}}
 }
 
-// TestDerive: each constraint is broken just outside and kept just at the edge, at its place, in a PUT and in a PATCH.
-func TestDerive(t *testing.T) {
+// TestMutations: each constraint is violated just outside its limit and kept at the limit, in a PUT and in a PATCH.
+func TestMutations(t *testing.T) {
 	body := parse(t, `{"size":5,"words":["A"],"tags":{"x":"y"}}`)
 	changes := map[string]schemamutation.Mutation{}
 	for _, change := range schema().Mutations(body, schemamutation.Samples{Item: func(string, int) any { return "A" }}) {
 		if _, twice := changes[change.String()]; twice {
-			t.Errorf("%s stands twice", change)
+			t.Errorf("%s is derived twice", change)
 		}
 		changes[change.String()] = change
 	}
@@ -68,23 +68,23 @@ func TestDerive(t *testing.T) {
 		body    string
 		patch   string
 	}{
-		"size absent ":         {"a required property is taken away", false, `{"words":["A"],"tags":{"x":"y"}}`, `{"size":null}`},
-		"size null ":           {"or made null", false, `{"size":null,"words":["A"],"tags":{"x":"y"}}`, `{"size":null}`},
-		"size bound 1":         {"just outside", false, `{"size":1,"words":["A"],"tags":{"x":"y"}}`, `{"size":1}`},
-		"size bound 2":         {"just at the bound", true, `{"size":2,"words":["A"],"tags":{"x":"y"}}`, `{"size":2}`},
-		"size type fraction":   {"a fraction is no integer", false, `{"size":1.5,"words":["A"],"tags":{"x":"y"}}`, `{"size":1.5}`},
-		"words absent ":        {"an optional property is taken away", true, `{"size":5,"tags":{"x":"y"}}`, `{"words":null}`},
-		"words count too many": {"one more than there may be", false, `{"size":5,"words":["A","A","A","A"],"tags":{"x":"y"}}`, `{"words":["A","A","A","A"]}`},
-		`words[0] word "a"`:    {"a word has a casing", false, `{"size":5,"words":["a"],"tags":{"x":"y"}}`, `{"words":["a"]}`},
-		"words[0] word B":      {"another word", true, `{"size":5,"words":["B"],"tags":{"x":"y"}}`, `{"words":["B"]}`},
-		"tags[x] length 4":     {"a map's value has a length", false, `{"size":5,"words":["A"],"tags":{"x":"aaaa"}}`, `{"tags":{"x":"aaaa"}}`},
-		"tags[] key empty":     {"a map's key is something", false, `{"size":5,"words":["A"],"tags":{"x":"y","":"y"}}`, `{"tags":{"":"y"}}`},
-		"state read-only text": {"what is the service's is said", true, `{"size":5,"words":["A"],"tags":{"x":"y"},"state":"mine"}`, `{"state":"mine"}`},
-		"surprise unknown ":    {"nobody knows it", true, `{"size":5,"words":["A"],"tags":{"x":"y"},"surprise":{"a":[1]}}`, `{"surprise":{"a":[1]}}`},
+		"size absent ":              {"a required property is removed", false, `{"words":["A"],"tags":{"x":"y"}}`, `{"size":null}`},
+		"size null ":                {"a required property is null", false, `{"size":null,"words":["A"],"tags":{"x":"y"}}`, `{"size":null}`},
+		"size range 1":              {"below the minimum", false, `{"size":1,"words":["A"],"tags":{"x":"y"}}`, `{"size":1}`},
+		"size range 2":              {"at the minimum", true, `{"size":2,"words":["A"],"tags":{"x":"y"}}`, `{"size":2}`},
+		"size type fraction":        {"a fraction is not an integer", false, `{"size":1.5,"words":["A"],"tags":{"x":"y"}}`, `{"size":1.5}`},
+		"words absent ":             {"an optional property is removed", true, `{"size":5,"tags":{"x":"y"}}`, `{"words":null}`},
+		"words item count too many": {"one item above the maximum", false, `{"size":5,"words":["A","A","A","A"],"tags":{"x":"y"}}`, `{"words":["A","A","A","A"]}`},
+		`words[0] enum value "a"`:   {"enumeration values are case-sensitive", false, `{"size":5,"words":["a"],"tags":{"x":"y"}}`, `{"words":["a"]}`},
+		"words[0] enum value B":     {"another enumeration value", true, `{"size":5,"words":["B"],"tags":{"x":"y"}}`, `{"words":["B"]}`},
+		"tags[x] length 4":          {"a map's value is too long", false, `{"size":5,"words":["A"],"tags":{"x":"aaaa"}}`, `{"tags":{"x":"aaaa"}}`},
+		"tags[] key empty":          {"a map's key is empty", false, `{"size":5,"words":["A"],"tags":{"x":"y","":"y"}}`, `{"tags":{"":"y"}}`},
+		"state read-only text":      {"a read-only value is sent", true, `{"size":5,"words":["A"],"tags":{"x":"y"},"state":"mine"}`, `{"state":"mine"}`},
+		"unknown unknown property ": {"an unknown property is sent", true, `{"size":5,"words":["A"],"tags":{"x":"y"},"unknown":{"a":[1]}}`, `{"unknown":{"a":[1]}}`},
 	} {
-		change, there := changes[name]
-		if !there || change.Allowed != tc.allowed {
-			t.Errorf("%s: %q is derived: %v, allowed: %v", tc.reason, name, there, change.Allowed)
+		change, derived := changes[name]
+		if !derived || change.Allowed != tc.allowed {
+			t.Errorf("%s: %q is derived: %v, allowed: %v", tc.reason, name, derived, change.Allowed)
 			continue
 		}
 		if diff := cmp.Diff(parse(t, tc.body), change.Apply(body)); diff != "" {
@@ -96,18 +96,18 @@ func TestDerive(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(parse(t, `{"size":5,"words":["A"],"tags":{"x":"y"}}`), body); diff != "" {
-		t.Errorf("the body was changed (-want +got):\n%s", diff)
+		t.Errorf("original body (-want +got):\n%s", diff)
 	}
 }
 
-// TestMissing: a property that no body has is found out.
-func TestMissing(t *testing.T) {
+// TestUncovered: a property that no body has is returned.
+func TestUncovered(t *testing.T) {
 	s := schema()
 	if missing := s.Uncovered(parse(t, `{"size":5,"words":["A"]}`), parse(t, `{"tags":{"x":"y"}}`)); missing != nil {
-		t.Errorf("%v are said to be missing", missing)
+		t.Errorf("uncovered: %v, want none", missing)
 	}
 	s.Properties["new"] = &schemamutation.Schema{Type: "boolean"}
 	if missing := s.Uncovered(parse(t, `{"size":5,"words":[],"tags":{}}`)); !slices.Equal(missing, []string{"new", "tags[*]", "words[]"}) {
-		t.Errorf("%v are missing", missing)
+		t.Errorf("uncovered: %v", missing)
 	}
 }

@@ -11,45 +11,45 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi"
 )
 
-// Schema is what a document says of a JSON value, with its references followed and the schemas that it extends taken in.
+// Schema is the schema of a JSON value, with references resolved and extended schemas (allOf) merged.
 type Schema struct {
-	// Type is object, array, string, integer, boolean, or empty for anything.
+	// Type is object, array, string, integer, boolean, or empty for any type.
 	Type   string
 	Format string
-	// IDs are the types of resources that an ARM id may be of.
+	// IDs lists the resource types that an ARM ID may have.
 	IDs  []string
 	Enum []string
-	// The bounds are nil where the document sets none.
+	// The bounds are nil if the document sets none.
 	Minimum, Maximum     *int64
 	MinLength, MaxLength *int
 	MinItems, MaxItems   *int
 	Pattern              string
 	Default              any
-	// ReadOnly values are the service's.
+	// ReadOnly is set for values that only the service sets.
 	ReadOnly bool
-	// CreateOnly values cannot be updated, by their own mutability or by that of something they are in.
+	// CreateOnly is set for values that cannot be updated because of their own mutability or that of an enclosing value.
 	CreateOnly bool
 	Required   []string
-	// Properties are an object's, Values those of a map, Items an array's.
+	// Properties are the schemas of an object's properties, Values is that of a map's values, Items that of an array's.
 	Properties map[string]*Schema
 	Values     *Schema
 	Items      *Schema
 }
 
-// Resource is the schema of a definition of an api-version's document.
+// Resource returns the schema of a definition in an api-version's document.
 func Resource(version, definition string) (*Schema, error) {
 	r := reader{documents: map[string]map[string]any{}}
 	return r.follow(path.Join(version, "openapi.json"), "#/definitions/"+definition, false)
 }
 
-// reader reads documents, each once.
+// reader reads each document once.
 type reader struct{ documents map[string]map[string]any }
 
-// follow reads the schema that a file refers to.
+// follow reads the schema that a reference in a file names.
 func (r reader) follow(file, reference string, createOnly bool) (*Schema, error) {
 	target, name, found := strings.Cut(reference, "#/definitions/")
 	if !found {
-		return nil, fmt.Errorf("%s refers to %q, which is no definition", file, reference)
+		return nil, fmt.Errorf("%s: reference %q does not name a definition", file, reference)
 	}
 	if target != "" {
 		file = path.Join(path.Dir(file), target)
@@ -113,7 +113,7 @@ func (r reader) schema(file string, described map[string]any, createOnly bool) (
 	return s, err
 }
 
-// read takes what a schema says itself. What this package does not know is an error: it could be a constraint.
+// read reads the keywords of a schema. An unknown keyword is an error because it could be a constraint.
 func (s *Schema) read(described map[string]any) error {
 	s.Properties = map[string]*Schema{}
 	for key, value := range described {
@@ -155,7 +155,7 @@ func (s *Schema) read(described map[string]any) error {
 		case "title", "description", "x-ms-enum", "x-ms-client-name", "x-ms-identifiers", "x-ms-azure-resource", "x-nullable", "x-ms-secret", "x-ms-client-flatten":
 			// These constrain nothing.
 		default:
-			return fmt.Errorf("nobody knows what %q in a schema asks for", key)
+			return fmt.Errorf("unknown schema keyword %q", key)
 		}
 	}
 	if s.Type == "" && (s.Enum != nil || s.IDs != nil) {
@@ -167,7 +167,7 @@ func (s *Schema) read(described map[string]any) error {
 	return nil
 }
 
-// extend takes in what an extended schema says.
+// extend adds the requirements and properties of an extended schema.
 func (s *Schema) extend(base *Schema) {
 	s.Required = append(s.Required, base.Required...)
 	for name, property := range base.Properties {
@@ -180,7 +180,7 @@ func array(value any) []any {
 	return values
 }
 
-// Writable are the paths of all values that a client may send, with [] after arrays and [*] after maps.
+// Writable returns the schemas of all values that a client may send by path, with [] after arrays and [*] after maps.
 func (s *Schema) Writable() map[string]*Schema {
 	all := map[string]*Schema{}
 	s.writable("", all)
