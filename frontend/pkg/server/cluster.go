@@ -55,7 +55,7 @@ func (clusterType) begin(rq *request, _ *database.ClusterDocument) (database.Clu
 
 func (clusterType) complete(s *Server, rq *request, cluster *hub.Cluster, uid string, _ *database.ClusterDocument) {
 	cluster.Location = s.Rules.Location(cluster.Location)
-	if version := &cluster.Properties.Version; version.ID == "" && rq.version.ChoosesVersion {
+	if version := &cluster.Properties.Version; version.ID == "" && rq.version.VersionOptional {
 		version.ID = s.Offer.NewestClusterVersion(version.ChannelGroup)
 	}
 	if cluster.Properties.DNS.BaseDomainPrefix == "" {

@@ -1,5 +1,5 @@
-// Package versions is the set of ARM api-versions that the frontend speaks, each as the functions that lead from its wire
-// form to the hub types and back. A new api-version is a package of tables under api/ and one entry here.
+// Package versions lists the ARM api-versions of the frontend. For each version it has the functions that convert between
+// the wire form and the hub types. A new api-version needs a package of tables in api/ and an entry in APIs.
 package versions
 
 import (
@@ -17,42 +17,40 @@ import (
 type Version struct {
 	// Name is the value of the api-version parameter.
 	Name string
-	// ChoosesVersion says that a cluster may leave its OpenShift version to the service.
-	ChoosesVersion bool
+	// VersionOptional is set if the service selects the OpenShift version of a cluster that names none.
+	VersionOptional bool
 
-	// The encoders make what is marshalled into a response.
+	// The encoders return a value that json.Marshal writes as the response.
 	EncodeCluster      func(cluster *hub.Cluster, state hub.ProvisioningState, status *hub.ClusterStatus) any
 	EncodeNodePool     func(pool *hub.NodePool, state hub.ProvisioningState, status *hub.NodePoolStatus) any
 	EncodeExternalAuth func(auth *hub.ExternalAuth, state hub.ProvisioningState, status *hub.ExternalAuthStatus) any
-	// The decoders read a body over the resource as it stands; defaults are those of the version. A base with its id, name
-	// and type alone is a resource that is made.
+	// The decoders apply a body to a stored resource, or to a new one that has an ID, name and type only; see shape.Converter.Decode.
 	DecodeCluster      func(body *wire.Body, base *hub.Cluster, defaults bool) *hub.Cluster
 	DecodeNodePool     func(body *wire.Body, base *hub.NodePool, defaults bool) *hub.NodePool
 	DecodeExternalAuth func(body *wire.Body, base *hub.ExternalAuth, defaults bool) *hub.ExternalAuth
-	// paths by resource type.
+	// paths converts hub paths to wire paths, by resource type.
 	paths map[string]func(hubPath string) (string, bool)
 
 	EncodeOpenShiftVersion        func(version *hub.OpenShiftVersion) any
 	EncodeOperatorIdentityRoleSet func(set *hub.OperatorIdentityRoleSet) any
 
-	// DecodeAdminCredentialRequest reads the body of requestAdminCredential; nil when the version has none, and the
-	// service makes the key.
+	// DecodeAdminCredentialRequest decodes the body of requestAdminCredential. It is nil if the version has no body; the
+	// service then generates the key.
 	DecodeAdminCredentialRequest func(body *wire.Body) *hub.AdminCredentialRequest
 	EncodeAdminCredential        func(credential *hub.AdminCredential) any
 }
 
-// Path is where the version has a field that the hub's resource has at a path, as in tags[name]; false when the version
-// cannot say it.
+// Path returns the wire path of a hub path such as tags[name]. It returns false if the version does not have the field.
 func (v *Version) Path(resourceType, hubPath string) (string, bool) {
 	return v.paths[resourceType](hubPath)
 }
 
-// APIs are the tables of the api-versions, the oldest first.
+// APIs returns the tables of the api-versions, the oldest first.
 func APIs() []version.Version {
 	return []version.Version{v20240610preview.API(), v20251223preview.API(), v20260630preview.API(), v20260901preview.API()}
 }
 
-// All are the api-versions, by name.
+// All returns the api-versions by name.
 func All() map[string]*Version {
 	apis := APIs()
 	newest := bind(apis[len(apis)-1])
@@ -60,14 +58,14 @@ func All() map[string]*Version {
 	for i, api := range apis {
 		own := newest
 		if i < len(apis)-1 {
-			own = bind(api).under(newest)
+			own = bind(api).withDefaultsOf(newest)
 		}
-		all[api.Name] = speak(api, own)
+		all[api.Name] = newVersion(api, own)
 	}
 	return all
 }
 
-// converters are an api-version's.
+// converters are the converters of one api-version.
 type converters struct {
 	cluster      *shape.Converter[hub.Cluster, hub.ClusterStatus]
 	nodePool     *shape.Converter[hub.NodePool, hub.NodePoolStatus]
@@ -82,13 +80,13 @@ func bind(api version.Version) converters {
 	}
 }
 
-func (c converters) under(newest converters) converters {
+func (c converters) withDefaultsOf(newest converters) converters {
 	return converters{c.cluster.WithDefaultsOf(newest.cluster), c.nodePool.WithDefaultsOf(newest.nodePool), c.externalAuth.WithDefaultsOf(newest.externalAuth)}
 }
 
-func speak(api version.Version, own converters) *Version {
+func newVersion(api version.Version, own converters) *Version {
 	v := &Version{
-		Name: api.Name, ChoosesVersion: api.VersionOptional,
+		Name: api.Name, VersionOptional: api.VersionOptional,
 		EncodeCluster: own.cluster.Encode, DecodeCluster: own.cluster.Decode,
 		EncodeNodePool: own.nodePool.Encode, DecodeNodePool: own.nodePool.Decode,
 		EncodeExternalAuth: own.externalAuth.Encode, DecodeExternalAuth: own.externalAuth.Decode,
