@@ -9,6 +9,7 @@ package logkey
 const (
 	ResourceID      = "resource_id"       // ARM resource ID.
 	SubscriptionID  = "subscription_id"   // Azure subscription ID.
+	ResourceGroup   = "resource_group"    // Name of an Azure resource group.
 	OperationID     = "operation_id"      // ID of an asynchronous operation.
 	CorrelationID   = "correlation_id"    // x-ms-correlation-request-id of the request that caused the work.
 	RequestID       = "request_id"        // x-ms-request-id of one request.
@@ -83,4 +84,5 @@ const (
 	Migration  = "migration"   // Database migration.
 	Location   = "location"    // Azure region.
 	ReceivedBy = "received_by" // Component that received a message.
+	Responder  = "responder"   // Component that responded to a request.
 )

@@ -1,6 +1,6 @@
-// Package directory is what ARM itself knows of a region: its subscriptions, whether the resource provider is registered
-// in each, and the resource groups. All of it is small, so that it lives in memory and in one file that is replaced as a
-// whole before a change is acknowledged. Names are compared without regard to case and kept as they were written.
+// Package directory stores ARM's own data of a region: subscriptions, the registrations of the resource provider, and resource
+// groups. The data is small, so it is held in memory and in one file that is replaced atomically before a change is
+// acknowledged. Comparisons of names ignore case, and names are stored with the case of their creation.
 package directory
 
 import (
@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// Subscription is one customer's.
+// Subscription is a subscription with its resource groups.
 type Subscription struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	TenantID string `json:"tenantId"`
-	// Provider is the resource provider's registration: NotRegistered, Registering, Registered or Unregistering.
+	// Provider is the state of the resource provider's registration: NotRegistered, Registering, Registered or Unregistering.
 	Provider string `json:"provider"`
-	// RegistrationDate is when the resource provider was first registered.
+	// RegistrationDate is the time of the resource provider's first registration.
 	RegistrationDate time.Time `json:"registrationDate,omitzero"`
-	// State is what the resource provider is told: Registered, Unregistered, Warned, Suspended or Deleted.
+	// State is the state that the resource provider is notified of: Registered, Unregistered, Warned, Suspended or Deleted.
 	State string `json:"state"`
-	// Features are registered features of the provider.
+	// Features lists the registered features of the provider.
 	Features []string `json:"features,omitempty"`
-	// Groups by their lower-case names.
+	// Groups holds the resource groups by lower-case name.
 	Groups map[string]*Group `json:"groups,omitempty"`
 }
 
-// Registrations of a provider.
+// The states of a provider's registration.
 const (
 	NotRegistered = "NotRegistered"
 	Registered    = "Registered"
@@ -44,11 +44,11 @@ type Group struct {
 	Location  string            `json:"location"`
 	ManagedBy string            `json:"managedBy,omitempty"`
 	Tags      map[string]string `json:"tags,omitempty"`
-	// Deleting is set while what is in the group is being deleted.
+	// Deleting reports whether the group is being deleted.
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-// Directory is the whole.
+// Directory holds the subscriptions of a region. It is safe for concurrent use.
 type Directory struct {
 	path string
 
@@ -56,7 +56,7 @@ type Directory struct {
 	subscriptions map[string]*Subscription
 }
 
-// Open reads the directory's file; none is an empty directory.
+// Open reads the directory in the file at path. Without a file the directory is empty.
 func Open(path string) (*Directory, error) {
 	d := &Directory{path: path, subscriptions: map[string]*Subscription{}}
 	data, err := os.ReadFile(path)
@@ -72,7 +72,7 @@ func Open(path string) (*Directory, error) {
 	return d, nil
 }
 
-// Subscription returns a copy of a subscription.
+// Subscription returns a copy of a subscription, and false if it does not exist.
 func (d *Directory) Subscription(id string) (Subscription, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *Directory) Subscription(id string) (Subscription, bool) {
 	return found.clone(), true
 }
 
-// Subscriptions are all of them, by id.
+// Subscriptions returns copies of all subscriptions, sorted by ID.
 func (d *Directory) Subscriptions() []Subscription {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func (d *Directory) Subscriptions() []Subscription {
 	return all
 }
 
-// Group returns a copy of a resource group.
+// Group returns a copy of a resource group, and false if it does not exist.
 func (s *Subscription) Group(name string) (Group, bool) {
 	found := s.Groups[strings.ToLower(name)]
 	if found == nil {
@@ -104,7 +104,7 @@ func (s *Subscription) Group(name string) (Group, bool) {
 	return *found, true
 }
 
-// SortedGroups are a subscription's groups by name.
+// SortedGroups returns copies of the resource groups, sorted by name.
 func (s *Subscription) SortedGroups() []Group {
 	all := make([]Group, 0, len(s.Groups))
 	for _, g := range s.Groups {
@@ -114,8 +114,8 @@ func (s *Subscription) SortedGroups() []Group {
 	return all
 }
 
-// Update changes a subscription, which is made when absent, and returns it once the change is durable. When change
-// returns an error nothing changes. It must not keep what it is given.
+// Update changes a subscription with change and returns a copy after the change is durable. A subscription that does not exist
+// is created. If change returns an error, nothing is changed. change must not retain its argument.
 func (d *Directory) Update(id string, change func(s *Subscription) error) (Subscription, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

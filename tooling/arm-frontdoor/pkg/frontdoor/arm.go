@@ -9,65 +9,68 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
-// Provider is the namespace of the resource provider behind the door.
+// Provider is the namespace of the resource provider.
 const Provider = "Microsoft.RedHatOpenShift"
 
-// answer is what the front door says itself, as ARM says it: a status with a body, or an error with a code.
-type answer struct {
-	status int
-	code   string
-	text   string
-	body   any
-	header map[string]string
-	// target and details are those of an error, as somebody else worded them.
+// response is a response of ARM itself: a status with a body, or an error with a code. Errors implement error.
+type response struct {
+	status  int
+	code    string
+	message string
+	body    any
+	header  map[string]string
+	// target and details are copied from an error of the resource provider.
 	target  string
 	details []json.RawMessage
 }
 
-func (a *answer) Error() string { return a.code + ": " + a.text }
+// Error returns code and message.
+func (r *response) Error() string { return r.code + ": " + r.message }
 
-func refuse(status int, code, format string, args ...any) *answer {
-	return &answer{status: status, code: code, text: fmt.Sprintf(format, args...)}
+// newError returns an error response with a formatted message.
+func newError(status int, code, format string, args ...any) *response {
+	return &response{status: status, code: code, message: fmt.Sprintf(format, args...)}
 }
 
-func give(status int, body any) *answer { return &answer{status: status, body: body} }
+// newResponse returns a response with a JSON body; nil means no body.
+func newResponse(status int, body any) *response { return &response{status: status, body: body} }
 
-func (a *answer) write(w http.ResponseWriter) {
-	for name, value := range a.header {
+// write writes the response with a new request ID.
+func (r *response) write(w http.ResponseWriter) {
+	for name, value := range r.header {
 		w.Header().Set(name, value)
 	}
 	w.Header().Set("x-ms-request-id", newUUID())
-	body := a.body
-	if a.code != "" {
-		w.Header().Set("x-ms-error-code", a.code)
-		e := map[string]any{"code": a.code, "message": a.text}
-		if a.target != "" {
-			e["target"] = a.target
+	body := r.body
+	if r.code != "" {
+		w.Header().Set("x-ms-error-code", r.code)
+		e := map[string]any{"code": r.code, "message": r.message}
+		if r.target != "" {
+			e["target"] = r.target
 		}
-		if len(a.details) > 0 {
-			e["details"] = a.details
+		if len(r.details) > 0 {
+			e["details"] = r.details
 		}
 		body = map[string]any{"error": e}
 	}
 	if body == nil {
-		w.WriteHeader(a.status)
+		w.WriteHeader(r.status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(a.status)
+	w.WriteHeader(r.status)
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// path is an ARM path: /subscriptions/{s}[/resourceGroups/{rg}][/rest...]. Its keywords are compared without regard to
-// case.
+// path is a parsed ARM path: /subscriptions/{s}[/resourceGroups/{rg}][/rest...]. Comparisons of keywords ignore case.
 type path struct {
 	subscription string
 	group        string
-	// rest are the segments after the subscription or the group.
+	// rest holds the segments after the subscription or the group.
 	rest []string
 }
 
-// parsePath splits a path below /subscriptions; ok is false for others.
+// parsePath parses a path below /subscriptions. ok is false for other paths.
 func parsePath(urlPath string) (p path, ok bool) {
 	segments := strings.Split(strings.Trim(urlPath, "/"), "/")
 	if !strings.EqualFold(segments[0], "subscriptions") || len(segments) < 2 {
@@ -80,12 +83,12 @@ func parsePath(urlPath string) (p path, ok bool) {
 	return p, true
 }
 
-// is reports whether the rest of the path is exactly the words; an empty word matches any segment.
+// is reports whether the rest of the path equals words. An empty word matches any segment.
 func (p path) is(words ...string) bool {
 	return len(p.rest) == len(words) && p.begins(words...)
 }
 
-// begins reports whether the rest of the path begins with the words; an empty word matches any segment.
+// begins reports whether the rest of the path begins with words. An empty word matches any segment.
 func (p path) begins(words ...string) bool {
 	if len(p.rest) < len(words) {
 		return false
@@ -98,10 +101,10 @@ func (p path) begins(words ...string) bool {
 	return true
 }
 
-// forProvider reports whether the request is the resource provider's.
-func (p path) forProvider() bool { return len(p.rest) > 2 && p.begins("providers", Provider) }
+// isProviderResource reports whether the resource provider serves the path.
+func (p path) isProviderResource() bool { return len(p.rest) > 2 && p.begins("providers", Provider) }
 
-// subscriptionBody is a subscription as ARM shows it.
+// subscriptionBody returns the representation of a subscription.
 func subscriptionBody(s directory.Subscription) any {
 	state := "Enabled"
 	switch s.State {
@@ -115,7 +118,7 @@ func subscriptionBody(s directory.Subscription) any {
 	}
 }
 
-// groupBody is a resource group as ARM shows it.
+// groupBody returns the representation of a resource group.
 func groupBody(s directory.Subscription, g directory.Group) any {
 	state := "Succeeded"
 	if g.Deleting {
@@ -134,8 +137,8 @@ func groupBody(s directory.Subscription, g directory.Group) any {
 	return body
 }
 
-// providerBody is the resource provider as ARM shows it, to everybody or to a subscription.
-func (d *Door) providerBody(subscription string, registration string) any {
+// providerBody returns the representation of the resource provider, for a subscription if that is not empty.
+func (d *FrontDoor) providerBody(subscription string, registration string) any {
 	types := []any{}
 	const tracked = "SupportsTags, SupportsLocation"
 	for _, resource := range []struct{ name, capabilities string }{

@@ -10,16 +10,17 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
-// Deployments of templates are validated here and not carried out. Of ARM's template language the door evaluates what a
-// whole string asks for and what is known beforehand: a parameter, a variable, the location of the resource group. The
-// resource provider leaves out what is still an expression.
+// The front door validates deployments of templates but does not execute them. Of ARM's template language it evaluates
+// expressions that are a whole string with a known value: a parameter, a variable, or the location of the resource group.
+// The resource provider ignores fields that are still expressions.
 
-// preflightVersion is the api-version of the resource provider contract's preflight.
+// preflightVersion is the api-version of preflight in the resource provider contract.
 const preflightVersion = "2020-06-01"
 
-// deploymentType is ARM's.
+// deploymentType is the resource type of deployments.
 const deploymentType = "Microsoft.Resources/deployments"
 
+// deploymentRequest is the body of a validation.
 type deploymentRequest struct {
 	Location   string `json:"location"`
 	Properties struct {
@@ -29,94 +30,96 @@ type deploymentRequest struct {
 	} `json:"properties"`
 }
 
+// deploymentArgument is the value of a parameter.
 type deploymentArgument struct {
 	Value any `json:"value"`
 }
 
+// template is an ARM template.
 type template struct {
 	Parameters map[string]struct {
 		DefaultValue any `json:"defaultValue"`
 	} `json:"parameters"`
 	Variables map[string]any `json:"variables"`
-	// Resources are a list, or an object in newer templates.
+	// Resources is a list, or an object in newer templates.
 	Resources json.RawMessage `json:"resources"`
 }
 
-// deployment answers below Microsoft.Resources/deployments; nil for other paths.
-func (d *Door) deployment(r *request, s directory.Subscription) *answer {
+// respondForDeployment responds to requests below Microsoft.Resources/deployments. It returns nil for other paths.
+func (d *FrontDoor) respondForDeployment(r *request, s directory.Subscription) *response {
 	if !r.path.begins("providers", "Microsoft.Resources", "deployments") {
 		return nil
 	}
 	if !r.path.is("providers", "Microsoft.Resources", "deployments", "", "validate") {
-		return refuse(http.StatusBadRequest, "DeploymentsNotSupported", "Deployments are validated here (POST …/deployments/{name}/validate) and not carried out.")
+		return newError(http.StatusBadRequest, "DeploymentsNotSupported", "Deployments can be validated (POST …/deployments/{name}/validate) but not created.")
 	}
 	if r.Method != http.MethodPost {
-		return notAllowed(http.MethodPost)
+		return methodNotAllowed(http.MethodPost)
 	}
 	var body deploymentRequest
-	if refused := read(r, &body); refused != nil {
-		return refused
+	if failure := decodeBody(r, &body); failure != nil {
+		return failure
 	}
 	if body.Properties.Template == nil {
-		return refuse(http.StatusBadRequest, "InvalidRequestContent", "The request's body has no properties.template; linked templates are not read here.")
+		return newError(http.StatusBadRequest, "InvalidRequestContent", "The request's body has no properties.template. Linked templates are not supported.")
 	}
 	resources, err := body.Properties.Template.flatten()
 	if err != nil {
-		return refuse(http.StatusBadRequest, "InvalidTemplate", "Deployment template validation failed: the resources are not valid: %s.", err)
+		return newError(http.StatusBadRequest, "InvalidTemplate", "Deployment template validation failed: the resources are not valid: %s.", err)
 	}
 	evaluation := body.evaluation(s, r.path.group)
-	var ours []map[string]any
+	var providerResources []map[string]any
 	for _, resource := range resources {
 		if kind, _ := resource["type"].(string); strings.HasPrefix(strings.ToLower(kind), strings.ToLower(Provider)+"/") {
-			ours = append(ours, evaluation.resource(resource))
+			providerResources = append(providerResources, evaluation.resource(resource))
 		}
 	}
 	name := r.path.rest[3]
-	if len(ours) > 0 {
-		if refused := d.preflight(r, s, name, ours); refused != nil {
-			return refused
+	if len(providerResources) > 0 {
+		if failure := d.preflight(r, s, name, providerResources); failure != nil {
+			return failure
 		}
 	}
 	scope := "/subscriptions/" + s.ID
 	if r.path.group != "" {
 		scope += "/resourceGroups/" + r.path.group
 	}
-	return give(http.StatusOK, map[string]any{
+	return newResponse(http.StatusOK, map[string]any{
 		"id": scope + "/providers/" + deploymentType + "/" + name, "name": name, "type": deploymentType,
 		"properties": map[string]any{"provisioningState": "Succeeded", "mode": body.Properties.Mode},
 	})
 }
 
-// preflight asks the resource provider about resources of a deployment; nil when it would take them.
-func (d *Door) preflight(r *request, s directory.Subscription, name string, resources []map[string]any) *answer {
-	if refused := d.admit(r, s); refused != nil {
-		return refused
+// preflight validates resources of a deployment with the resource provider. It returns nil if the provider accepts them.
+func (d *FrontDoor) preflight(r *request, s directory.Subscription, name string, resources []map[string]any) *response {
+	if failure := d.checkPreconditions(r, s); failure != nil {
+		return failure
 	}
 	path := "/subscriptions/" + s.ID
 	if r.path.group != "" {
 		path += "/resourceGroups/" + escape(r.path.group)
 	}
 	path += "/providers/" + Provider + "/deployments/" + escape(name) + "/preflight?api-version=" + preflightVersion
-	content, _, err := d.ask(r.Context(), r, http.MethodPost, path, map[string]any{"resources": resources})
+	content, _, err := d.callProvider(r.Context(), r, http.MethodPost, path, map[string]any{"resources": resources})
 	if err != nil {
-		return d.fail(err)
+		return d.errorResponse(err)
 	}
-	var judged struct {
+	var verdict struct {
 		Status string          `json:"status"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if err := json.Unmarshal(content, &judged); err != nil {
-		return d.fail(err)
+	if err := json.Unmarshal(content, &verdict); err != nil {
+		return d.errorResponse(err)
 	}
-	if judged.Status == "Succeeded" {
+	if verdict.Status == "Succeeded" {
 		return nil
 	}
-	refused := refuse(http.StatusBadRequest, "InvalidTemplateDeployment", "The template deployment '%s' is not valid according to the validation procedure. See inner errors for details.", name)
-	refused.details = []json.RawMessage{judged.Error}
-	return refused
+	failure := newError(http.StatusBadRequest, "InvalidTemplateDeployment", "The template deployment '%s' is not valid according to the validation procedure. See inner errors for details.", name)
+	failure.details = []json.RawMessage{verdict.Error}
+	return failure
 }
 
-// flatten lists the resources of a template, those within others under their full types and names.
+// flatten returns the resources of a template. Nested resources have their full types and names.
 func (t *template) flatten() ([]map[string]any, error) {
 	var list []map[string]any
 	if err := json.Unmarshal(t.Resources, &list); err != nil {
@@ -128,10 +131,11 @@ func (t *template) flatten() ([]map[string]any, error) {
 			list = append(list, named[name])
 		}
 	}
-	return within(nil, list), nil
+	return flattenChildren(nil, list), nil
 }
 
-func within(parent map[string]any, resources []map[string]any) []map[string]any {
+// flattenChildren returns resources and their nested resources, with types and names below those of parent.
+func flattenChildren(parent map[string]any, resources []map[string]any) []map[string]any {
 	var all []map[string]any
 	for _, resource := range resources {
 		if resource == nil {
@@ -156,72 +160,75 @@ func within(parent map[string]any, resources []map[string]any) []map[string]any 
 			}
 		}
 		delete(resource, "resources")
-		all = append(append(all, resource), within(resource, children)...)
+		all = append(append(all, resource), flattenChildren(resource, children)...)
 	}
 	return all
 }
 
-// evaluation puts what is known in the place of expressions.
+// evaluation replaces expressions by their values.
 type evaluation struct {
-	// known are values by the expressions that ask for them.
-	known map[string]any
-	// left is how many values may still be made.
-	left int
+	// values maps expressions to their values.
+	values map[string]any
+	// remaining is the number of values that may still be created.
+	remaining int
 }
 
+// evaluation returns the evaluation of a deployment's expressions.
 func (b *deploymentRequest) evaluation(s directory.Subscription, group string) *evaluation {
-	known := map[string]any{}
+	values := map[string]any{}
 	t := b.Properties.Template
 	for name, parameter := range t.Parameters {
 		if parameter.DefaultValue != nil {
-			known["[parameters('"+name+"')]"] = parameter.DefaultValue
+			values["[parameters('"+name+"')]"] = parameter.DefaultValue
 		}
 	}
 	for name, argument := range b.Properties.Parameters {
 		if argument.Value != nil {
-			known["[parameters('"+name+"')]"] = argument.Value
+			values["[parameters('"+name+"')]"] = argument.Value
 		}
 	}
 	for name, value := range t.Variables {
-		known["[variables('"+name+"')]"] = value
+		values["[variables('"+name+"')]"] = value
 	}
 	if g, ok := s.Group(group); ok {
-		known["[resourceGroup().location]"] = g.Location
+		values["[resourceGroup().location]"] = g.Location
 	}
-	return &evaluation{known: known, left: maxValues}
+	return &evaluation{values: values, remaining: maxValues}
 }
 
-// The bounds of an evaluation: how often a value leads to another, since variables may be made of parameters and of
-// themselves, and how many values there may be in the end.
+// The limits of an evaluation. maxDepth bounds the chain of expressions, because variables may refer to parameters and to
+// themselves. maxValues bounds the size of the result.
 const (
-	maxSteps  = 8
+	maxDepth  = 8
 	maxValues = 100_000
 )
 
+// resource returns a copy of resource with evaluated expressions.
 func (e *evaluation) resource(resource map[string]any) map[string]any {
-	evaluated, _ := e.value(resource, maxSteps).(map[string]any)
+	evaluated, _ := e.value(resource, maxDepth).(map[string]any)
 	return evaluated
 }
 
-func (e *evaluation) value(value any, steps int) any {
-	if e.left--; e.left < 0 {
+// value returns a copy of value with evaluated expressions. depth is the remaining length of a chain of expressions.
+func (e *evaluation) value(value any, depth int) any {
+	if e.remaining--; e.remaining < 0 {
 		return value
 	}
 	switch value := value.(type) {
 	case string:
-		if known, ok := e.known[value]; ok && steps > 0 {
-			return e.value(known, steps-1)
+		if result, ok := e.values[value]; ok && depth > 0 {
+			return e.value(result, depth-1)
 		}
 	case map[string]any:
 		evaluated := make(map[string]any, len(value))
 		for name, field := range value {
-			evaluated[name] = e.value(field, steps)
+			evaluated[name] = e.value(field, depth)
 		}
 		return evaluated
 	case []any:
 		evaluated := make([]any, len(value))
 		for i, element := range value {
-			evaluated[i] = e.value(element, steps)
+			evaluated[i] = e.value(element, depth)
 		}
 		return evaluated
 	}

@@ -14,7 +14,7 @@ import (
 
 const validation = "/subscriptions/" + subscription + "/resourcegroups/group/providers/Microsoft.Resources/deployments/demo/validate?api-version=2024-03-01"
 
-func decoded(t *testing.T, text string) any {
+func decodeJSON(t *testing.T, text string) any {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
@@ -23,17 +23,18 @@ func decoded(t *testing.T, text string) any {
 	return value
 }
 
-// TestValidation: the provider is asked about its own resources, with what is known put in; its refusal is told as ARM does.
-func TestValidation(t *testing.T) {
+// TestDeploymentValidation checks that the provider validates its resources of a template, with expressions evaluated, and that
+// its error is returned in the form of ARM.
+func TestDeploymentValidation(t *testing.T) {
 	cases := map[string]struct {
 		reason, body string
 		status       int
 		code         string
-		// asked are the resources that the provider is asked about; empty when it is not asked.
-		asked string
+		// preflight holds the resources that the provider validates; empty if it is not called.
+		preflight string
 	}{
 		"accepted": {
-			reason: "parameters, variables and the group's location are known",
+			reason: "parameters, variables and the location of the group are evaluated",
 			body: `{"properties":{"mode":"Incremental","parameters":{"name":{"value":"one"}},"template":{
 				"parameters":{"name":{"type":"string"},"version":{"type":"string","defaultValue":"4.20"}},
 				"variables":{"kind":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","profile":{"id":"[parameters('version')]"},"loop":"[variables('loop')]"},
@@ -41,30 +42,30 @@ func TestValidation(t *testing.T) {
 					{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"[parameters('name')]","location":"[resourceGroup().location]",
 					"properties":{"version":"[variables('profile')]","subnet":"[reference('vnet').id]","loop":"[variables('loop')]"}}]}}}`,
 			status: 200,
-			asked: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one","location":"westus3",
+			preflight: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one","location":"westus3",
 				"properties":{"version":{"id":"4.20"},"subnet":"[reference('vnet').id]","loop":"[variables('loop')]"}}]`,
 		},
 		"children": {
-			reason: "resources within others have their full types and names",
+			reason: "nested resources have their full types and names",
 			body: `{"properties":{"template":{"resources":{"c":{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one",
 				"resources":[{"type":"nodePools","name":"workers"}]}}}}}`,
 			status: 200,
-			asked: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one"},
+			preflight: `[{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters","name":"one"},
 				{"type":"Microsoft.RedHatOpenShift/hcpOpenShiftClusters/nodePools","name":"one/workers"}]`,
 		},
-		"refused": {
-			reason: "what the provider says is within ARM's error",
+		"rejected": {
+			reason: "ARM's error contains that of the provider",
 			body:   `{"properties":{"template":{"resources":[{"type":"microsoft.redhatopenshift/hcpOpenShiftClusters","name":"one","location":"nowhere"}]}}}`,
 			status: 400, code: "InvalidTemplateDeployment",
-			asked: `[{"type":"microsoft.redhatopenshift/hcpOpenShiftClusters","name":"one","location":"nowhere"}]`,
+			preflight: `[{"type":"microsoft.redhatopenshift/hcpOpenShiftClusters","name":"one","location":"nowhere"}]`,
 		},
-		"nothing of ours": {reason: "others are not asked about", body: `{"properties":{"template":{"resources":[{"type":"Microsoft.Network/virtualNetworks"},null]}}}`, status: 200},
-		"no template":     {reason: "a template is needed", body: `{"properties":{}}`, status: 400, code: "InvalidRequestContent"},
-		"no resources":    {reason: "and its resources", body: `{"properties":{"template":{"resources":7}}}`, status: 400, code: "InvalidTemplate"},
-		"not JSON":        {reason: "in JSON", body: `"x"`, status: 400, code: "InvalidRequestContent"},
+		"other providers": {reason: "the provider validates only its own resources", body: `{"properties":{"template":{"resources":[{"type":"Microsoft.Network/virtualNetworks"},null]}}}`, status: 200},
+		"no template":     {reason: "a template is required", body: `{"properties":{}}`, status: 400, code: "InvalidRequestContent"},
+		"no resources":    {reason: "the resources must be a list or an object", body: `{"properties":{"template":{"resources":7}}}`, status: 400, code: "InvalidTemplate"},
+		"not JSON":        {reason: "the body must be an object", body: `"x"`, status: 400, code: "InvalidRequestContent"},
 	}
-	h := newHouse(t)
-	h.moveIn(t)
+	h := newEnvironment(t)
+	h.createGroup(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h.provider.preflights = nil
@@ -73,15 +74,15 @@ func TestValidation(t *testing.T) {
 				t.Errorf("%s: %s %v", tc.reason, response.Status, body)
 			}
 			var want []map[string]any
-			if tc.asked != "" {
-				want = []map[string]any{{"resources": decoded(t, tc.asked)}}
+			if tc.preflight != "" {
+				want = []map[string]any{{"resources": decodeJSON(t, tc.preflight)}}
 			}
 			if diff := cmp.Diff(want, h.provider.preflights); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if tc.code == "InvalidTemplateDeployment" {
 				details := body["error"].(map[string]any)["details"]
-				if diff := cmp.Diff(decoded(t, `[{"code":"InvalidRequestContent","message":"not here","target":"location"}]`), details); diff != "" {
+				if diff := cmp.Diff(decodeJSON(t, `[{"code":"InvalidRequestContent","message":"invalid location","target":"location"}]`), details); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 				}
 			}
@@ -97,7 +98,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// FuzzTemplate: any template is validated or refused by whom it should be, and soon.
+// FuzzTemplate checks that the evaluation of any template terminates and removes no resource.
 func FuzzTemplate(f *testing.F) {
 	f.Add(`{"properties":{"template":{"variables":{"a":["[variables('a')]","[variables('a')]","[variables('a')]"]},"resources":[{"type":"Microsoft.RedHatOpenShift/x","name":"[variables('a')]","resources":[{"type":"y"}]}]}}}`)
 	f.Fuzz(func(t *testing.T, content string) {
@@ -111,35 +112,35 @@ func FuzzTemplate(f *testing.F) {
 		}
 		evaluation := body.evaluation(directory.Subscription{ID: subscription}, "group")
 		for _, resource := range resources {
-			if resource != nil && evaluation.resource(resource) == nil && evaluation.left >= 0 {
-				t.Fatalf("%v became nothing", resource)
+			if resource != nil && evaluation.resource(resource) == nil && evaluation.remaining >= 0 {
+				t.Fatalf("the evaluation of %v is empty", resource)
 			}
 		}
 	})
 }
 
-// TestThrottling: callers are told what is left, and when to come back.
-func TestThrottling(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+// TestThrottlingHeaders checks the headers with the remaining requests and the time of the next retry.
+func TestThrottlingHeaders(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	limits, err := throttle.Parse("reads=2:0.01,deletes=1:0.01")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.door.buckets = throttle.New(limits, time.Now)
+	h.frontDoor.buckets = throttle.New(limits, time.Now)
 	get := func() *http.Response {
 		response, _ := h.do(t, http.MethodGet, "/subscriptions/"+subscription+"/resourcegroups?api-version=2021-04-01", nil, nil)
 		return response
 	}
-	for _, left := range []string{"1", "0"} {
-		if response := get(); response.StatusCode != http.StatusOK || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads") != left {
-			t.Errorf("%s, %s left", response.Status, response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads"))
+	for _, remaining := range []string{"1", "0"} {
+		if response := get(); response.StatusCode != http.StatusOK || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads") != remaining {
+			t.Errorf("%s, %s requests remain", response.Status, response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Reads"))
 		}
 	}
 	if response := get(); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "100" || response.Header.Get("X-Ms-Error-Code") != "SubscriptionRequestsThrottled" {
 		t.Errorf("%s after %s: %v", response.Status, response.Header.Get("Retry-After"), response.Header)
 	}
-	// What is forwarded is counted as well, and has the header beside the provider's.
+	// Forwarded requests are counted as well, and their responses have the header in addition to those of the provider.
 	response, _ := h.do(t, http.MethodPut, clusterID("one")+"?api-version="+apiVersion, nil, map[string]any{"location": "westus3"})
 	if response.StatusCode != http.StatusCreated || response.Header.Get("X-Ms-Ratelimit-Remaining-Subscription-Writes") == "" {
 		t.Errorf("%s %v", response.Status, response.Header)

@@ -15,18 +15,20 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// requestKey finds the request in the context of the one that goes to the frontend.
+// requestKey is the context key of the incoming request in a request to the frontend.
 type requestKey struct{}
 
-// forward hands a request to the frontend and its answer back.
-func (d *Door) forward(w http.ResponseWriter, r *request) {
+// forward sends a request to the frontend and copies the response.
+func (d *FrontDoor) forward(w http.ResponseWriter, r *request) {
 	d.proxy.ServeHTTP(w, r.Request.WithContext(context.WithValue(r.Context(), requestKey{}, r)))
 }
 
-func (d *Door) newProxy() *httputil.ReverseProxy {
+// newProxy returns the reverse proxy to the frontend.
+func (d *FrontDoor) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: d.frontend,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -38,7 +40,7 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 				p.Out.Header.Set("X-Forwarded-Host", public.Host)
 				p.Out.Header.Set("X-Forwarded-Proto", public.Scheme)
 			}
-			onlyFromARM(p.Out.Header)
+			removeReservedHeaders(p.Out.Header)
 			p.Out.Header.Set("Referer", d.options.PublicURL+p.In.URL.RequestURI())
 			d.addIdentity(p.Out.Header, r)
 			if p.In.Method == http.MethodPut || p.In.Method == http.MethodPatch {
@@ -50,24 +52,26 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
-				return // the caller has gone
+				return // the caller has disconnected
 			}
-			d.options.Log.Error("the frontend did not answer", "method", r.Method, "path", r.URL.Path, "error", err)
+			d.options.Log.Error("forwarding to the frontend failed", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.Error, err)
 			w.Header().Set(armheader.CorrelationID, r.Header.Get(armheader.CorrelationID))
-			unavailable(err).write(w)
+			unavailable().write(w)
 		},
 		ErrorLog: nil,
 	}
 }
 
-func unavailable(error) *answer {
-	a := refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "The resource provider cannot be reached now; try again in a moment.")
-	a.header = map[string]string{"Retry-After": "1"}
-	return a
+// unavailable returns the response while the resource provider is unreachable.
+func unavailable() *response {
+	response := newError(http.StatusServiceUnavailable, "ServiceUnavailable", "The resource provider cannot be reached. Please try again in a moment.")
+	response.header = map[string]string{"Retry-After": "1"}
+	return response
 }
 
-// onlyFromARM removes what a resource provider trusts because only ARM can have sent it, and the caller's token.
-func onlyFromARM(header http.Header) {
+// removeReservedHeaders removes the headers that the resource provider trusts because only ARM sends them, and the caller's
+// token.
+func removeReservedHeaders(header http.Header) {
 	for name := range header {
 		lower := strings.ToLower(name)
 		switch {
@@ -80,9 +84,9 @@ func onlyFromARM(header http.Header) {
 	}
 }
 
-// addIdentity tells the resource provider who calls, and that it is ARM that says so.
-func (d *Door) addIdentity(header http.Header, r *request) {
-	if text := d.ownToken(); text != "" {
+// addIdentity adds the headers that identify the caller, and ARM's token, which proves that ARM added them.
+func (d *FrontDoor) addIdentity(header http.Header, r *request) {
+	if text := d.currentARMToken(); text != "" {
 		header.Set("Authorization", "Bearer "+text)
 	}
 	header.Set(armheader.CorrelationID, r.correlation)
@@ -93,42 +97,43 @@ func (d *Door) addIdentity(header http.Header, r *request) {
 	header.Set(armheader.ClientAppID, r.caller.ClientID)
 }
 
-// ownToken is the door's token at the resource provider, until shortly before it ends.
-type ownToken struct {
-	mu    sync.Mutex
-	text  string
-	until time.Time
+// cachedToken caches ARM's token for the resource provider.
+type cachedToken struct {
+	mu      sync.Mutex
+	text    string
+	expires time.Time
 }
 
-// renewBefore is how long before its end a token is not used any more.
+// renewBefore is the remaining validity at which a token is replaced.
 const renewBefore = 5 * time.Minute
 
-func (d *Door) ownToken() string {
-	if d.options.Own == nil {
+// currentARMToken returns ARM's token for the resource provider, or "" if there is none.
+func (d *FrontDoor) currentARMToken() string {
+	if d.options.ARMClient == nil {
 		return ""
 	}
-	d.own.mu.Lock()
-	defer d.own.mu.Unlock()
+	d.armToken.mu.Lock()
+	defer d.armToken.mu.Unlock()
 	now := time.Now()
-	if now.Before(d.own.until) {
-		return d.own.text
+	if now.Before(d.armToken.expires) {
+		return d.armToken.text
 	}
-	text, err := d.options.Tokens.IssueTo(d.options.Own, d.options.ProviderAudience)
+	text, err := d.options.Tokens.IssueWithoutSecret(d.options.ARMClient, d.options.ProviderAudience)
 	if err != nil {
-		d.options.Log.Error("issuing the door's own token", "error", err)
+		d.options.Log.Error("issuing ARM's token for the resource provider failed", logkey.Error, err)
 		return ""
 	}
-	d.own.text, d.own.until = text, now.Add(token.Lifetime-renewBefore)
+	d.armToken.text, d.armToken.expires = text, now.Add(token.Lifetime-renewBefore)
 	return text
 }
 
-// identityURL is where the managed identities data plane would give the credentials of a resource's identities. Nothing
-// answers there in a local region; the provider stores it.
-func (d *Door) identityURL(r *request) string {
+// identityURL returns the URL at which the data plane of managed identities would return the credentials of a resource's
+// identities. The resource provider stores it. In a local region the URL is not served.
+func (d *FrontDoor) identityURL(r *request) string {
 	return d.options.PublicURL + r.URL.Path + "/credentials/v2/identities?tid=" + url.QueryEscape(r.caller.TenantID)
 }
 
-// systemData is the value of x-ms-arm-resource-system-data. The provider keeps the creation of a resource that exists.
+// systemData returns the value of x-ms-arm-resource-system-data. For an existing resource the provider ignores the creation.
 func systemData(caller string, now time.Time) string {
 	at := now.UTC().Format(time.RFC3339Nano)
 	data, err := json.Marshal(map[string]string{
@@ -141,17 +146,17 @@ func systemData(caller string, now time.Time) string {
 	return string(data)
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// correlationID is the caller's, if it is a UUID, or a new one.
+// correlationID returns the caller's correlation ID if it is a UUID, or a new one.
 func correlationID(r *http.Request) string {
-	if given := r.Header.Get(armheader.CorrelationID); uuid.MatchString(given) {
-		return given
+	if id := r.Header.Get(armheader.CorrelationID); uuidPattern.MatchString(id) {
+		return id
 	}
 	return newUUID()
 }
 
-// newUUID makes a random UUID (RFC 9562, version 4).
+// newUUID returns a random UUID (RFC 9562, version 4).
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -159,12 +164,12 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// maxProviderAnswer bounds an answer of the resource provider that the door reads itself.
-const maxProviderAnswer = 16 << 20
+// maxProviderResponse bounds the response of a call to the resource provider.
+const maxProviderResponse = 16 << 20
 
-// ask sends a request of the door's own to the resource provider, as ARM does for registrations, deletions of resource
-// groups and lists of resources. A status of 400 or more is an error, an *answer with that status.
-func (d *Door) ask(ctx context.Context, r *request, method, pathAndQuery string, body any) ([]byte, *http.Response, error) {
+// callProvider sends ARM's own requests to the resource provider: for registrations, deletions of resource groups and lists of
+// resources. A status of 400 or more is an error: a *response with that status.
+func (d *FrontDoor) callProvider(ctx context.Context, r *request, method, pathAndQuery string, body any) ([]byte, *http.Response, error) {
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -185,13 +190,13 @@ func (d *Door) ask(ctx context.Context, r *request, method, pathAndQuery string,
 	d.addIdentity(out.Header, r)
 	response, err := d.frontend.RoundTrip(out)
 	if err != nil {
-		d.options.Log.Error("the frontend did not answer", "method", method, "path", out.URL.Path, "error", err)
-		return nil, nil, unavailable(err)
+		d.options.Log.Error("calling the frontend failed", logkey.Method, method, logkey.Path, out.URL.Path, logkey.Error, err)
+		return nil, nil, unavailable()
 	}
 	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxProviderAnswer))
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxProviderResponse))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the resource provider's answer: %w", err)
+		return nil, nil, fmt.Errorf("reading the resource provider's response: %w", err)
 	}
 	if response.StatusCode >= 400 {
 		return nil, response, providerError(response.StatusCode, data)
@@ -199,7 +204,8 @@ func (d *Door) ask(ctx context.Context, r *request, method, pathAndQuery string,
 	return data, response, nil
 }
 
-func providerError(status int, body []byte) *answer {
+// providerError returns an error response with the code and message of an error of the resource provider.
+func providerError(status int, body []byte) *response {
 	var decoded struct {
 		Error struct {
 			Code    string            `json:"code"`
@@ -209,9 +215,9 @@ func providerError(status int, body []byte) *answer {
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &decoded) != nil || decoded.Error.Code == "" {
-		return refuse(status, "ResourceProviderError", "The resource provider answered with status %d.", status)
+		return newError(status, "ResourceProviderError", "The resource provider responded with status %d.", status)
 	}
-	refused := refuse(status, decoded.Error.Code, "%s", decoded.Error.Message)
-	refused.target, refused.details = decoded.Error.Target, decoded.Error.Details
-	return refused
+	failure := newError(status, decoded.Error.Code, "%s", decoded.Error.Message)
+	failure.target, failure.details = decoded.Error.Target, decoded.Error.Details
+	return failure
 }

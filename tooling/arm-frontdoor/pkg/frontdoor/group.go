@@ -9,66 +9,71 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
-// groupName is ARM's rule: up to 90 characters, not ending with a period.
-var groupName = regexp.MustCompile(`^[-\w._()]{0,89}[-\w_()]$`)
+// groupNamePattern is ARM's rule for resource group names: up to 90 characters, without a period at the end.
+var groupNamePattern = regexp.MustCompile(`^[-\w._()]{0,89}[-\w_()]$`)
 
-// deletionPoll is how often a resource group that is being deleted looks whether its resources are gone. ARM polls its
-// providers, too.
+// deletionPoll is the interval at which the deletion of a resource group lists the remaining resources. ARM polls resource
+// providers as well.
 const deletionPoll = 500 * time.Millisecond
 
-func listGroups(s directory.Subscription) *answer {
+// listGroups returns the list of a subscription's resource groups.
+func listGroups(s directory.Subscription) *response {
 	values := []any{}
 	for _, g := range s.SortedGroups() {
 		values = append(values, groupBody(s, g))
 	}
-	return give(http.StatusOK, map[string]any{"value": values})
+	return newResponse(http.StatusOK, map[string]any{"value": values})
 }
 
-// group answers for one resource group.
-func (d *Door) group(r *request, s directory.Subscription) *answer {
+// respondForGroup responds to a request for one resource group.
+func (d *FrontDoor) respondForGroup(r *request, s directory.Subscription) *response {
 	g, exists := s.Group(r.path.group)
 	if r.Method == http.MethodPut {
 		return d.putGroup(r, s)
 	}
 	if !exists {
 		if r.Method == http.MethodHead {
-			return give(http.StatusNotFound, nil)
+			return newResponse(http.StatusNotFound, nil)
 		}
-		return refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
+		return newError(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return give(http.StatusOK, groupBody(s, g))
+		return newResponse(http.StatusOK, groupBody(s, g))
 	case http.MethodHead:
-		return give(http.StatusNoContent, nil)
+		return newResponse(http.StatusNoContent, nil)
 	case http.MethodPatch:
 		return d.patchGroup(r, s)
 	case http.MethodDelete:
-		return d.beginDeleteGroup(s, g)
+		return d.startGroupDeletion(s, g)
 	}
-	return notAllowed(http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete)
+	return methodNotAllowed(http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete)
 }
 
-type groupRequest struct {
+// groupInput is the body of a request that changes a resource group.
+type groupInput struct {
 	Name      string            `json:"name"`
 	Location  string            `json:"location"`
 	ManagedBy string            `json:"managedBy"`
 	Tags      map[string]string `json:"tags"`
 }
 
-func (d *Door) putGroup(r *request, s directory.Subscription) *answer {
-	if !groupName.MatchString(r.path.group) {
-		return refuse(http.StatusBadRequest, "InvalidResourceGroupName", "The resource group name '%s' is invalid.", r.path.group)
+// putGroup creates or replaces a resource group.
+func (d *FrontDoor) putGroup(r *request, s directory.Subscription) *response {
+	if !groupNamePattern.MatchString(r.path.group) {
+		return newError(http.StatusBadRequest, "InvalidResourceGroupName", "The resource group name '%s' is invalid.", r.path.group)
 	}
-	var body groupRequest
-	if refused := read(r, &body); refused != nil {
-		return refused
+	var body groupInput
+	if failure := decodeBody(r, &body); failure != nil {
+		return failure
 	}
 	if body.Location == "" {
-		return refuse(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
+		return newError(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
 	}
 	location := strings.ToLower(strings.ReplaceAll(body.Location, " ", ""))
 	status := http.StatusCreated
@@ -76,10 +81,10 @@ func (d *Door) putGroup(r *request, s directory.Subscription) *answer {
 		next := directory.Group{Name: r.path.group, Location: location, ManagedBy: body.ManagedBy, Tags: body.Tags}
 		if before, exists := s.Group(r.path.group); exists {
 			if before.Deleting {
-				return refuse(http.StatusConflict, "ResourceGroupBeingDeleted", "The resource group '%s' is in deprovisioning state and cannot perform this operation.", before.Name)
+				return newError(http.StatusConflict, "ResourceGroupBeingDeleted", "The resource group '%s' is in deprovisioning state and cannot perform this operation.", before.Name)
 			}
 			if before.Location != location {
-				return refuse(http.StatusConflict, "InvalidResourceGroupLocation", "Invalid resource group location '%s'. The Resource group already exists in location '%s'.", location, before.Location)
+				return newError(http.StatusConflict, "InvalidResourceGroupLocation", "Invalid resource group location '%s'. The Resource group already exists in location '%s'.", location, before.Location)
 			}
 			status, next.Name = http.StatusOK, before.Name
 		}
@@ -87,21 +92,22 @@ func (d *Door) putGroup(r *request, s directory.Subscription) *answer {
 		return nil
 	})
 	if err != nil {
-		return d.fail(err)
+		return d.errorResponse(err)
 	}
 	g, _ := after.Group(r.path.group)
-	return give(status, groupBody(after, g))
+	return newResponse(status, groupBody(after, g))
 }
 
-func (d *Door) patchGroup(r *request, s directory.Subscription) *answer {
-	var body groupRequest
-	if refused := read(r, &body); refused != nil {
-		return refused
+// patchGroup updates the tags of a resource group.
+func (d *FrontDoor) patchGroup(r *request, s directory.Subscription) *response {
+	var body groupInput
+	if failure := decodeBody(r, &body); failure != nil {
+		return failure
 	}
 	after, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
 		g, exists := s.Group(r.path.group)
 		if !exists {
-			return refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
+			return newError(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
 		}
 		if body.Tags != nil {
 			g.Tags = body.Tags
@@ -110,14 +116,14 @@ func (d *Door) patchGroup(r *request, s directory.Subscription) *answer {
 		return nil
 	})
 	if err != nil {
-		return d.fail(err)
+		return d.errorResponse(err)
 	}
 	g, _ := after.Group(r.path.group)
-	return give(http.StatusOK, groupBody(after, g))
+	return newResponse(http.StatusOK, groupBody(after, g))
 }
 
-// beginDeleteGroup marks the group, so that the deletion goes on over a crash, and answers as ARM does.
-func (d *Door) beginDeleteGroup(s directory.Subscription, g directory.Group) *answer {
+// startGroupDeletion marks the group as deleting, so that a restarted process resumes the deletion, and starts the deletion.
+func (d *FrontDoor) startGroupDeletion(s directory.Subscription, g directory.Group) *response {
 	if !g.Deleting {
 		if _, err := d.options.Directory.Update(s.ID, func(s *directory.Subscription) error {
 			if stored := s.Groups[strings.ToLower(g.Name)]; stored != nil {
@@ -125,15 +131,16 @@ func (d *Door) beginDeleteGroup(s directory.Subscription, g directory.Group) *an
 			}
 			return nil
 		}); err != nil {
-			return d.fail(err)
+			return d.errorResponse(err)
 		}
-		d.deleteGroup(s.ID, g.Name)
+		d.runGroupDeletion(s.ID, g.Name)
 	}
-	return d.stillDeleting(s, g.Name)
+	return d.deletionAccepted(s, g.Name)
 }
 
-func (d *Door) stillDeleting(s directory.Subscription, group string) *answer {
-	accepted := give(http.StatusAccepted, nil)
+// deletionAccepted returns the response while a group is being deleted.
+func (d *FrontDoor) deletionAccepted(s directory.Subscription, group string) *response {
+	accepted := newResponse(http.StatusAccepted, nil)
 	accepted.header = map[string]string{
 		"Location":    fmt.Sprintf("%s/subscriptions/%s/operationresults/%s?api-version=2021-04-01", d.options.PublicURL, s.ID, escape(group)),
 		"Retry-After": "1",
@@ -141,20 +148,20 @@ func (d *Door) stillDeleting(s directory.Subscription, group string) *answer {
 	return accepted
 }
 
-// groupOperation answers the poll of a resource group's deletion; its id is the group's name.
-func (d *Door) groupOperation(_ *request, s directory.Subscription, group string) *answer {
+// groupDeletionStatus responds to a poll of a group's deletion. The ID of the operation is the group's name.
+func (d *FrontDoor) groupDeletionStatus(_ *request, s directory.Subscription, group string) *response {
 	if g, exists := s.Group(group); exists && g.Deleting {
-		return d.stillDeleting(s, g.Name)
+		return d.deletionAccepted(s, g.Name)
 	}
-	return give(http.StatusOK, nil)
+	return newResponse(http.StatusOK, nil)
 }
 
-// deleteGroup deletes what is in a marked group, and then the group, in the background.
-func (d *Door) deleteGroup(subscription, group string) {
-	d.work.Go(func() {
+// runGroupDeletion deletes the resources of a marked group and then the group, in the background.
+func (d *FrontDoor) runGroupDeletion(subscription, group string) {
+	d.background.Go(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		d.work.Go(func() {
+		d.background.Go(func() {
 			select {
 			case <-d.closing:
 				cancel()
@@ -162,33 +169,32 @@ func (d *Door) deleteGroup(subscription, group string) {
 			}
 		})
 		for {
-			done, err := d.emptyGroup(ctx, subscription, group)
+			done, err := d.deleteGroupStep(ctx, subscription, group)
 			if err != nil && ctx.Err() == nil {
-				d.options.Log.Warn("deleting a resource group", "subscription", subscription, "group", group, "error", err)
+				d.options.Log.Warn("deleting a resource group failed; retrying", logkey.SubscriptionID, subscription, logkey.ResourceGroup, group, logkey.Error, err)
 			}
 			if done {
 				return
 			}
-			select {
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, deletionPoll) != nil {
 				return
-			case <-time.After(deletionPoll):
 			}
 		}
 	})
 }
 
-// emptyGroup asks for the deletion of every cluster in the group that is not being deleted yet; done when the group is gone.
-func (d *Door) emptyGroup(ctx context.Context, subscription, group string) (done bool, err error) {
+// deleteGroupStep requests the deletion of every cluster in the group that is not being deleted. If there are no clusters, it
+// deletes the group and returns true.
+func (d *FrontDoor) deleteGroupStep(ctx context.Context, subscription, group string) (done bool, err error) {
 	s, ok := d.options.Directory.Subscription(subscription)
 	if !ok {
 		return true, nil
 	}
-	as := &request{correlation: newUUID()}
-	as.caller.TenantID, as.caller.Name = s.TenantID, "Azure Resource Manager"
-	// In a subscription that is Deleted the provider answers nothing more, and deletes everything by itself.
+	arm := &request{correlation: newUUID()}
+	arm.caller.TenantID, arm.caller.Name = s.TenantID, "Azure Resource Manager"
+	// The provider rejects requests in a Deleted subscription and deletes all of its resources.
 	if s.Provider == directory.Registered && s.State != "Deleted" {
-		clusters, err := d.list(ctx, as, "/subscriptions/"+s.ID+"/resourceGroups/"+escape(group)+"/providers/"+Provider+"/hcpOpenShiftClusters")
+		clusters, err := d.listProvider(ctx, arm, "/subscriptions/"+s.ID+"/resourceGroups/"+escape(group)+"/providers/"+Provider+"/hcpOpenShiftClusters")
 		if err != nil {
 			return false, err
 		}
@@ -196,9 +202,9 @@ func (d *Door) emptyGroup(ctx context.Context, subscription, group string) (done
 			if cluster.Properties.ProvisioningState == "Deleting" {
 				continue
 			}
-			_, _, err := d.ask(ctx, as, http.MethodDelete, cluster.ID+"?api-version="+d.options.APIVersions[0], nil)
-			var refused *answer
-			if err != nil && !(errors.As(err, &refused) && refused.status == http.StatusConflict) {
+			_, _, err := d.callProvider(ctx, arm, http.MethodDelete, cluster.ID+"?api-version="+d.options.APIVersions[0], nil)
+			var failure *response
+			if err != nil && !(errors.As(err, &failure) && failure.status == http.StatusConflict) {
 				return false, err
 			}
 		}

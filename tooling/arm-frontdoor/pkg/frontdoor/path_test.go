@@ -1,13 +1,15 @@
 package frontdoor
 
 import (
-	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
 func FuzzParsePath(f *testing.F) {
@@ -22,12 +24,12 @@ func FuzzParsePath(f *testing.F) {
 		if strings.Contains(p.subscription, "/") || strings.Contains(p.group, "/") {
 			t.Errorf("parsePath(%q) = %+v", text, p)
 		}
-		p.forProvider()
+		p.isProviderResource()
 	})
 }
 
-func TestClientsFindTheirWay(t *testing.T) {
-	h := newHouse(t)
+func TestUnauthenticatedPaths(t *testing.T) {
+	h := newEnvironment(t)
 	for path, want := range map[string]string{
 		"/metadata/endpoints?api-version=2015-01-01":                  "https://management.azure.com/",
 		"/metadata/endpoints?api-version=2022-09-01":                  h.server.URL,
@@ -51,10 +53,10 @@ func TestClientsFindTheirWay(t *testing.T) {
 			continue
 		}
 		if response.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %d %s, want %q in it", path, response.StatusCode, text, want)
+			t.Errorf("%s: %d %s, want %q in the body", path, response.StatusCode, text, want)
 		}
 	}
-	// Microsoft's client libraries ask for OpenID Connect's scopes with every other.
+	// Microsoft's client libraries add the scopes of OpenID Connect to every request.
 	for _, scope := range []string{"https://management.azure.com/.default openid offline_access profile", "https://vault.azure.net/.default", "https://storage.azure.com/.default openid"} {
 		form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": {scope}}
 		response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
@@ -63,7 +65,7 @@ func TestClientsFindTheirWay(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusOK {
-			t.Errorf("scope %q is answered %s", scope, response.Status)
+			t.Errorf("scope %q: %s", scope, response.Status)
 		}
 	}
 	for name, form := range map[string]url.Values{
@@ -83,10 +85,10 @@ func TestClientsFindTheirWay(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerHasItsIDsOnce: some clients join what they find twice, and then look for an id that nobody wrote.
-func TestEveryAnswerHasItsIDsOnce(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+// TestResponsesHaveIDsOnce checks that no ID header is duplicated, because some clients join duplicates into one value.
+func TestResponsesHaveIDsOnce(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	const correlation = "66666666-6666-6666-6666-666666666666"
 	for path, byProvider := range map[string]bool{
 		clusterID("one") + "?api-version=" + apiVersion:               true,
@@ -96,20 +98,20 @@ func TestEveryAnswerHasItsIDsOnce(t *testing.T) {
 	} {
 		response, body := h.do(t, http.MethodGet, path, http.Header{"X-Ms-Correlation-Request-Id": {correlation}}, nil)
 		ids, correlations := response.Header.Values("X-Ms-Request-Id"), response.Header.Values("X-Ms-Correlation-Request-Id")
-		if len(ids) != 1 || (ids[0] == "the provider's") != byProvider || len(correlations) != 1 || correlations[0] != correlation {
-			t.Errorf("%s: %d with the ids %q and %q: %v", path, response.StatusCode, ids, correlations, body)
+		if len(ids) != 1 || (ids[0] == "provider-request") != byProvider || len(correlations) != 1 || correlations[0] != correlation {
+			t.Errorf("%s: %d with request IDs %q and correlation IDs %q: %v", path, response.StatusCode, ids, correlations, body)
 		}
 	}
 	response, _ := h.do(t, http.MethodGet, "/subscriptions?api-version=2022-12-01", http.Header{"Authorization": {"none"}}, nil)
 	if response.Header.Get("X-Ms-Request-Id") == "" {
-		t.Errorf("%s without an id", response.Status)
+		t.Errorf("%s without a request ID", response.Status)
 	}
 }
 
-// TestTheProviderJudgesItsVersions: an api-version that is missing is ARM's matter, but below the provider's namespace.
-func TestTheProviderJudgesItsVersions(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+// TestMissingAPIVersion checks that ARM rejects requests without an api-version, and that the provider does so for its own paths.
+func TestMissingAPIVersion(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	for path, byProvider := range map[string]bool{
 		clusterID("one"): true,
 		"/subscriptions/" + subscription + "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters?API-VERSION=x": true,
@@ -119,16 +121,17 @@ func TestTheProviderJudgesItsVersions(t *testing.T) {
 		"/subscriptions/" + subscription + "/resourceGroups/group":                                                   false,
 	} {
 		response, body := h.do(t, http.MethodGet, path, nil, nil)
-		if response.Header.Get("X-Ms-Request-Id") == "the provider's" != byProvider || (response.Header.Get("X-Ms-Error-Code") == "MissingApiVersionParameter") == byProvider {
+		if response.Header.Get("X-Ms-Request-Id") == "provider-request" != byProvider || (response.Header.Get("X-Ms-Error-Code") == "MissingApiVersionParameter") == byProvider {
 			t.Errorf("%s: %d %v", path, response.StatusCode, body)
 		}
 	}
 }
 
-// TestGroupsOfADeletedSubscription: their deletion comes to an end though the provider answers nothing more.
-func TestGroupsOfADeletedSubscription(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+// TestGroupDeletionInDeletedSubscription checks that the deletion of a group completes although the provider rejects requests
+// in the subscription.
+func TestGroupDeletionInDeletedSubscription(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	group := "/subscriptions/" + subscription + "/resourcegroups/group?api-version=2021-04-01"
 	for _, step := range []struct {
 		method, path string
@@ -144,34 +147,25 @@ func TestGroupsOfADeletedSubscription(t *testing.T) {
 			t.Fatalf("%s %s: %d %v", step.method, step.path, response.StatusCode, body)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		response, _ := h.do(t, http.MethodGet, group, nil, nil)
-		if response.StatusCode == http.StatusNotFound {
-			return
+	eventually.Holds(t, 30*time.Second, "the group is deleted", func() error {
+		if response, _ := h.do(t, http.MethodGet, group, nil, nil); response.StatusCode != http.StatusNotFound {
+			return errors.New(response.Status)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the group is still there: %s", response.Status)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
-// TestSlashesAtTheStartAreOne sends what the SDK for JavaScript makes of a resource's id.
-func TestSlashesAtTheStartAreOne(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+// TestDuplicateLeadingSlashIsRemoved sends a path with two leading slashes, as the SDK for JavaScript does.
+func TestDuplicateLeadingSlashIsRemoved(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	path := clusterID("one") + "?api-version=" + apiVersion
 	response, _ := h.do(t, http.MethodPut, "/"+path, nil, map[string]any{"location": "westus3"})
 	if response.StatusCode != http.StatusCreated {
 		t.Fatal(response.Status)
 	}
-	got := h.provider.last(t, http.MethodPut)
+	got := h.provider.lastRequest(t, http.MethodPut)
 	if got.URL.Path != clusterID("one") || got.Header.Get("Referer") != h.server.URL+path {
-		t.Errorf("the provider got the path %s and the Referer %s", got.URL.Path, got.Header.Get("Referer"))
+		t.Errorf("the provider received the path %s and the Referer %s", got.URL.Path, got.Header.Get("Referer"))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 )
 
-// resource is what the door reads of a resource of the provider.
+// resource holds the fields of a provider's resource that lists contain.
 type resource struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
@@ -25,15 +25,15 @@ type resource struct {
 	} `json:"properties"`
 }
 
-// maxPages bounds how much of a list is read for one answer.
+// maxPages bounds the pages of a list.
 const maxPages = 1000
 
-// list reads all pages of a list of the resource provider.
-func (d *Door) list(ctx context.Context, r *request, path string) ([]resource, error) {
+// listProvider returns all pages of a list of the resource provider.
+func (d *FrontDoor) listProvider(ctx context.Context, r *request, path string) ([]resource, error) {
 	var all []resource
 	next := path + "?api-version=" + d.options.APIVersions[0]
 	for range maxPages {
-		data, _, err := d.ask(ctx, r, http.MethodGet, next, nil)
+		data, _, err := d.callProvider(ctx, r, http.MethodGet, next, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -57,33 +57,33 @@ func (d *Door) list(ctx context.Context, r *request, path string) ([]resource, e
 	return nil, fmt.Errorf("a list of the resource provider has more than %d pages", maxPages)
 }
 
-// resourceFilter is the one $filter that lists of resources take here.
-var resourceFilter = regexp.MustCompile(`(?i)^\s*resourceType\s+eq\s+'([^']+)'\s*$`)
+// resourceFilterPattern matches the only supported $filter of resource lists.
+var resourceFilterPattern = regexp.MustCompile(`(?i)^\s*resourceType\s+eq\s+'([^']+)'\s*$`)
 
-// listResources answers ARM's generic list of a subscription or a resource group: clusters and their node pools.
-func (d *Door) listResources(r *request, s directory.Subscription) *answer {
-	wanted := ""
+// listResources responds to ARM's generic list of a subscription or a resource group with the clusters and their node pools.
+func (d *FrontDoor) listResources(r *request, s directory.Subscription) *response {
+	resourceType := ""
 	if filter := r.URL.Query().Get("$filter"); filter != "" {
-		match := resourceFilter.FindStringSubmatch(filter)
+		match := resourceFilterPattern.FindStringSubmatch(filter)
 		if match == nil {
-			return refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "Invalid $filter '%s' specified in the query string; only resourceType eq '…' is supported here.", filter)
+			return newError(http.StatusBadRequest, "InvalidFilterInQueryString", "Invalid $filter '%s' specified in the query string; only resourceType eq '…' is supported.", filter)
 		}
-		wanted = match[1]
+		resourceType = match[1]
 	}
 	scope := "/subscriptions/" + s.ID
 	if r.path.group != "" {
 		g, ok := s.Group(r.path.group)
 		if !ok {
-			return refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
+			return newError(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", r.path.group)
 		}
 		scope += "/resourceGroups/" + escape(g.Name)
 	}
 	values := []any{}
 	if s.Provider != directory.Registered {
-		return give(http.StatusOK, map[string]any{"value": values})
+		return newResponse(http.StatusOK, map[string]any{"value": values})
 	}
-	show := func(found resource) {
-		if wanted != "" && !strings.EqualFold(found.Type, wanted) {
+	add := func(found resource) {
+		if resourceType != "" && !strings.EqualFold(found.Type, resourceType) {
 			return
 		}
 		value := map[string]any{"id": found.ID, "name": found.Name, "type": found.Type, "location": found.Location, "provisioningState": found.Properties.ProvisioningState}
@@ -95,23 +95,23 @@ func (d *Door) listResources(r *request, s directory.Subscription) *answer {
 		}
 		values = append(values, value)
 	}
-	clusters, err := d.list(r.Context(), r, scope+"/providers/"+Provider+"/hcpOpenShiftClusters")
+	clusters, err := d.listProvider(r.Context(), r, scope+"/providers/"+Provider+"/hcpOpenShiftClusters")
 	if err != nil {
-		return d.fail(err)
+		return d.errorResponse(err)
 	}
-	withPools := wanted == "" || strings.EqualFold(wanted, Provider+"/hcpOpenShiftClusters/nodePools")
+	withPools := resourceType == "" || strings.EqualFold(resourceType, Provider+"/hcpOpenShiftClusters/nodePools")
 	for _, cluster := range clusters {
-		show(cluster)
+		add(cluster)
 		if !withPools {
 			continue
 		}
-		pools, err := d.list(r.Context(), r, cluster.ID+"/nodePools")
+		pools, err := d.listProvider(r.Context(), r, cluster.ID+"/nodePools")
 		if err != nil {
-			return d.fail(err)
+			return d.errorResponse(err)
 		}
 		for _, pool := range pools {
-			show(pool)
+			add(pool)
 		}
 	}
-	return give(http.StatusOK, map[string]any{"value": values})
+	return newResponse(http.StatusOK, map[string]any{"value": values})
 }

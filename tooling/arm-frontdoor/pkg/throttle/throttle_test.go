@@ -20,30 +20,30 @@ func TestBuckets(t *testing.T) {
 		wait         time.Duration
 		subscription string
 		kind         throttle.Kind
-		left         int
+		remaining    int
 		after        time.Duration
 	}{
-		{"a bucket begins full", 0, "a", throttle.Reads, 1, 0},
-		{"and ends empty, whatever the casing", 0, "A", throttle.Reads, 0, 0},
-		{"then it says when to come back", 0, "a", throttle.Reads, 0, 250 * time.Millisecond},
-		{"which it still does a moment later", 100 * time.Millisecond, "a", throttle.Reads, 0, 150 * time.Millisecond},
-		{"other subscriptions have their own", 0, "b", throttle.Reads, 1, 0},
-		{"and other kinds", 0, "a", throttle.Writes, throttle.Default()[throttle.Writes].Size - 1, 0},
-		{"a token has come back", 150 * time.Millisecond, "a", throttle.Reads, 0, 0},
-		{"no more than the bucket holds come back", time.Hour, "a", throttle.Reads, 1, 0},
+		{"a new bucket is full", 0, "a", throttle.Reads, 1, 0},
+		{"the ID of a subscription ignores case", 0, "A", throttle.Reads, 0, 0},
+		{"an empty bucket returns the time until the next token", 0, "a", throttle.Reads, 0, 250 * time.Millisecond},
+		{"the time decreases", 100 * time.Millisecond, "a", throttle.Reads, 0, 150 * time.Millisecond},
+		{"each subscription has its own buckets", 0, "b", throttle.Reads, 1, 0},
+		{"each kind has its own bucket", 0, "a", throttle.Writes, throttle.Default()[throttle.Writes].Size - 1, 0},
+		{"a token was refilled", 150 * time.Millisecond, "a", throttle.Reads, 0, 0},
+		{"a refill is limited to the size of the bucket", time.Hour, "a", throttle.Reads, 1, 0},
 	} {
 		now = now.Add(step.wait)
-		left, after := buckets.Take(step.subscription, step.kind)
-		if left != step.left || (after-step.after).Abs() > time.Microsecond {
-			t.Errorf("%d: %s: %d left, or after %s", i, step.reason, left, after)
+		remaining, after := buckets.Acquire(step.subscription, step.kind)
+		if remaining != step.remaining || (after-step.after).Abs() > time.Microsecond {
+			t.Errorf("step %d: %s: %d tokens remain, next after %s", i, step.reason, remaining, after)
 		}
 	}
 }
 
 func TestParse(t *testing.T) {
-	for _, wrong := range []string{"reads", "reads=1", "reads=0:1", "reads=1:0", "reads=1:NaN", "reads=1:Inf", "things=1:1", "reads=x:1", ","} {
-		if _, err := throttle.Parse(wrong); err == nil {
-			t.Errorf("%q was taken", wrong)
+	for _, invalid := range []string{"reads", "reads=1", "reads=0:1", "reads=1:0", "reads=1:NaN", "reads=1:Inf", "lists=1:1", "reads=x:1", ","} {
+		if _, err := throttle.Parse(invalid); err == nil {
+			t.Errorf("Parse accepted %q", invalid)
 		}
 	}
 	limits, err := throttle.Parse("deletes=200:10, reads=250:25")
@@ -58,7 +58,7 @@ func TestKindOf(t *testing.T) {
 		http.MethodPost: throttle.Writes, http.MethodDelete: throttle.Deletes, "BREW": throttle.Writes,
 	} {
 		if got := throttle.KindOf(method); got != want {
-			t.Errorf("%s is counted as %s", method, got)
+			t.Errorf("KindOf(%s) = %s, want %s", method, got, want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package token is the region's stand-in for Entra ID: it issues access tokens to the clients it knows, by OAuth 2.0's
-// client credentials grant, and verifies the tokens that callers of ARM present. Tokens are real JWTs, signed with a key
-// that is made once and kept; the OpenID documents let a client library find its way without being changed.
+// Package token emulates Entra ID. It issues access tokens to configured clients with the client credentials grant of OAuth
+// 2.0, and verifies the tokens of ARM's callers. Tokens are JWTs, signed with a key that is created once and stored. The
+// OpenID documents let unmodified client libraries use the issuer.
 package token
 
 import (
@@ -25,38 +25,38 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Lifetime of an access token, as Entra's is.
+// Lifetime is the validity period of an access token, as in Entra.
 const Lifetime = time.Hour
 
-// leeway is how far the clocks of issuer and verifier may differ.
+// leeway is the permitted difference between the clocks of issuer and verifier.
 const leeway = time.Minute
 
-// forARM reports whether a token's audience is ARM, which has two names in use.
-func forARM(audience string) bool {
+// isARMAudience reports whether an audience is one of ARM's two.
+func isARMAudience(audience string) bool {
 	audience = strings.TrimSuffix(audience, "/")
 	return audience == "https://management.azure.com" || audience == "https://management.core.windows.net"
 }
 
-// forServices reports whether a token's audience is one of Azure's own services that the region has beside ARM.
-func forServices(audience string) bool {
+// isServiceAudience reports whether an audience is that of another emulated Azure service.
+func isServiceAudience(audience string) bool {
 	return audience == "https://vault.azure.net" || audience == "https://storage.azure.com"
 }
 
-// Client is who may have tokens.
+// Client is an application that may request tokens.
 type Client struct {
 	TenantID     string `json:"tenantId"`
 	ClientID     string `json:"clientId"`
 	ClientSecret string `json:"clientSecret"`
-	// ObjectID and Name are what the resource provider sees of the caller.
+	// ObjectID and Name identify the caller to the resource provider.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
-	// Groups are the ids of the groups that its tokens say it is a member of.
+	// Groups lists the IDs of the groups in the client's tokens.
 	Groups []string `json:"groups,omitempty"`
-	// Audiences are the only ones that it may have tokens for; empty means all that there are.
+	// Audiences restricts the audiences of the client's tokens; empty means no restriction.
 	Audiences []string `json:"audiences,omitempty"`
 }
 
-// ReadClients reads a JSON list of clients; an unknown field is refused.
+// ReadClients reads a JSON list of clients. It rejects unknown fields.
 func ReadClients(path string) ([]Client, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func ReadClients(path string) ([]Client, error) {
 	return clients, nil
 }
 
-// Caller is who a verified token speaks for.
+// Caller is the principal of a verified token.
 type Caller struct {
 	TenantID string
 	ClientID string
@@ -85,6 +85,7 @@ type Caller struct {
 	Name     string
 }
 
+// claims are the claims of the issuer's tokens.
 type claims struct {
 	jwt.RegisteredClaims
 	TenantID string   `json:"tid"`
@@ -95,24 +96,24 @@ type claims struct {
 	Version  string   `json:"ver"`
 }
 
-// Issuer issues and verifies tokens.
+// Issuer issues and verifies tokens. It is safe for concurrent use.
 type Issuer struct {
-	// authority is the URL that tenants are below, as in https://127.0.0.1:18400.
+	// authority is the base URL of the tenants, for example https://127.0.0.1:18400.
 	authority string
 	clients   []Client
-	// audiences are those besides ARM that tokens are issued for.
+	// audiences lists further audiences of tokens, besides ARM and the emulated services.
 	audiences []string
 	key       *rsa.PrivateKey
 	keyID     string
 	now       func() time.Time
 }
 
-// NewIssuer reads the signing key in keyDir, or makes it there. Tokens are issued for ARM and for the further audiences; who
-// may use one that it has is the audience's to decide.
+// NewIssuer returns an Issuer with the signing key in keyDir, which it creates if it does not exist. The Issuer issues tokens
+// for ARM, for the other emulated services and for audiences. Each audience decides which tokens authorize their caller.
 func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) (*Issuer, error) {
-	key, err := signingKey(filepath.Join(keyDir, "token-signing.key"))
+	key, err := openSigningKey(filepath.Join(keyDir, "token-signing.key"))
 	if err != nil {
-		return nil, fmt.Errorf("reading the key that signs tokens: %w", err)
+		return nil, fmt.Errorf("reading the signing key of tokens: %w", err)
 	}
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
@@ -124,17 +125,18 @@ func NewIssuer(authority, keyDir string, clients []Client, audiences ...string) 
 	}, nil
 }
 
-func signingKey(path string) (*rsa.PrivateKey, error) {
+// openSigningKey reads the key at path or creates it.
+func openSigningKey(path string) (*rsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
-		return makeSigningKey(path)
+		return createSigningKey(path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s is not PEM", path)
+		return nil, fmt.Errorf("%s is not a PEM file", path)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -142,12 +144,13 @@ func signingKey(path string) (*rsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, not an RSA key", path, parsed)
+		return nil, fmt.Errorf("%s contains a %T, want an RSA key", path, parsed)
 	}
 	return key, nil
 }
 
-func makeSigningKey(path string) (*rsa.PrivateKey, error) {
+// createSigningKey creates a key and stores it at path.
+func createSigningKey(path string) (*rsa.PrivateKey, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
@@ -166,30 +169,31 @@ func makeSigningKey(path string) (*rsa.PrivateKey, error) {
 	return key, os.Rename(part, path)
 }
 
-// ErrClient is the answer to credentials that are not a known client's.
-var ErrClient = errors.New("the client is not known in this tenant, or its secret is wrong")
+// ErrInvalidClient is returned for credentials that match no client.
+var ErrInvalidClient = errors.New("the client does not exist in this tenant or its secret is wrong")
 
-// ErrAudience is the answer to a request for a token for something that is not known here.
-var ErrAudience = errors.New("tokens are not issued for this audience, or not to this client")
+// ErrInvalidAudience is returned if the client may not request tokens for an audience.
+var ErrInvalidAudience = errors.New("no tokens are issued to this client for this audience")
 
-// Issue gives a client a token for a scope such as https://management.azure.com/.default.
+// Issue returns a token for a client and a scope, for example https://management.azure.com/.default. The error is
+// ErrInvalidClient or ErrInvalidAudience if the request is not permitted.
 func (i *Issuer) Issue(tenant, clientID, secret, scope string) (string, error) {
 	audience := strings.TrimSuffix(resourceScope(scope), "/.default")
-	if !forARM(audience) && !forServices(audience) && !slices.Contains(i.audiences, audience) {
-		return "", ErrAudience
+	if !isARMAudience(audience) && !isServiceAudience(audience) && !slices.Contains(i.audiences, audience) {
+		return "", ErrInvalidAudience
 	}
-	client := i.client(tenant, clientID, secret)
+	client := i.findClient(tenant, clientID, secret)
 	if client == nil {
-		return "", ErrClient
+		return "", ErrInvalidClient
 	}
 	if len(client.Audiences) > 0 && !slices.Contains(client.Audiences, audience) {
-		return "", ErrAudience
+		return "", ErrInvalidAudience
 	}
-	return i.IssueTo(client, audience)
+	return i.IssueWithoutSecret(client, audience)
 }
 
-// resourceScope is the scope that names a resource, of those that a client asks for: Microsoft's client libraries add OpenID
-// Connect's own to every request, which mean nothing without a user.
+// resourceScope returns the scope of a list that names a resource. Microsoft's client libraries add the scopes of OpenID
+// Connect to every request, which have no meaning without a user.
 func resourceScope(scopes string) string {
 	for scope := range strings.FieldsSeq(scopes) {
 		if !slices.Contains([]string{"openid", "profile", "offline_access"}, scope) {
@@ -199,12 +203,12 @@ func resourceScope(scopes string) string {
 	return ""
 }
 
-// IssueTo gives a client a token without asking for its secret: for a client that is this process itself.
-func (i *Issuer) IssueTo(client *Client, audience string) (string, error) {
+// IssueWithoutSecret returns a token for a client that this process represents.
+func (i *Issuer) IssueWithoutSecret(client *Client, audience string) (string, error) {
 	now := i.now()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer:    i.issuerOf(client.TenantID),
+			Issuer:    i.issuerName(client.TenantID),
 			Subject:   client.ObjectID,
 			Audience:  jwt.ClaimStrings{audience},
 			IssuedAt:  jwt.NewNumericDate(now),
@@ -227,7 +231,8 @@ func (i *Issuer) IssueTo(client *Client, audience string) (string, error) {
 	return signed, nil
 }
 
-func (i *Issuer) client(tenant, clientID, secret string) *Client {
+// findClient returns the client with the credentials, or nil.
+func (i *Issuer) findClient(tenant, clientID, secret string) *Client {
 	for n := range i.clients {
 		client := &i.clients[n]
 		if strings.EqualFold(client.TenantID, tenant) && strings.EqualFold(client.ClientID, clientID) &&
@@ -238,38 +243,39 @@ func (i *Issuer) client(tenant, clientID, secret string) *Client {
 	return nil
 }
 
-// Verify checks a token's signature, life and audience, and that it comes from here.
+// Verify verifies the signature, validity period, issuer and audience of a token for ARM and returns its caller.
 func (i *Issuer) Verify(text string) (Caller, error) {
-	var found claims
-	_, err := jwt.ParseWithClaims(text, &found, func(*jwt.Token) (any, error) { return &i.key.PublicKey, nil },
+	var parsed claims
+	_, err := jwt.ParseWithClaims(text, &parsed, func(*jwt.Token) (any, error) { return &i.key.PublicKey, nil },
 		jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.now))
 	if err != nil {
 		return Caller{}, err
 	}
-	if found.Issuer != i.issuerOf(found.TenantID) {
-		return Caller{}, errors.New("the token is another issuer's")
+	if parsed.Issuer != i.issuerName(parsed.TenantID) {
+		return Caller{}, errors.New("the token has another issuer")
 	}
-	if !slices.ContainsFunc(found.Audience, forARM) {
-		return Caller{}, errors.New("the token is for something else")
+	if !slices.ContainsFunc(parsed.Audience, isARMAudience) {
+		return Caller{}, errors.New("the token has another audience")
 	}
-	return Caller{TenantID: found.TenantID, ClientID: found.AppID, ObjectID: found.ObjectID, Name: found.Name}, nil
+	return Caller{TenantID: parsed.TenantID, ClientID: parsed.AppID, ObjectID: parsed.ObjectID, Name: parsed.Name}, nil
 }
 
-func (i *Issuer) issuerOf(tenant string) string { return i.authority + "/" + tenant + "/v2.0" }
+// issuerName returns the issuer of a tenant's tokens.
+func (i *Issuer) issuerName(tenant string) string { return i.authority + "/" + tenant + "/v2.0" }
 
-// Home is the tenant of the first client, which callers without a token are sent to; empty when there are no clients.
-func (i *Issuer) Home() string {
+// HomeTenant returns the tenant in challenges to callers without a token: that of the first client, or "" without clients.
+func (i *Issuer) HomeTenant() string {
 	if len(i.clients) == 0 {
 		return ""
 	}
 	return i.clients[0].TenantID
 }
 
-// Configuration is a tenant's OpenID Connect discovery document.
+// Configuration returns the OpenID Connect discovery document of a tenant.
 func (i *Issuer) Configuration(tenant string) any {
 	base := i.authority + "/" + tenant
 	return map[string]any{
-		"issuer":                                i.issuerOf(tenant),
+		"issuer":                                i.issuerName(tenant),
 		"authorization_endpoint":                base + "/oauth2/v2.0/authorize",
 		"token_endpoint":                        base + "/oauth2/v2.0/token",
 		"jwks_uri":                              base + "/discovery/v2.0/keys",
@@ -281,7 +287,7 @@ func (i *Issuer) Configuration(tenant string) any {
 	}
 }
 
-// Keys is the document that the keys are published in (RFC 7517).
+// Keys returns the JSON Web Key Set with the issuer's keys (RFC 7517).
 func (i *Issuer) Keys() any {
 	exponent := big.NewInt(int64(i.key.E)).Bytes()
 	return map[string]any{"keys": []any{map[string]any{

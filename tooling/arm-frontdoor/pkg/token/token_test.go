@@ -10,8 +10,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
 
-// TestAnEngineersTokenNamesGroups, and is for nothing but what the engineer may have tokens for.
-func TestAnEngineersTokenNamesGroups(t *testing.T) {
+// TestClientGroupsAndAudiences checks that tokens contain the client's groups and that Issue enforces the client's audiences.
+func TestClientGroupsAndAudiences(t *testing.T) {
 	const admin = "https://admin.example"
 	issuer, err := token.NewIssuer("https://issuer.example", t.TempDir(), []token.Client{
 		{TenantID: "t", ClientID: "hcpctl", ClientSecret: "first", ObjectID: "alice", Name: "alice@example.com", Groups: []string{"readers"}, Audiences: []string{admin}},
@@ -33,13 +33,13 @@ func TestAnEngineersTokenNamesGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(claims.Groups, []string{want}) || !slices.Equal(claims.Audience, jwt.ClaimStrings{admin}) {
-			t.Errorf("the token is for %v with groups %v", claims.Audience, claims.Groups)
+			t.Errorf("the token has the audience %v and the groups %v", claims.Audience, claims.Groups)
 		}
 		if _, err := issuer.Verify(text); err == nil {
-			t.Error("the token makes its bearer a caller of ARM")
+			t.Error("Verify accepted a token for another audience")
 		}
 	}
-	if _, err := issuer.Issue("t", "hcpctl", "first", "https://management.azure.com/.default"); !errors.Is(err, token.ErrAudience) {
-		t.Errorf("a token for ARM: %v", err)
+	if _, err := issuer.Issue("t", "hcpctl", "first", "https://management.azure.com/.default"); !errors.Is(err, token.ErrInvalidAudience) {
+		t.Errorf("issuing a token for ARM: %v, want ErrInvalidAudience", err)
 	}
 }

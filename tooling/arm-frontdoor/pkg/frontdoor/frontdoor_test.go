@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
 	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
 )
@@ -37,20 +39,20 @@ const (
 	providerAudience = "https://provider.example"
 )
 
-// own is ARM's client at the provider.
-var own = token.Client{TenantID: "55555555-5555-5555-5555-555555555555", ClientID: "arm", ClientSecret: "arm-secret", ObjectID: "arm-object", Name: "ARM"}
+// armClient is the client that identifies ARM to the provider.
+var armClient = token.Client{TenantID: "55555555-5555-5555-5555-555555555555", ClientID: "arm", ClientSecret: "arm-secret", ObjectID: "arm-object", Name: "ARM"}
 
-// house is a door with a provider behind it, and what a client needs.
-type house struct {
+// environment is a FrontDoor with a fake provider and a client.
+type environment struct {
 	provider  *provider
 	server    *httptest.Server
-	door      *Door
+	frontDoor *FrontDoor
 	issuer    *token.Issuer
 	directory *directory.Directory
 	client    *http.Client
 }
 
-func newHouse(t *testing.T) *house {
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	dir := t.TempDir()
 	authority, err := mesh.OpenAuthority(filepath.Join(dir, "ca"), "test")
@@ -66,14 +68,14 @@ func newHouse(t *testing.T) *house {
 			t.Fatal(err)
 		}
 	}
-	h := &house{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.AllowedClients(mesh.Frontend)...))}
+	h := &environment{provider: newProvider(t, identities[mesh.Frontend].ServerTLS(mesh.AllowedClients(mesh.Frontend)...))}
 	h.server = httptest.NewUnstartedServer(nil)
 	h.server.EnableHTTP2 = true
 	h.server.StartTLS()
 	t.Cleanup(h.server.Close)
 	h.client = h.server.Client()
 	h.issuer, err = token.NewIssuer(h.server.URL, dir, []token.Client{
-		{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}, own,
+		{TenantID: tenant, ClientID: "client", ClientSecret: "secret", ObjectID: "object", Name: "dev@test"}, armClient,
 	}, providerAudience)
 	if err != nil {
 		t.Fatal(err)
@@ -81,43 +83,43 @@ func newHouse(t *testing.T) *house {
 	if h.directory, err = directory.Open(filepath.Join(dir, "directory.json")); err != nil {
 		t.Fatal(err)
 	}
-	h.openDoor(t, identities[mesh.ARMFrontDoor].ClientTLS(mesh.Frontend))
+	h.startFrontDoor(t, identities[mesh.ARMFrontDoor].ClientTLS(mesh.Frontend))
 	return h
 }
 
-func (h *house) openDoor(t *testing.T, frontendTLS *tls.Config) {
+func (h *environment) startFrontDoor(t *testing.T, frontendTLS *tls.Config) {
 	t.Helper()
 	door, err := New(Options{
 		PublicURL: h.server.URL, Location: "westus3", APIVersions: []string{apiVersion},
 		Frontend: strings.TrimPrefix(h.provider.URL, "http://"), FrontendTLS: frontendTLS,
-		Tokens: h.issuer, Own: &own, ProviderAudience: providerAudience, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
+		Tokens: h.issuer, ARMClient: &armClient, ProviderAudience: providerAudience, Directory: h.directory, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(door.Close)
-	h.door, h.server.Config.Handler = door, door
+	h.frontDoor, h.server.Config.Handler = door, door
 }
 
-// GetToken makes the house a credential, which asks the door for tokens.
-func (h *house) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+// GetToken implements azcore.TokenCredential with tokens of the front door.
+func (h *environment) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"secret"}, "scope": options.Scopes}
 	response, err := h.client.PostForm(h.server.URL+"/"+tenant+"/oauth2/v2.0/token", form)
 	if err != nil {
 		return azcore.AccessToken{}, err
 	}
 	defer response.Body.Close()
-	var answer struct {
+	var body struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int    `json:"expires_in"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
 		return azcore.AccessToken{}, err
 	}
-	return azcore.AccessToken{Token: answer.AccessToken, ExpiresOn: time.Now().Add(time.Duration(answer.ExpiresIn) * time.Second)}, nil
+	return azcore.AccessToken{Token: body.AccessToken, ExpiresOn: time.Now().Add(time.Duration(body.ExpiresIn) * time.Second)}, nil
 }
 
-func (h *house) options() *arm.ClientOptions {
+func (h *environment) options() *arm.ClientOptions {
 	return &arm.ClientOptions{ClientOptions: policy.ClientOptions{
 		Cloud: cloud.Configuration{ActiveDirectoryAuthorityHost: h.server.URL, Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
 			cloud.ResourceManager: {Endpoint: h.server.URL, Audience: "https://management.azure.com"},
@@ -127,7 +129,7 @@ func (h *house) options() *arm.ClientOptions {
 }
 
 // do sends a request with a token and returns the status and the decoded body.
-func (h *house) do(t *testing.T, method, path string, header http.Header, body any) (*http.Response, map[string]any) {
+func (h *environment) do(t *testing.T, method, path string, header http.Header, body any) (*http.Response, map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -166,8 +168,8 @@ func (h *house) do(t *testing.T, method, path string, header http.Header, body a
 	return response, decoded
 }
 
-// moveIn makes a subscription with a resource group.
-func (h *house) moveIn(t *testing.T) {
+// createGroup creates a registered subscription with a resource group.
+func (h *environment) createGroup(t *testing.T) {
 	t.Helper()
 	for _, step := range []struct {
 		method, path string
@@ -187,8 +189,8 @@ func clusterID(name string) string {
 	return "/subscriptions/" + subscription + "/resourceGroups/group/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters/" + name
 }
 
-func TestThePublishedClientLivesBehindTheDoor(t *testing.T) {
-	h := newHouse(t)
+func TestAzureSDKWorksUnchanged(t *testing.T) {
+	h := newEnvironment(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+subscription+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
@@ -206,15 +208,15 @@ func TestThePublishedClientLivesBehindTheDoor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frequently := &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
+	pollOptions := &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
 
-	// The subscription is not registered: the SDK's pipeline registers it by itself and goes on.
+	// The subscription is not registered. The SDK's pipeline registers it and retries the request.
 	for _, name := range []string{"one", "two"} {
 		poller, err := client.BeginCreateOrUpdateByID(ctx, clusterID(name), apiVersion, armresources.GenericResource{Location: &location, Properties: map[string]any{"version": map[string]any{"id": "4.20"}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		created, err := poller.PollUntilDone(ctx, frequently)
+		created, err := poller.PollUntilDone(ctx, pollOptions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +225,7 @@ func TestThePublishedClientLivesBehindTheDoor(t *testing.T) {
 		}
 	}
 	if state := h.provider.subscriptions["/subscriptions/"+subscription]["state"]; state != "Registered" {
-		t.Errorf("the provider was told that the subscription is %v", state)
+		t.Errorf("the provider was notified of state %v", state)
 	}
 	if _, err := client.GetByID(ctx, clusterID("one"), apiVersion, nil); err != nil {
 		t.Error(err)
@@ -251,74 +253,70 @@ func TestThePublishedClientLivesBehindTheDoor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deleting.PollUntilDone(ctx, frequently); err != nil {
+	if _, err := deleting.PollUntilDone(ctx, pollOptions); err != nil {
 		t.Fatal(err)
 	}
 	var missing *azcore.ResponseError
 	if _, err := client.GetByID(ctx, clusterID("one"), apiVersion, nil); !errors.As(err, &missing) || missing.ErrorCode != "ResourceNotFound" {
-		t.Errorf("after its deletion: %v", err)
+		t.Errorf("GET after the deletion: %v", err)
 	}
 
-	// Deleting the group deletes what is in it.
-	emptying, err := groups.BeginDelete(ctx, "group", nil)
+	// The deletion of the group deletes its clusters.
+	deletingGroup, err := groups.BeginDelete(ctx, "group", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	drive(ctx, t, h)
-	if _, err := emptying.PollUntilDone(ctx, frequently); err != nil {
+	completeOperations(ctx, t, h)
+	if _, err := deletingGroup.PollUntilDone(ctx, pollOptions); err != nil {
 		t.Fatal(err)
 	}
 	if len(h.provider.clusters) > 0 {
-		t.Errorf("the group is gone and its clusters are not: %v", h.provider.clusters)
+		t.Errorf("the group was deleted before its clusters: %v", h.provider.clusters)
 	}
 	if exists, err := groups.CheckExistence(ctx, "group", nil); err != nil || exists.Success {
 		t.Errorf("the group still exists: %v", err)
 	}
 }
 
-// drive ends the provider's operations, which nobody polls when ARM deletes by itself.
-func drive(ctx context.Context, t *testing.T, h *house) {
+// completeOperations completes the provider's operations until there are no clusters. ARM does not poll the operations that a
+// deletion of a group starts.
+func completeOperations(ctx context.Context, t *testing.T, h *environment) {
 	t.Helper()
-	for {
+	eventually.Before(ctx, t, "all clusters are deleted", func() error {
 		h.provider.mu.Lock()
+		defer h.provider.mu.Unlock()
 		for _, operation := range h.provider.operations {
 			if operation.polls > 0 {
 				operation.polls = 0
-				operation.end()
+				operation.complete()
 			}
 		}
-		left := len(h.provider.clusters)
-		h.provider.mu.Unlock()
-		if left == 0 {
-			return
+		if n := len(h.provider.clusters); n > 0 {
+			return fmt.Errorf("%d clusters remain", n)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatal(ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return nil
+	})
 }
 
-func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
+func TestReservedHeadersAreReplaced(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
 	forged := http.Header{}
 	for _, name := range []string{"X-Ms-Arm-Resource-System-Data", "X-Ms-Client-Tenant-Id", "X-Ms-Client-Object-Id", "X-Ms-Home-Tenant-Id", "X-Ms-Identity-Url",
 		"X-Ms-Client-Principal-Name", "X-Ms-Arm-Signed-User-Token", "Referer", "X-Forwarded-Host", "X-Forwarded-For", "Azure-Asyncnotificationuri"} {
 		forged.Set(name, "forged")
 	}
-	forged.Set("X-Ms-Client-Request-Id", "mine")
+	forged.Set("X-Ms-Client-Request-Id", "client-request")
 	forged.Set("X-Ms-Correlation-Request-Id", "44444444-4444-4444-4444-444444444444")
 	path := clusterID("one") + "?api-version=" + apiVersion
 	response, _ := h.do(t, http.MethodPut, path, forged, map[string]any{"location": "westus3"})
 	if response.StatusCode != http.StatusCreated {
 		t.Fatal(response.Status)
 	}
-	header := h.provider.last(t, http.MethodPut).Header
+	header := h.provider.lastRequest(t, http.MethodPut).Header
 	for name, values := range header {
 		if slices.Contains(values, "forged") {
-			t.Errorf("the provider got %s: %v", name, values)
+			t.Errorf("the provider received %s: %v", name, values)
 		}
 	}
 	for name, want := range map[string]string{
@@ -326,7 +324,7 @@ func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
 		"X-Ms-Home-Tenant-Id":         tenant,
 		"X-Ms-Client-Object-Id":       "object",
 		"X-Ms-Client-Principal-Name":  "dev@test",
-		"X-Ms-Client-Request-Id":      "mine",
+		"X-Ms-Client-Request-Id":      "client-request",
 		"X-Ms-Correlation-Request-Id": "44444444-4444-4444-4444-444444444444",
 		"Referer":                     h.server.URL + path,
 		"X-Forwarded-Host":            strings.TrimPrefix(h.server.URL, "https://"),
@@ -347,31 +345,31 @@ func TestTheProviderHearsWhatOnlyARMMaySay(t *testing.T) {
 		t.Errorf("identity URL: %q", header.Get("X-Ms-Identity-Url"))
 	}
 
-	// Answers pass unchanged.
+	// Responses are unchanged.
 	got, body := h.do(t, http.MethodGet, path, nil, nil)
 	if got.Header.Get("ETag") != `"1"` || body["name"] != "one" {
-		t.Errorf("answered %v with %v", body, got.Header)
+		t.Errorf("response %v with headers %v", body, got.Header)
 	}
-	if header := h.provider.last(t, http.MethodGet).Header; header.Get("X-Ms-Arm-Resource-System-Data") != "" {
-		t.Error("a GET carries system data")
+	if header := h.provider.lastRequest(t, http.MethodGet).Header; header.Get("X-Ms-Arm-Resource-System-Data") != "" {
+		t.Error("a GET has system data")
 	}
 }
 
-func TestWhatARMRefusesItself(t *testing.T) {
-	h := newHouse(t)
-	h.moveIn(t)
-	const other = "55555555-5555-5555-5555-555555555555"
-	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+other+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
+func TestErrorsOfARM(t *testing.T) {
+	h := newEnvironment(t)
+	h.createGroup(t)
+	const unregistered = "55555555-5555-5555-5555-555555555555"
+	if response, _ := h.do(t, http.MethodPut, "/subscriptions/"+unregistered+"?api-version=2022-12-01", nil, map[string]string{}); response.StatusCode != http.StatusCreated {
 		t.Fatal(response.Status)
 	}
 	clusters := "/providers/Microsoft.RedHatOpenShift/hcpOpenShiftClusters"
-	expired := func() string {
-		// A token of another key is as bad as one that is too old.
-		stranger, err := token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}})
+	foreignToken := func() string {
+		// A token with another key is rejected in the same way as an expired one.
+		other, err := token.NewIssuer(h.server.URL, t.TempDir(), []token.Client{{TenantID: tenant, ClientID: "client", ClientSecret: "secret"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := stranger.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
+		text, err := other.Issue(tenant, "client", "secret", "https://management.azure.com/.default")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,18 +382,18 @@ func TestWhatARMRefusesItself(t *testing.T) {
 		status       int
 		code         string
 	}{
-		"no token":           {"callers prove who they are", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"none"}}, 401, "AuthenticationFailed"},
-		"a stranger's token": {"only our issuer counts", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"Bearer " + expired()}}, 401, "InvalidAuthenticationToken"},
-		"no version":         {"ARM wants one everywhere", "GET", "/subscriptions", nil, 400, "MissingApiVersionParameter"},
-		"unknown path":       {"there is nothing", "GET", "/nothing?api-version=1", nil, 404, "NotFound"},
-		"no subscription":    {"it must be made first", "GET", "/subscriptions/nobody" + clusters + "?api-version=1", nil, 404, "SubscriptionNotFound"},
-		"not registered":     {"the SDK registers upon this code", "GET", "/subscriptions/" + other + clusters + "?api-version=1", nil, 409, "MissingSubscriptionRegistration"},
-		"no group":           {"resources live in groups", "PUT", "/subscriptions/" + subscription + "/resourceGroups/nowhere" + clusters + "/a?api-version=1", nil, 404, "ResourceGroupNotFound"},
-		"other provider":     {"there is one here", "GET", "/subscriptions/" + subscription + "/providers/Microsoft.Compute/virtualMachines?api-version=1", nil, 404, "NotFound"},
-		"bad filter":         {"a filter that is ignored would lie", "GET", "/subscriptions/" + subscription + "/resources?api-version=1&$filter=tagName+eq+'a'", nil, 400, "InvalidFilterInQueryString"},
-		"group without location": {"ARM wants one", "PUT", "/subscriptions/" + subscription + "/resourceGroups/new?api-version=1", nil, 400,
+		"no token":        {"a token is required", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"none"}}, 401, "AuthenticationFailed"},
+		"foreign token":   {"only tokens of the issuer are accepted", "GET", "/subscriptions?api-version=1", http.Header{"Authorization": {"Bearer " + foreignToken()}}, 401, "InvalidAuthenticationToken"},
+		"no version":      {"ARM requires an api-version", "GET", "/subscriptions", nil, 400, "MissingApiVersionParameter"},
+		"unknown path":    {"the path does not exist", "GET", "/nothing?api-version=1", nil, 404, "NotFound"},
+		"no subscription": {"the subscription must exist", "GET", "/subscriptions/unknown" + clusters + "?api-version=1", nil, 404, "SubscriptionNotFound"},
+		"not registered":  {"the SDK registers the provider after this code", "GET", "/subscriptions/" + unregistered + clusters + "?api-version=1", nil, 409, "MissingSubscriptionRegistration"},
+		"no group":        {"the group of a resource must exist", "PUT", "/subscriptions/" + subscription + "/resourceGroups/nowhere" + clusters + "/a?api-version=1", nil, 404, "ResourceGroupNotFound"},
+		"other provider":  {"only one provider is emulated", "GET", "/subscriptions/" + subscription + "/providers/Microsoft.Compute/virtualMachines?api-version=1", nil, 404, "NotFound"},
+		"bad filter":      {"unsupported filters are rejected, not ignored", "GET", "/subscriptions/" + subscription + "/resources?api-version=1&$filter=tagName+eq+'a'", nil, 400, "InvalidFilterInQueryString"},
+		"group without location": {"ARM requires a location", "PUT", "/subscriptions/" + subscription + "/resourceGroups/new?api-version=1", nil, 400,
 			"LocationRequired"},
-		"wrong method": {"it is said", "DELETE", "/subscriptions/" + subscription + "/providers?api-version=1", nil, 405, "MethodNotAllowed"},
+		"wrong method": {"the path does not support the method", "DELETE", "/subscriptions/" + subscription + "/providers?api-version=1", nil, 405, "MethodNotAllowed"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -413,11 +411,11 @@ func TestWhatARMRefusesItself(t *testing.T) {
 	h.provider.Close()
 	response, body := h.do(t, http.MethodGet, clusterID("one")+"?api-version="+apiVersion, nil, nil)
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
-		t.Errorf("with the provider away: %d %v", response.StatusCode, body)
+		t.Errorf("with an unreachable provider: %d %v", response.StatusCode, body)
 	}
 }
 
-func TestTheDirectoryOutlivesTheDoor(t *testing.T) {
+func TestDirectoryIsPersistent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "directory.json")
 	first, err := directory.Open(path)
 	if err != nil {
@@ -433,9 +431,9 @@ func TestTheDirectoryOutlivesTheDoor(t *testing.T) {
 	}
 	if _, err := first.Update("abc", func(s *directory.Subscription) error {
 		s.Groups = nil
-		return errors.New("no")
+		return errors.New("rejected")
 	}); err == nil {
-		t.Error("a refused change was made")
+		t.Error("Update returned no error for a rejected change")
 	}
 	second, err := directory.Open(path)
 	if err != nil {
@@ -443,9 +441,9 @@ func TestTheDirectoryOutlivesTheDoor(t *testing.T) {
 	}
 	got, ok := second.Subscription("aBc")
 	if !ok {
-		t.Fatal("the subscription is lost")
+		t.Fatal("the subscription is not in the reopened directory")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("read again (-want +got):\n%s", diff)
+		t.Errorf("reopened directory (-want +got):\n%s", diff)
 	}
 }

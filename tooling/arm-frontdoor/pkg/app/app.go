@@ -1,0 +1,193 @@
+// Package app is the ARM front door as a program: its flags, and the wiring of its parts. Package frontdoor implements ARM.
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/directory"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/frontdoor"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/throttle"
+	"github.com/hcpmesh/hcpmesh/tooling/arm-frontdoor/pkg/token"
+)
+
+// shutdownTimeout bounds the requests that are in progress when the program stops.
+const shutdownTimeout = 5 * time.Second
+
+// Options are the flags of the program.
+type Options struct {
+	Listen             string
+	PublicURL          string
+	IdentityDir        string
+	FrontendAddress    string
+	StateDir           string
+	ClientsFile        string
+	ServiceClientsFile string
+	ARMClientFile      string
+	ProviderAudience   string
+	EngineersFile      string
+	AdminAudience      string
+	Location           string
+	APIVersions        string
+	Limits             string
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Listen, "listen", "", "`address` of the ARM API over TLS, as host:port")
+	flags.StringVar(&o.PublicURL, "public-url", "", "`URL` of the ARM API for callers (default https://<listen>)")
+	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt")
+	flags.StringVar(&o.FrontendAddress, "frontend-address", "", "`address` of the frontend, as host:port")
+	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for the subscriptions and the signing key of tokens")
+	flags.StringVar(&o.ClientsFile, "clients-file", "", "JSON `file` with the clients that may request tokens")
+	flags.StringVar(&o.ServiceClientsFile, "service-clients-file", "", "JSON `file` with the region's services, which may request tokens as well")
+	flags.StringVar(&o.ARMClientFile, "own-client-file", "", "JSON `file` with the one client that identifies ARM to the resource provider (default: requests to the provider have no token)")
+	flags.StringVar(&o.ProviderAudience, "provider-audience", "", "`audience` of tokens for the resource provider; required with --own-client-file")
+	flags.StringVar(&o.EngineersFile, "engineers-file", "", "JSON `file` with the clients of SREs, who may request tokens for --admin-audience only")
+	flags.StringVar(&o.AdminAudience, "admin-audience", "", "`audience` of the SREs' tokens; required with --engineers-file")
+	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of the emulated region")
+	flags.StringVar(&o.APIVersions, "api-versions", "2026-09-01-preview,2026-06-30-preview,2025-12-23-preview,2024-06-10-preview", "comma-separated api-`versions` of the resource provider, the preferred one first")
+	flags.StringVar(&o.Limits, "limits", "", "rate limits of a subscription, as `KIND=SIZE:PER_SECOND,…` for reads, writes and deletes; Azure has reads=250:25,writes=200:10,deletes=200:10")
+}
+
+// Validate returns an error that names the first missing flag.
+func (o *Options) Validate() error {
+	for _, required := range []struct{ name, value string }{
+		{"listen", o.Listen}, {"identity-dir", o.IdentityDir}, {"frontend-address", o.FrontendAddress}, {"state-dir", o.StateDir}, {"clients-file", o.ClientsFile},
+	} {
+		if required.value == "" {
+			return fmt.Errorf("--%s is required", required.name)
+		}
+	}
+	if o.ARMClientFile != "" && o.ProviderAudience == "" {
+		return errors.New("--provider-audience is required with --own-client-file")
+	}
+	if o.EngineersFile != "" && o.AdminAudience == "" {
+		return errors.New("--admin-audience is required with --engineers-file")
+	}
+	return nil
+}
+
+// Run serves until ctx ends.
+func (o *Options) Run(ctx context.Context, p *process.Process) error {
+	identity, err := mesh.LoadIdentity(o.IdentityDir)
+	if err != nil {
+		return err
+	}
+	if o.PublicURL == "" {
+		o.PublicURL = "https://" + o.Listen
+	}
+	armClient, err := o.armClient()
+	if err != nil {
+		return err
+	}
+	clients, audiences, err := o.clients(armClient)
+	if err != nil {
+		return err
+	}
+	issuer, err := token.NewIssuer(o.PublicURL, o.StateDir, clients, audiences...)
+	if err != nil {
+		return err
+	}
+	limits, err := throttle.Parse(o.Limits)
+	if err != nil {
+		return fmt.Errorf("--limits: %w", err)
+	}
+	subscriptions, err := directory.Open(filepath.Join(o.StateDir, "subscriptions.json"))
+	if err != nil {
+		return err
+	}
+	handler, err := frontdoor.New(frontdoor.Options{
+		PublicURL: o.PublicURL, Location: o.Location, APIVersions: strings.Split(o.APIVersions, ","),
+		Frontend: o.FrontendAddress, FrontendTLS: identity.ClientTLS(mesh.Frontend),
+		Tokens: issuer, ARMClient: armClient, ProviderAudience: o.ProviderAudience, Directory: subscriptions, Limits: limits, Log: p.Log, Metrics: p.Metrics,
+	})
+	if err != nil {
+		return err
+	}
+	defer handler.Close()
+	p.Ready("frontend", acceptsConnections(o.FrontendAddress))
+
+	// Callers of ARM have tokens and no certificates.
+	tlsConfig := identity.ServerTLS()
+	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
+	tlsConfig.MinVersion = tls.VersionTLS12
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{
+		Handler: handler, TLSConfig: tlsConfig, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+	p.Log.Info("serving ARM", logkey.URL, o.PublicURL)
+	return process.ServeHTTP(ctx, server, listener, shutdownTimeout)
+}
+
+// clients returns all clients of the token issuer, and the audiences of their tokens besides those of Azure.
+func (o *Options) clients(armClient *token.Client) (clients []token.Client, audiences []string, err error) {
+	if clients, err = token.ReadClients(o.ClientsFile); err != nil {
+		return nil, nil, err
+	}
+	if o.ServiceClientsFile != "" {
+		services, err := token.ReadClients(o.ServiceClientsFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		clients = append(clients, services...)
+	}
+	if armClient != nil {
+		clients, audiences = append(clients, *armClient), []string{o.ProviderAudience}
+	}
+	if o.EngineersFile != "" {
+		engineers, err := token.ReadClients(o.EngineersFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--engineers-file: %w", err)
+		}
+		for _, engineer := range engineers {
+			engineer.Audiences = []string{o.AdminAudience}
+			clients = append(clients, engineer)
+		}
+		audiences = append(audiences, o.AdminAudience)
+	}
+	return clients, audiences, nil
+}
+
+// armClient returns the client that identifies ARM to the resource provider, or nil if none is configured.
+func (o *Options) armClient() (*token.Client, error) {
+	if o.ARMClientFile == "" {
+		return nil, nil
+	}
+	clients, err := token.ReadClients(o.ARMClientFile)
+	if err != nil {
+		return nil, fmt.Errorf("--own-client-file: %w", err)
+	}
+	if len(clients) != 1 {
+		return nil, fmt.Errorf("--own-client-file: %s contains %d clients, want one", o.ARMClientFile, len(clients))
+	}
+	return &clients[0], nil
+}
+
+// acceptsConnections returns a check that the frontend at address accepts connections.
+func acceptsConnections(address string) process.Check {
+	return func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return errors.New("the frontend does not accept connections")
+		}
+		return connection.Close()
+	}
+}
