@@ -13,8 +13,11 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/hcpmesh/hcpmesh/api v0.0.0
 	github.com/stretchr/testify v1.11.1 // indirect
+	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
+	golang.org/x/crypto v0.54.0 // indirect
+	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 )
 
 replace (

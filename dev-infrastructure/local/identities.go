@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // tenantID is the one Entra tenant of a local region.
@@ -68,14 +69,13 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
-	if err := makeKey(r.cosmosKeyFile(), 64); err != nil { // as long as Azure's
+	if err := createCosmosKey(r.cosmosKeyFile()); err != nil {
 		return err
 	}
-	if err := makeKey(r.skipTokenKeyFile(), 32); err != nil {
-		return err
-	}
-	if err := makeKey(r.credentialKeyFile(), 32); err != nil {
-		return err
+	for _, file := range []string{r.skipTokenKeyFile(), r.credentialKeyFile()} {
+		if err := seal.Create(file); err != nil {
+			return err
+		}
 	}
 	if err := r.makeCredentials(); err != nil {
 		return err
@@ -86,18 +86,19 @@ func (r *Region) issueIdentities() error {
 // cosmosKeyFile holds the Cosmos DB account's key in base64.
 func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
 
-// skipTokenKeyFile holds the key that the frontend seals skip tokens with, so that they outlive it.
+// skipTokenKeyFile returns the file of the keyset with which the frontend seals skip tokens.
 func (r *Region) skipTokenKeyFile() string { return r.state.path("secrets", "skip-token.key") }
 
-// credentialKeyFile holds the key that the frontend seals private keys with, until it hands them out.
+// credentialKeyFile returns the file of the keyset with which the frontend seals private keys of admin credentials.
 func (r *Region) credentialKeyFile() string { return r.state.path("secrets", "credential.key") }
 
-// makeKey writes size random bytes in base64, unless the file is there.
-func makeKey(path string, size int) error {
+// createCosmosKey writes a random account key of 64 bytes, the length of Azure's keys, in base64. It does nothing if the file
+// exists.
+func createCosmosKey(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	key := make([]byte, size)
+	key := make([]byte, 64)
 	_, _ = rand.Read(key) // never fails
 	return replaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }

@@ -29,13 +29,14 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/databasetest"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 )
@@ -45,7 +46,10 @@ var databases *postgrestest.Server
 func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
 // oneSigningKey is the signing key of all clusters, because generating keys takes time and is not tested here.
-var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
+var oneSigningKey = sync.OnceValues(signingkey.Generate)
+
+// sealingKeys returns the same keyset for all systems of a test, as replicas share the file.
+var sealingKeys = sync.OnceValues(seal.New)
 
 // region consists of a Cosmos DB, a PostgreSQL and a Maestro that run throughout, and of a Cluster Service and a backend that are
 // restarted.
@@ -110,12 +114,12 @@ func (r *region) startService() {
 	hub := watch.NewHub(db, 4096)
 	client, err := maestro.NewClient(r.maestro.Address, fleet.Source, nil)
 	must(err)
-	keeper, err := secret.NewKeeper(make([]byte, 32))
+	keeper, err := sealingKeys()
 	must(err)
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "example.com", IssuerBase: "https://oidc.example.com", EndpointURLs: true, ComponentsAfter: time.Hour},
 		Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open}
 	system := app.NewSystem(app.SystemOptions{Store: db, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
+		SigningKeys: signingkey.NewPool(16, oneSigningKey), Publishers: 8, Renewals: 10, Metrics: prometheus.NewRegistry(),
 		Audit: slog.New(slog.DiscardHandler), Sweep: 500 * time.Millisecond, Agents: time.Second, Oversee: time.Second})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)

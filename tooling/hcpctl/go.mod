@@ -73,6 +73,8 @@ require (
 	github.com/hcpmesh/hcpmesh/dev-infrastructure v0.0.0
 	github.com/hcpmesh/hcpmesh/internal v0.0.0
 	github.com/spf13/cobra v1.10.2
+	github.com/tink-crypto/tink-go/v2 v2.6.0 // indirect
+	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/sys v0.49.0
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
 	k8s.io/apimachinery v0.35.4

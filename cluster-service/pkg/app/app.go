@@ -18,8 +18,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
@@ -85,7 +85,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 
 	releases := updategraph.New(updategraph.Options{URL: strings.TrimSuffix(o.UpdateGraph, "/"), Client: in.graphs, Store: database, Catalog: in.releases, Metrics: p.Metrics})
 	system := NewSystem(SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: in.renderer, Releases: releases, Keeper: in.keeper,
-		SigningKeys: secret.NewSigningKeys(o.SigningKeys, secret.MakeSigningKey), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Azure: in.azure})
+		SigningKeys: signingkey.NewPool(o.SigningKeys, signingkey.Generate), Publishers: o.Publishers, Renewals: o.Renewals, UpgradeLimit: o.UpgradeLimit, Metrics: p.Metrics, Azure: in.azure})
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)

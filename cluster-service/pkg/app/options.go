@@ -20,10 +20,10 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -64,7 +64,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.IdentityDir, "identity-dir", "", "`folder` of tls.crt, tls.key and ca.crt")
 	flags.StringVar(&o.DatabaseURL, "database-url-file", "", "`file` that holds the URL of the PostgreSQL database")
 	flags.IntVar(&o.MaxConnections, "database-connections", 16, "most connections to the database, beside one that listens")
-	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with 32 bytes in base64 under which secrets are sealed in the database; made when missing in environment local")
+	flags.StringVar(&o.SecretsKey, "secrets-key-file", "", "`file` with the Tink keyset that seals secrets in the database; created when missing in environment local")
 	flags.StringVar(&o.Maestro, "maestro-grpc-address", "", "`address` of Maestro's gRPC service")
 	flags.BoolVar(&o.MaestroPlain, "maestro-plaintext", false, "talk to Maestro without TLS, where a mesh encrypts")
 	flags.StringVar(&o.ShardsFile, "shards-file", "", "YAML `file` of the provision shards")
@@ -152,7 +152,7 @@ func (o *Options) graphClient() (*http.Client, error) {
 type inputs struct {
 	databaseURL string
 	identity    *mesh.Identity
-	keeper      *secret.Keeper
+	keeper      *seal.Keys
 	shards      []config.Shard
 	releases    *release.Catalog
 	graphs      *http.Client
@@ -170,8 +170,12 @@ func (o *Options) read() (*inputs, error) {
 	if in.identity, err = mesh.LoadIdentity(o.IdentityDir); err != nil {
 		return nil, err
 	}
-	if in.keeper, err = secret.OpenKeyFile(o.SecretsKey, o.Environment == render.LocalEnvironment); err != nil {
-		return nil, err
+	loadKeys := seal.Load
+	if o.Environment == render.LocalEnvironment {
+		loadKeys = seal.LoadOrCreate
+	}
+	if in.keeper, err = loadKeys(o.SecretsKey); err != nil {
+		return nil, fmt.Errorf("--secrets-key-file: %w", err)
 	}
 	if in.releases, err = release.Load(o.ReleaseCatalog); err != nil {
 		return nil, err

@@ -12,11 +12,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/service"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 const (
@@ -34,8 +35,8 @@ type SystemOptions struct {
 	Maestro     *maestro.Client
 	Renderer    *render.Renderer
 	Releases    *updategraph.Source
-	Keeper      *secret.Keeper
-	SigningKeys *secret.SigningKeys
+	Keeper      *seal.Keys
+	SigningKeys *signingkey.Pool
 	Publishers  int
 	// Renewals is how many clusters a new rendering is on its way to at a time.
 	Renewals int
@@ -72,7 +73,7 @@ type System struct {
 	overseer  *delivery.Overseer
 	// azure is nil where there is no Azure.
 	azure    *azure.Worker
-	keys     *secret.SigningKeys
+	keys     *signingkey.Pool
 	releases *updategraph.Source
 	upgrader *delivery.Upgrader
 	audit    *delivery.AccessAudit

@@ -26,11 +26,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/updategraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulatortest"
 )
@@ -41,7 +42,10 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m, &databases)) }
 
 // oneSigningKey is what all clusters of these tests sign with: making keys would take most of the processor's time, and
 // package secret's tests have seen that it is done well.
-var oneSigningKey = sync.OnceValues(secret.MakeSigningKey)
+var oneSigningKey = sync.OnceValues(signingkey.Generate)
+
+// sealingKeys returns the same keyset for all systems of a test, as replicas share the file.
+var sealingKeys = sync.OnceValues(seal.New)
 
 const deadline = 60 * time.Second
 
@@ -142,7 +146,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	keeper, err := secret.NewKeeper(make([]byte, 32))
+	keeper, err := sealingKeys()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -167,7 +171,7 @@ func (r *region) start(fault func(point string) error) *instance {
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: client, Renderer: renderer, Releases: updategraph.Fixed(r.releases), Keeper: keeper,
-		SigningKeys: secret.NewSigningKeys(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps})
+		SigningKeys: signingkey.NewPool(2, oneSigningKey), Publishers: 4, Renewals: 2, Metrics: r.registry, Audit: r.audit.logger(), Sweep: time.Second, Agents: 50 * time.Millisecond, Oversee: 100 * time.Millisecond, Place: r.placeInterval, Upgrade: r.upgradeInterval, Azure: steps})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

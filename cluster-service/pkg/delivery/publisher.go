@@ -18,8 +18,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Maestro is what is needed of a Maestro client to publish.
@@ -44,8 +45,8 @@ type PublisherOptions struct {
 	Store    *store.Store
 	Renderer *render.Renderer
 	Maestro  Maestro
-	Keeper   *secret.Keeper
-	Keys     *secret.SigningKeys
+	Keeper   *seal.Keys
+	Keys     *signingkey.Pool
 	// Workers is how many clusters are published at once.
 	Workers int
 	Metrics *Metrics

@@ -53,10 +53,7 @@ func (p *Publisher) storeSigningKey(ctx context.Context, uid string) error {
 	if err != nil {
 		return fmt.Errorf("making a signing key: %w", err)
 	}
-	sealed, err := p.Keeper.Seal(uid, key)
-	if err != nil {
-		return fmt.Errorf("sealing a signing key: %w", err)
-	}
+	sealed := p.Keeper.Seal(uid, key)
 	err = p.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
 		if c := tx.Tenancies[uid].Cluster; c != nil && c.SigningKey == nil && !c.Deleting() {
 			c.SigningKey = sealed

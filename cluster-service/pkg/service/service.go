@@ -17,12 +17,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/secret"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/signingkey"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/watch"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // Domain of the ErrorInfo of errors.
@@ -67,8 +68,8 @@ type Options struct {
 	Renderer *render.Renderer
 	// Releases has the newest catalogue.
 	Releases    Releases
-	Keeper      *secret.Keeper
-	SigningKeys *secret.SigningKeys
+	Keeper      *seal.Keys
+	SigningKeys *signingkey.Pool
 	// DeleteBundle has Maestro delete a bundle that is no work.
 	DeleteBundle func(ctx context.Context, b *maestro.Bundle) error
 }
@@ -169,9 +170,7 @@ func (s *Service) changeCluster(ctx context.Context, tx *store.Tx, uid string, r
 		if err != nil {
 			return nil, err
 		}
-		if c, err = s.newCluster(uid, r, attempt, now); err != nil {
-			return nil, err
-		}
+		c = s.newCluster(uid, r, attempt, now)
 		t.Cluster, c.Spec, c.Release = c, r.GetSpec(), fleet.Release{Version: chosen.Version.String(), Image: chosen.Image}
 		placed, err := s.recover(ctx, tx, c, r.GetRecovery())
 		if err != nil {
@@ -209,21 +208,18 @@ func (s *Service) settle(now time.Time, t *fleet.ClusterAggregate) error {
 	return nil
 }
 
-func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) (*fleet.Cluster, error) {
+func (s *Service) newCluster(uid string, r *csv1.ApplyClusterRequest, attempt int, now time.Time) *fleet.Cluster {
 	// With no key ready the publisher makes one, so that no request waits for it.
 	var sealed []byte
 	if key := s.o.SigningKeys.Ready(); key != nil {
-		var err error
-		if sealed, err = s.o.Keeper.Seal(uid, key); err != nil {
-			return nil, err
-		}
+		sealed = s.o.Keeper.Seal(uid, key)
 	}
 	prefix := r.GetSpec().GetDns().GetBaseDomainPrefix()
 	if prefix == "" {
 		prefix = fleet.Prefix(uid, attempt)
 	}
 	return &fleet.Cluster{UID: uid, ResourceID: r.GetResourceId(), SigningKey: sealed, CreateTime: now,
-		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}, nil
+		Status: &csv1.ClusterStatus{ClusterId: fleet.ClusterID(uid), BaseDomainPrefix: prefix}}
 }
 
 // newestRelease is the release that a spec asks for: the newest of its minor version in its channel group, or exactly the

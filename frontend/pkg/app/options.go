@@ -28,10 +28,10 @@ type Options struct {
 	ClusterServiceAddress string
 	// Location is the Azure region that is served, as in westus3.
 	Location string
-	// SkipTokenKeyFile holds the keys that seal skip tokens; empty makes one that ends with the process.
+	// SkipTokenKeyFile is the keyset that seals skip tokens. Without it a new key is used until the process ends.
 	SkipTokenKeyFile string
-	// CredentialKeyFile holds the keys that seal the private keys of admin credentials until they are handed out; empty
-	// makes one that ends with the process.
+	// CredentialKeyFile is the keyset that seals the private keys of admin credentials until clients read them. Without it a
+	// new key is used until the process ends.
 	CredentialKeyFile string
 	// ConfigFile holds the region's offer; empty takes the one that is built in.
 	ConfigFile string
@@ -51,9 +51,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.ClusterServiceAddress, "cluster-service-address", "", "`host:port` of Cluster Service")
 	flags.StringVar(&o.Location, "location", "", "Azure `region` that is served, as in westus3")
 	flags.StringVar(&o.SkipTokenKeyFile, "skip-token-key-file", "",
-		"`file` with the keys that seal skip tokens, 32 bytes in base64 on each line, the one to seal with first; empty makes one that ends with the process")
+		"`file` with the Tink keyset that seals skip tokens; without it a new key is used until the process ends")
 	flags.StringVar(&o.CredentialKeyFile, "credential-key-file", "",
-		"`file` with the keys that seal private keys of admin credentials, as --skip-token-key-file; empty makes one that ends with the process")
+		"`file` with the Tink keyset that seals private keys of admin credentials; without it a new key is used until the process ends")
 	flags.StringVar(&o.ConfigFile, "config", "", "YAML `file` with the versions, VM sizes and zones that are offered; empty takes the one that is built in")
 	flags.StringVar(&o.ReleaseCatalog, "release-catalog", "", "YAML `file` of the region's releases; empty takes the catalogue that is built in")
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -20,6 +19,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/tracing"
 )
 
@@ -136,7 +136,7 @@ func Serve(ctx context.Context, p *process.Process, options Options, listener ne
 func loadKeys(name, path, lost string, log *slog.Logger) (*seal.Keys, error) {
 	if path == "" {
 		log.Warn("without --"+name+" a restart, or another replica, cannot go on with what was sealed", "lost", lost)
-		return seal.Random()
+		return seal.New()
 	}
 	keys, err := seal.Load(path)
 	if err != nil {

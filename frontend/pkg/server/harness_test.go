@@ -14,7 +14,6 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/openapi/check"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/config"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/dispatch"
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/server"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/skiptoken"
 	"github.com/hcpmesh/hcpmesh/frontend/pkg/validation"
@@ -22,6 +21,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 	"github.com/hcpmesh/hcpmesh/internal/testing/traffic"
 	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/emulator"
 )
@@ -75,7 +75,7 @@ func newHarness(t testing.TB, changes ...func(*server.Config)) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := seal.Random()
+	keys, err := seal.New()
 	if err != nil {
 		t.Fatal(err)
 	}

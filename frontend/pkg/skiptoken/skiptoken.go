@@ -7,7 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 
-	"github.com/hcpmesh/hcpmesh/frontend/pkg/seal"
+	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
 // maxToken bounds what Open looks at.

@@ -1,0 +1,119 @@
+// Package seal encrypts data that a service gives away or stores in a place that must not be able to read it: tokens that
+// clients hold, private keys in Cosmos DB, signing keys in PostgreSQL. Sealed data is bound to a purpose, for example the UID
+// of its owner. It cannot be opened after a change or for another purpose.
+//
+// Keys are a Tink keyset of AES-256-GCM keys in a JSON file. Each sealed value begins with the ID of its key, so a keyset is
+// rotated by adding a key and making it primary: the primary key seals and all enabled keys open. The file holds the keys in
+// clear text. In production it is a secret of Azure Key Vault that is mounted into the process; see
+// docs/operators/sealing-keys.md. The package never logs keys or opened data, nor includes them in errors.
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/tink-crypto/tink-go/v2/tink"
+)
+
+// ErrInvalid is returned for data that was not sealed with a key of the keyset for the same purpose.
+var ErrInvalid = errors.New("was not sealed with a key of this keyset for this purpose")
+
+// Keys seals and opens data. It is safe for concurrent use.
+type Keys struct {
+	aead tink.AEAD
+}
+
+// New returns a new random key. Nothing that it seals can be opened after the process has ended.
+func New() (*Keys, error) {
+	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return nil, err
+	}
+	return fromHandle(handle)
+}
+
+func fromHandle(handle *keyset.Handle) (*Keys, error) {
+	primitive, err := aead.New(handle)
+	if err != nil {
+		return nil, errors.New("the keyset has no enabled primary key, or keys that do not encrypt with associated data")
+	}
+	return &Keys{primitive}, nil
+}
+
+// Load reads a keyset from a JSON file.
+func Load(path string) (*Keys, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read sealing keys: %w", err)
+	}
+	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(content)))
+	if err != nil {
+		// The reader's error may quote a key.
+		return nil, fmt.Errorf("read sealing keys: %s is not a Tink keyset in JSON: create one with tinkey, "+
+			"or in a local region delete the file", path)
+	}
+	k, err := fromHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("read sealing keys: %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// LoadOrCreate is Load that first creates a missing file with Create. It is for environments in which all replicas share the
+// file.
+func LoadOrCreate(path string) (*Keys, error) {
+	if err := Create(path); err != nil {
+		return nil, err
+	}
+	return Load(path)
+}
+
+// Create writes a keyset with one new key to a file that only its owner can read. It does nothing if the file exists. When
+// several processes create the file at once, one of them writes it.
+func Create(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), ".keyset-") // mode 0600
+	if err != nil {
+		return fmt.Errorf("create sealing keys: %w", err)
+	}
+	defer os.Remove(part.Name())
+	err = insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(part))
+	if err := errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return fmt.Errorf("create sealing keys: %w", err)
+	}
+	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create sealing keys: %w", err)
+	}
+	return nil
+}
+
+// Seal encrypts content for a purpose. It panics if content is longer than AES-GCM's limit of 64 GiB.
+func (k *Keys) Seal(purpose string, content []byte) []byte {
+	sealed, err := k.aead.Encrypt(content, []byte(purpose))
+	if err != nil {
+		panic(err)
+	}
+	return sealed
+}
+
+// Open decrypts data that Seal returned for the same purpose. It returns ErrInvalid for all other data.
+func (k *Keys) Open(purpose string, sealed []byte) ([]byte, error) {
+	content, err := k.aead.Decrypt(sealed, []byte(purpose))
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	return content, nil
+}
