@@ -1,29 +1,33 @@
 #!/usr/bin/env bash
-# Builds the third-party programs of the local region, each at most once for its pins, and prints nothing when all are there.
-# With the word `maestro` also the published Maestro, which no region needs: ours is compared with it.
+# Builds the third-party programs of the local region from their published sources, and copies the CustomResourceDefinitions
+# that a management cluster needs. Each module is built at most once for its pins. Prints nothing if everything exists.
 #
-# They are built as they are published, but for one constant (kubernetes/namespaces.sed).
+#   build.sh            kube-apiserver, kube-controller-manager, etcd and CustomResourceDefinitions: what a region runs
+#   build.sh kubectl    also kubectl, for tests and people
+#   build.sh maestro    also the published Maestro, with which ours is compared
 #
-#   .build/third-party/<module>-<key>/   what a module's pins built to; <key> is a hash of go.mod, go.sum, sources and Go's version
-#   .build/third-party/bin/              links to the programs of the current pins (what tests know as KUBEBUILDER_ASSETS)
+#   .build/third-party/<name>-<key>/     the result for one set of pins; <key> is a hash of go.mod, go.sum and Go's version
+#   .build/third-party/bin/              links to the programs of the current pins (KUBEBUILDER_ASSETS of the tests)
 #   .build/third-party/crds/             links to the folders of CustomResourceDefinitions of the current pins
+#
+# Programs are compiled with the same flags as ours, so that packages of the same version are compiled once for both.
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")"
 out="$(cd ../.. && pwd)/.build/third-party"
 mkdir -p "$out/bin" "$out/crds"
-exec 9>"$out/.lock" && flock 9 # two checkouts or two targets at once must not build the same thing twice
+exec 9>"$out/.lock" && flock 9 # two checkouts or two targets at the same time must not build the same thing twice
 
-export GOWORK=off CGO_ENABLED=0
+export GOWORK=off GOGC=${GOGC:-400} # the compiler needs more memory and a quarter less time
 goversion=$(go env GOVERSION)
 
-# built MODULE runs the rest of its words inside the module's folder with $dir set, unless its key is already built.
-built() {
-	local module=$1 && shift
-	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum "$module"/*.go "$module"/*.sed; } | sha256sum | cut -c1-12)
-	dir="$out/$module-$key"
+# build NAME MODULE COMMAND... runs COMMAND in the folder of MODULE unless its result exists. COMMAND writes to $dir.
+build() {
+	local name=$1 module=$2 && shift 2
+	local key && key=$({ echo "$goversion $*"; cat "$module"/go.mod "$module"/go.sum; } | sha256sum | cut -c1-12)
+	dir="$out/$name-$key"
 	[ -d "$dir" ] && return
-	echo "building $module (once for these pins; the first time takes minutes)" >&2
+	echo "building $name (once for these pins; the first time takes minutes)" >&2
 	rm -rf "$dir.part" && mkdir -p "$dir.part"
 	(
 		cd "$module"
@@ -33,40 +37,37 @@ built() {
 	mv "$dir.part" "$dir"
 }
 
-programs() { go build -trimpath -ldflags='-s -w' -o "$dir/" "$@"; }
-kubernetes() {
-	go mod download k8s.io/kubernetes # a module that is not downloaded has no folder
-	local source="$dir.source" file=pkg/controller/namespace/namespace_controller.go
-	cp -r "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)" "$source" && chmod -R u+w "$source"
-	cp "$source/$file" "$source.published"
-	sed -i -f namespaces.sed "$source/$file"
-	if cmp -s "$source.published" "$source/$file"; then
-		echo "kubernetes/namespaces.sed changes nothing of $file any more" >&2 && exit 1
-	fi
-	cp go.mod "$source.mod" && cp go.sum "$source.sum"
-	go mod edit -replace "k8s.io/kubernetes=$source" "$source.mod"
-	programs -modfile="$source.mod" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
-	rm -r "$source" "$source".*
-}
-etcd() { go build -trimpath -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
-hypershift_crds() { go run . -out "$dir"; }
-maestro() { programs github.com/openshift-online/maestro/cmd/maestro; }
-work_crds() {
-	go mod download open-cluster-management.io/api # a module that is not downloaded has no folder
-	cp "$(go list -m -f '{{.Dir}}' open-cluster-management.io/api)"/work/v1/*.crd.yaml "$dir/"
-	chmod u+w "$dir"/*
+# programs PACKAGE... builds main packages.
+programs() { go build -ldflags='-s -w' -o "$dir/" "$@"; }
+
+# etcd builds etcd, whose main package is the root of its module and would be called v3.
+etcd() { go build -ldflags='-s -w' -o "$dir/etcd" go.etcd.io/etcd/server/v3; }
+
+# definitions MODULE FOLDER copies the YAML files below a folder of a module, with the folders that they are in.
+definitions() {
+	go mod download "$1" # a module that is not downloaded has no folder
+	local source && source=$(go list -m -f '{{.Dir}}' "$1")/$2
+	(cd "$source" && find . -name '*.yaml') | while read -r file; do
+		mkdir -p "$dir/$(dirname "$file")"
+		cp "$source/$file" "$dir/$file" && chmod u+w "$dir/$file"
+	done
 }
 
-# Each on a line of its own: in a list of && the shell would go on after a failure inside built.
-built kubernetes kubernetes
+kubernetes=k8s.io/kubernetes/cmd
+# Each on a line of its own: in a list of && the shell would continue after a failure inside build.
+build kubernetes kubernetes programs $kubernetes/kube-apiserver $kubernetes/kube-controller-manager
 ln -sfn "$dir"/* "$out/bin/"
-built etcd etcd
+build etcd etcd etcd
 ln -sfn "$dir"/* "$out/bin/"
-built hypershift-crds hypershift_crds
+build hypershift-crds crds definitions github.com/openshift/hypershift cmd/install/assets/crds
 ln -sfn "$dir" "$out/crds/hypershift"
-built work-crds work_crds
+build work-crds crds definitions open-cluster-management.io/api work/v1
 ln -sfn "$dir" "$out/crds/work"
-if [ "${1:-}" = maestro ]; then
-	built maestro maestro
+for extra in "$@"; do
+	case $extra in
+	kubectl) build kubectl kubernetes programs $kubernetes/kubectl ;;
+	maestro) build maestro maestro programs github.com/openshift-online/maestro/cmd/maestro ;;
+	*) echo "build.sh: unknown program $extra; it builds kubectl and maestro on request" >&2 && exit 2 ;;
+	esac
 	ln -sfn "$dir"/* "$out/bin/"
-fi
+done

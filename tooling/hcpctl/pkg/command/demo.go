@@ -71,6 +71,7 @@ func (e *environment) demo(c *cobra.Command) error {
 The cluster %q is there, created through Azure Resource Manager. To use it:
 
     .build/bin/hcpctl cluster kubeconfig %s -f demo.kubeconfig
+    make kubectl    # if you have no kubectl
     .build/third-party/bin/kubectl --kubeconfig demo.kubeconfig get nodes
 
 `, demoCluster, demoCluster)

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
+)
+
+// TestDefinitionsAreInstalledOnce: a runtime that is started again writes no definition that is as it was installed, and puts right
+// one that is not, whoever changed it: somebody on the management cluster, or another release of the files.
+func TestDefinitionsAreInstalledOnce(t *testing.T) {
+	t.Parallel()
+	m := newManagementCluster(t)
+	published := filepath.Join(thirdParty, "crds/hypershift")
+	install := func(folder string) map[string]string {
+		t.Helper()
+		if err := crd.Install(t.Context(), m.client, folder); err != nil {
+			t.Fatal(err)
+		}
+		var definitions apiextensionsv1.CustomResourceDefinitionList
+		if err := m.client.List(t.Context(), &definitions); err != nil {
+			t.Fatal(err)
+		}
+		versions := map[string]string{}
+		for _, d := range definitions.Items {
+			versions[d.Name] = d.ResourceVersion
+		}
+		return versions
+	}
+	const pools, requests = "nodepools.hypershift.openshift.io", "certificaterevocationrequests.certificates.hypershift.openshift.io"
+	shortNames := func(name string) []string {
+		t.Helper()
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := m.client.Get(t.Context(), client.ObjectKey{Name: name}, &definition); err != nil {
+			t.Fatal(err)
+		}
+		return definition.Spec.Names.ShortNames
+	}
+
+	first := install(published)
+	if again := install(published); !maps.Equal(first, again) {
+		t.Errorf("what was installed is written again: %v, then %v", first, again)
+	}
+
+	as := shortNames(pools)
+	somebody := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: pools}}
+	if err := m.client.Patch(t.Context(), somebody, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["mine"]}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	install(published)
+	if now := shortNames(pools); !slices.Equal(now, as) {
+		t.Errorf("a definition that somebody changed has short names %q, want %q", now, as)
+	}
+
+	// Another release of the files has a short name more, and the one after that has it no more.
+	release := t.TempDir()
+	if err := os.CopyFS(release, os.DirFS(published)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(release, "hypershift-operator", "certificates.hypershift.openshift.io_certificaterevocationrequests.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "    shortNames:\n", "    shortNames:\n    - another\n", 1)
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil || changed == string(text) {
+		t.Fatalf("the file is not changed: %v", err)
+	}
+	install(release)
+	if now := shortNames(requests); !slices.Contains(now, "another") {
+		t.Errorf("the other release's definition has short names %q", now)
+	}
+	install(published)
+	if now := shortNames(requests); slices.Contains(now, "another") {
+		t.Errorf("the definition still has short names %q", now)
+	}
+}

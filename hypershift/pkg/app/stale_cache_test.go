@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
+	"github.com/hcpmesh/hcpmesh/internal/release"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+)
+
+// behind reads from the management cluster, but of one HostedControlPlane what a cache still holds that has not seen the newest.
+type behind struct {
+	client.Client
+	held *hyperv1.HostedControlPlane // nil when the cache has caught up
+}
+
+func (b *behind) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	if hcp, ok := object.(*hyperv1.HostedControlPlane); ok && b.held != nil {
+		b.held.DeepCopyInto(hcp)
+		return nil
+	}
+	return b.Client.Get(ctx, key, object, opts...)
+}
+
+// TestStatusFollowsWhileTheCacheIsBehind: the runtime decided on a HostedControlPlane older than its own last write of it, found
+// the status as it should be, and nothing made it look again, for its own writes do not wake it.
+func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
+	t.Parallel()
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), nil))() // for the definitions
+	catalog, err := release.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := &behind{Client: m.client}
+	controller := &hostedcluster.Reconciler{Management: readyourwrites.New(cache, m.client), Live: m.client, Releases: catalog,
+		Fidelity: contract.FidelityStatus, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s := m.sample(t, "behind")
+	once := func() time.Duration {
+		t.Helper()
+		result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: s.key()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	controlPlane := func() *hyperv1.HostedControlPlane {
+		t.Helper()
+		var hcp hyperv1.HostedControlPlane
+		if err := m.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: s.name}, &hcp); err != nil {
+			t.Fatal(err)
+		}
+		return &hcp
+	}
+	nodes := func() int { return *controlPlane().Status.NodeCount }
+	settle := func() { // makes passes until one has nothing to do
+		t.Helper()
+		for version := ""; once() > 0 || version != controlPlane().ResourceVersion; {
+			version = controlPlane().ResourceVersion
+		}
+	}
+	scale := func(replicas int32) {
+		t.Helper()
+		var pool hyperv1.NodePool
+		if err := m.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &pool); err != nil {
+			t.Fatal(err)
+		}
+		pool.Status.Replicas = replicas
+		if err := m.client.Status().Update(t.Context(), &pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.create(t)
+	s.apply(t, s.pool)
+	scale(3)
+	settle()
+	cache.held = controlPlane()
+	scale(2)
+	once()
+	if before := *cache.held.Status.NodeCount; before != 3 || nodes() != 2 {
+		t.Fatalf("nodeCount is %d, then %d; want 3, then 2", before, nodes())
+	}
+
+	scale(3)
+	again := once()
+	cache.held = nil
+	if again > 0 { // Else nobody makes a pass: the node pool has told what it had to tell.
+		settle()
+	}
+	if nodes() != 3 {
+		t.Errorf("nodeCount is %d with 3 nodes", nodes())
+	}
+
+	if err := m.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, 2*time.Minute, "the HostedCluster is gone", func() error {
+		once()
+		var left hyperv1.HostedClusterList
+		if err := m.client.List(t.Context(), &left); err != nil || meta.LenList(&left) == 0 {
+			return err
+		}
+		return errors.New("the HostedCluster is still there")
+	})
+}

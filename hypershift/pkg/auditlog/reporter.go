@@ -1,0 +1,165 @@
+package auditlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
+	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+)
+
+// manager is the field manager of the report on HostedClusters.
+const manager = client.FieldOwner("break-glass-audit")
+
+// changeBuffer is the number of changes that may wait to be written. Readers of logs block when it is full.
+const changeBuffer = 256
+
+// Reporter writes the uses of break-glass credentials to an annotation of HostedClusters. It needs no other state after
+// a restart, because the logs are read again.
+type Reporter struct {
+	management client.Client
+	log        *slog.Logger
+	changes    chan event.GenericEvent
+	done       <-chan struct{}
+
+	mu   sync.Mutex
+	uses map[string]credentialuse.Report // by control plane
+}
+
+// NewReporter returns a Reporter that accepts uses until ctx ends.
+func NewReporter(ctx context.Context, management client.Client, log *slog.Logger) *Reporter {
+	return &Reporter{management: management, log: log, changes: make(chan event.GenericEvent, changeBuffer), done: ctx.Done(),
+		uses: map[string]credentialuse.Report{}}
+}
+
+// RecordUse records the use of a credential of a control plane.
+func (r *Reporter) RecordUse(controlPlane string, use credentialuse.Use) {
+	if time.Since(use.Last) > credentialuse.Kept {
+		return
+	}
+	r.mu.Lock()
+	report := r.uses[controlPlane]
+	if report == nil {
+		report = credentialuse.Report{}
+		r.uses[controlPlane] = report
+	}
+	changed := report.Note(use)
+	report.Forget(time.Now())
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	select {
+	case r.changes <- event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controlPlane}}}:
+	case <-r.done:
+	}
+}
+
+// Forget drops the uses of a control plane that was removed.
+func (r *Reporter) Forget(controlPlane string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.uses, controlPlane)
+}
+
+// SetupWithManager registers the controller that writes reports.
+func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("break-glass-audit").
+		WatchesRawSource(source.Channel(r.changes, &handler.EnqueueRequestForObject{})).
+		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			err := r.reconcile(ctx, request.Name)
+			if apierrors.IsConflict(err) {
+				return reconcile.Result{RequeueAfter: readyourwrites.RetryDelay}, nil
+			}
+			return reconcile.Result{}, err
+		}))
+	if err != nil {
+		return fmt.Errorf("setting up the controller of credentials' uses: %w", err)
+	}
+	return nil
+}
+
+// reconcile adds new uses to the report of a HostedCluster.
+func (r *Reporter) reconcile(ctx context.Context, controlPlane string) error {
+	hc, err := r.hostedCluster(ctx, controlPlane)
+	if err != nil {
+		return err
+	}
+	if hc == nil {
+		// The server was removed, and its log was read to the end.
+		r.Forget(controlPlane)
+		return nil
+	}
+	report := credentialuse.Decode(hc.Annotations[credentialuse.Annotation])
+	var reported []credentialuse.Use
+	r.mu.Lock()
+	for _, use := range r.uses[controlPlane].Uses() {
+		if report.Note(use) {
+			reported = append(reported, use)
+		}
+	}
+	r.mu.Unlock()
+	if len(reported) == 0 {
+		return nil
+	}
+	report.Forget(time.Now())
+	text, err := report.Encode()
+	if err != nil {
+		return err
+	}
+	next := hc.DeepCopy()
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[credentialuse.Annotation] = text
+	err = r.management.Patch(ctx, next, readyourwrites.LockedPatch(hc), manager)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reporting the use of credentials on HostedCluster %s/%s: %w", hc.Namespace, hc.Name, err)
+	}
+	for _, use := range reported {
+		r.log.Info("break-glass credential used", logkey.ControlPlane, controlPlane, logkey.Class, credentialuse.Class(use.User), logkey.User, use.User,
+			logkey.Fingerprint, use.Fingerprint, logkey.Remote, use.Addresses, logkey.Action, use.Request)
+	}
+	return nil
+}
+
+// hostedCluster returns the HostedCluster of a control plane; nil if it does not exist any more.
+func (r *Reporter) hostedCluster(ctx context.Context, controlPlane string) (*hyperv1.HostedCluster, error) {
+	var planes hyperv1.HostedControlPlaneList
+	if err := r.management.List(ctx, &planes, client.InNamespace(controlPlane)); err != nil {
+		return nil, fmt.Errorf("listing the control planes of namespace %s: %w", controlPlane, err)
+	}
+	if len(planes.Items) != 1 {
+		return nil, nil
+	}
+	namespace, name, _ := strings.Cut(planes.Items[0].Annotations[contract.HostedClusterAnnotation], "/")
+	var hc hyperv1.HostedCluster
+	err := r.management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &hc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the HostedCluster of %s: %w", controlPlane, err)
+	}
+	return &hc, nil
+}
