@@ -35,6 +35,7 @@ const (
 	Node          = "node"           // Name of a Kubernetes Node.
 	Condition     = "condition"      // Type of a status condition.
 	Class         = "class"          // Class of break-glass credentials: customer or sre.
+	Fingerprint   = "fingerprint"    // SHA-256 fingerprint of a certificate.
 )
 
 // What happened.

@@ -1,4 +1,5 @@
-// Command hypershift-runtime plays HyperShift on a local management cluster. See the README of its module.
+// Command hypershift-runtime implements HyperShift on the management clusters of a local region. See the README of its
+// module.
 package main
 
 import (

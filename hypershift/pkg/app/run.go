@@ -10,18 +10,19 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/auditlog"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/breakglass"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/follow"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/guest"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedsecrets"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedwatch"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/nodepool"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	certificatesv1alpha1 "github.com/openshift/hypershift/api/certificates/v1alpha1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
@@ -40,30 +41,30 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Runtime is a local HyperShift runtime that is being run.
+// Runtime is a local HyperShift runtime.
 type Runtime struct {
 	options Options
 	log     *slog.Logger
-	ready   atomic.Pointer[string] // what is awaited; nil when nothing is
+	waiting atomic.Pointer[string] // what it waits for before it reconciles; nil if nothing
 
-	supervisor atomic.Pointer[hostedapi.Supervisor] // nil while there is none
+	supervisor atomic.Pointer[hostedapi.Supervisor] // nil before it is started
 }
 
-// New returns a runtime that does nothing until Run. The options must be valid.
+// New returns a runtime, which does nothing until Run is called. The options must be valid.
 func New(options Options, log *slog.Logger) *Runtime {
 	r := &Runtime{options: options, log: log}
-	r.await("the management cluster")
+	r.waitFor("the management cluster")
 	return r
 }
 
-// Register adds the runtime's metrics to a registry: two series, whatever the number of clusters.
+// Register registers the runtime's metrics: two time series, independent of the number of clusters.
 func (r *Runtime) Register(registry prometheus.Registerer) {
 	for state, value := range map[string]func(ready, all int) int{
 		"ready":     func(ready, _ int) int { return ready },
 		"not_ready": func(ready, all int) int { return all - ready },
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hypershift_hosted_api_servers", Help: "Hosted API servers that this runtime runs, by state.", ConstLabels: prometheus.Labels{"state": state},
+			Name: "hypershift_hosted_api_servers", Help: "Number of hosted API servers of this runtime, by state.", ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 {
 			supervisor := r.supervisor.Load()
 			if supervisor == nil {
@@ -74,21 +75,21 @@ func (r *Runtime) Register(registry prometheus.Registerer) {
 	}
 }
 
-func (r *Runtime) await(what string) { r.ready.Store(&what) }
+func (r *Runtime) waitFor(what string) { r.waiting.Store(&what) }
 
-// Ready says what the runtime waits for before it reconciles; nil when it does.
+// Ready returns an error with what the runtime waits for before it reconciles; nil while it reconciles.
 func (r *Runtime) Ready(context.Context) error {
-	if what := r.ready.Load(); what != nil {
+	if what := r.waiting.Load(); what != nil {
 		return errors.New("waiting for " + *what)
 	}
 	return nil
 }
 
-// changeBuffer is how many changes of hosted API servers may wait to be looked at. A server that changes has its
-// reconciler woken once more, so the buffer only smooths; a full one makes the supervisor wait.
+// changeBuffer is the number of state changes of hosted API servers that may wait for the controllers. A full buffer
+// blocks the supervisor.
 const changeBuffer = 1024
 
-// Run runs the controllers until ctx ends or something fails that they cannot do without.
+// Run runs the controllers until ctx ends or a fatal error occurs.
 func (r *Runtime) Run(ctx context.Context) error {
 	restConfig, err := clientcmd.BuildConfigFromFlags("", r.options.Kubeconfig)
 	if err != nil {
@@ -97,7 +98,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return r.RunWith(ctx, restConfig)
 }
 
-// RunWith is Run with a management cluster that the caller has connected to.
+// RunWith is like Run with a client configuration of the management cluster.
 func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 	catalog, err := release.Load(r.options.ReleaseCatalog)
 	if err != nil {
@@ -108,12 +109,12 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
 	restConfig = rest.CopyConfig(restConfig)
-	restConfig.QPS, restConfig.Burst = -1, 0 // the server limits us fairly; a second limit here would only delay
+	restConfig.QPS, restConfig.Burst = -1, 0 // the server has fair limits; a second limit here would only delay
 	restConfig.UserAgent = contract.OperatorManager
 	ctrllog.SetLogger(logr.FromSlogHandler(r.log.Handler()))
 
 	if r.options.CRDDir != "" {
-		r.await("the CustomResourceDefinitions")
+		r.waitFor("the CustomResourceDefinitions")
 		installer, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
 		if err != nil {
 			return fmt.Errorf("connecting to the management cluster: %w", err)
@@ -125,11 +126,11 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 	manager, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:  scheme,
 		Logger:  logr.FromSlogHandler(r.log.Handler()),
-		Metrics: metricsserver.Options{BindAddress: "0"}, // the process serves them itself
+		Metrics: metricsserver.Options{BindAddress: "0"}, // package process serves the metrics
 		Controller: config.Controller{
 			SkipNameValidation: new(true), RecoverPanic: new(true),
-			// The priority queue of this version blocks for ever, with its lock held, when it hands out an item while it
-			// is shut down; the manager then does not end.
+			// The priority queue of this version of controller-runtime deadlocks if it hands out an item during
+			// shutdown, and the manager does not stop.
 			UsePriorityQueue: new(false),
 		},
 	})
@@ -140,25 +141,25 @@ func (r *Runtime) RunWith(ctx context.Context, restConfig *rest.Config) error {
 }
 
 func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, catalog *release.Catalog) error {
-	// Ended as soon as the controllers are, for nobody takes changes any more then.
+	// Canceled as soon as the controllers have stopped, because nothing receives changes then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	clusterChanges, poolChanges := make(chan event.GenericEvent, changeBuffer), make(chan event.GenericEvent, changeBuffer)
 	connect := connector(manager.GetClient())
-	keeper := node.NewKeeper(connect, r.log)
-	defer keeper.Close()
+	nodes := node.NewManager(connect, r.log)
+	defer nodes.Close()
 	changed := func(name string) event.GenericEvent {
 		return event.GenericEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	}
-	guests := guest.NewFollower(follow.Connect(connect), func(controlPlane string) {
+	secrets := hostedsecrets.NewWatcher(hostedwatch.Connect(connect), func(controlPlane string) {
 		select {
 		case clusterChanges <- changed(controlPlane):
 		case <-ctx.Done():
 		}
 	}, r.log)
-	defer guests.Close()
+	defer secrets.Close()
 
-	pods := demand.NewFollower(follow.Connect(connect), func(controlPlane string) {
+	pods := autoscaler.NewPodWatcher(hostedwatch.Connect(connect), func(controlPlane string) {
 		select {
 		case poolChanges <- changed(controlPlane):
 		case <-ctx.Done():
@@ -166,15 +167,15 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}, r.log)
 	defer pods.Close()
 
-	// Each controller waits for its own writes only: those of another wake it where they matter to it.
-	management := func() *ownwrites.Client { return ownwrites.New(manager.GetClient(), manager.GetAPIReader()) }
+	// Each controller waits only for its own writes. Writes of another controller start a pass through events.
+	management := func() *readyourwrites.Client { return readyourwrites.New(manager.GetClient(), manager.GetAPIReader()) }
 	uses := auditlog.NewReporter(ctx, manager.GetClient(), r.log)
 	clusters := &hostedcluster.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Fidelity: hostedcluster.Fidelity(r.options.Fidelity), Guests: guests, Log: r.log,
-		Removed: func(controlPlane string) {
-			keeper.Forget(controlPlane)
-			guests.Forget(controlPlane)
+		Fidelity: contract.Fidelity(r.options.Fidelity), HostedSecrets: secrets, Log: r.log,
+		OnRemove: func(controlPlane string) {
+			nodes.Forget(controlPlane)
+			secrets.Forget(controlPlane)
 			pods.Forget(controlPlane)
 			uses.Forget(controlPlane)
 		},
@@ -186,8 +187,8 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 		}
 		supervisor, err := hostedapi.NewSupervisor(hostedapi.Options{
 			APIServer: r.options.APIServer, EtcdServers: r.options.EtcdServers, Dir: dir,
-			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, Used: uses.Used, Log: r.log,
-			Changed: func(name string) {
+			Ports: r.options.Ports, ConcurrentStarts: r.options.ConcurrentStarts, OnUse: uses.RecordUse, Log: r.log,
+			OnChange: func(name string) {
 				for _, changes := range []chan<- event.GenericEvent{clusterChanges, poolChanges} {
 					select {
 					case changes <- changed(name):
@@ -205,7 +206,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	}
 	pools := &nodepool.Reconciler{
 		Management: management(), Live: manager.GetAPIReader(), Releases: catalog, Scale: schedule.Scale(r.options.TimeScale),
-		Nodes: keeper, Pods: pods, Log: r.log,
+		Nodes: nodes, Pods: pods, Log: r.log,
 	}
 	if err := clusters.SetupWithManager(manager, clusterChanges); err != nil {
 		return fmt.Errorf("setting up the hosted cluster controller: %w", err)
@@ -220,7 +221,7 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	if err := uses.SetupWithManager(manager); err != nil {
 		return err
 	}
-	r.await("the caches")
+	r.waitFor("the caches")
 	if err := registerInformers(ctx, manager.GetCache()); err != nil {
 		return err
 	}
@@ -228,8 +229,8 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	go func() {
 		defer close(synced)
 		if manager.GetCache().WaitForCacheSync(ctx) {
-			r.ready.Store(nil)
-			r.log.Info("reconciling hosted clusters", "fidelity", r.options.Fidelity, "timeScale", r.options.TimeScale)
+			r.waiting.Store(nil)
+			r.log.Info("reconciling hosted clusters", logkey.Type, r.options.Fidelity)
 		}
 	}()
 	err := manager.Start(ctx)
@@ -241,8 +242,9 @@ func (r *Runtime) runControllers(ctx context.Context, manager ctrl.Manager, cata
 	return nil
 }
 
-// registerInformers names everything that the controllers read before the cache starts. They would do so themselves as they
-// start, but then WaitForCacheSync knows of nothing to wait for and the runtime calls itself ready too early.
+// registerInformers creates the informers of all kinds that the controllers read before the cache starts. The
+// controllers would create them later, but then WaitForCacheSync would not wait for them and the runtime would report
+// ready too early.
 func registerInformers(ctx context.Context, informers cache.Informers) error {
 	for _, object := range []client.Object{
 		&hyperv1.HostedCluster{}, &hyperv1.HostedControlPlane{}, &hyperv1.ControlPlaneComponent{}, &hyperv1.NodePool{},
@@ -256,7 +258,8 @@ func registerInformers(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// connector reaches hosted clusters with the administrator's kubeconfig in their control-plane namespaces.
+// connector returns a function that connects to hosted clusters with the administrator's kubeconfig in their
+// control-plane namespaces.
 func connector(management client.Reader) node.Connect {
 	return func(ctx context.Context, controlPlane string) (*rest.Config, error) {
 		var secret corev1.Secret

@@ -1,7 +1,9 @@
-// Package auditlog finds out which break-glass credentials are used in a hosted cluster: it has the hosted API server log
-// the requests of their users and of nobody else (Policy), follows that log (Follow), and reports each certificate that
-// was used, by its fingerprint, on the HostedCluster (Reporter). Of a request it takes the user, the certificate's
-// fingerprint, the time, the address, the verb and the resource; nothing else leaves the log, and the log has no bodies.
+// Package auditlog detects which break-glass credentials are used in a hosted cluster. The hosted API server logs the
+// requests of their users only (Policy). Follow reads that log, and Reporter reports each used certificate by its
+// fingerprint on the HostedCluster.
+//
+// Of each request it reads the user, the certificate's fingerprint, the time, the address, the verb and the resource.
+// No other data leaves the log, and the log contains no request bodies.
 package auditlog
 
 import (
@@ -12,9 +14,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Policy is the audit policy of a hosted API server. A policy cannot match the beginning of a name, which is all that the
-// users of the SREs' class have in common; but every break-glass certificate is for the group of masters, in which there is
-// otherwise only the control plane itself, as system:admin. Metadata has no bodies.
+// Policy is the audit policy of a hosted API server. A policy cannot match the prefix of a user name, which is the only
+// common property of users of the SRE class. But every break-glass certificate is for the group system:masters, and the
+// only other user of this group is the control plane itself, as system:admin. The level Metadata excludes bodies.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -27,13 +29,14 @@ rules:
 `
 
 const (
-	// credentialID is where an API server (1.32 and later) names the credential that a user was authenticated by.
+	// credentialID is the key under which an API server (1.32 and later) reports the credential that authenticated a
+	// user.
 	credentialID = "authentication.kubernetes.io/credential-id"
 	x509Prefix   = "X509SHA256="
 )
 
-// entry is what is read of an event of audit.k8s.io/v1. What is not here is not read.
-type entry struct {
+// auditEvent holds the fields of an event of audit.k8s.io/v1 that are used.
+type auditEvent struct {
 	Kind       string `json:"kind"`
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
@@ -50,9 +53,9 @@ type entry struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// Parse reads a line of an audit log; ok is false when it is not the use of a break-glass certificate.
+// Parse parses a line of an audit log. ok is false if it is not a use of a break-glass certificate.
 func Parse(line []byte) (use credentialuse.Use, ok bool) {
-	var e entry
+	var e auditEvent
 	if json.Unmarshal(line, &e) != nil || e.Kind != "Event" || credentialuse.Class(e.User.Username) == "" {
 		return credentialuse.Use{}, false
 	}
@@ -64,43 +67,43 @@ func Parse(line []byte) (use credentialuse.Use, ok bool) {
 	if !ok {
 		return credentialuse.Use{}, false
 	}
-	use = credentialuse.Use{Fingerprint: strings.ToLower(fingerprint), User: e.User.Username, First: e.Received, Last: e.Received, Request: e.request()}
-	// The last is the connection's own; those before it are what the client said of itself.
+	use = credentialuse.Use{Fingerprint: strings.ToLower(fingerprint), User: e.User.Username, First: e.Received, Last: e.Received, Request: e.summary()}
+	// The last address is the peer of the connection; the others are claims of the client.
 	if n := len(e.SourceIPs); n > 0 {
 		use.Addresses = []string{e.SourceIPs[n-1]}
 	}
 	return use, true
 }
 
-// roots are the paths besides resources that API servers have something at.
-var roots = []string{"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/metrics", "/logs", "/.well-known", "/openid", "/debug"}
+// nonResourcePaths are the paths that API servers serve besides resources.
+var nonResourcePaths = []string{"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/metrics", "/logs", "/.well-known", "/openid", "/debug"}
 
-// request is what was asked for in two words. A path that is no resource's may say anything, so only its beginning is told,
-// and only if it is one that there is; what a resource may be called is what Kubernetes calls them.
-func (e *entry) request() string {
-	what := "/"
+// summary returns verb and resource of the request. A path that is not a resource may contain any text, so only a known
+// prefix is included. Names of resources are reduced to the characters that Kubernetes allows.
+func (e *auditEvent) summary() string {
+	target := "/"
 	switch {
 	case e.ObjectRef != nil && e.ObjectRef.Resource != "":
-		what = word(e.ObjectRef.Resource)
+		target = sanitize(e.ObjectRef.Resource)
 		if e.ObjectRef.APIGroup != "" {
-			what += "." + word(e.ObjectRef.APIGroup)
+			target += "." + sanitize(e.ObjectRef.APIGroup)
 		}
 		if e.ObjectRef.Subresource != "" {
-			what += "/" + word(e.ObjectRef.Subresource)
+			target += "/" + sanitize(e.ObjectRef.Subresource)
 		}
 	default:
 		path, _, _ := strings.Cut(e.RequestURI, "?")
-		for _, root := range roots {
+		for _, root := range nonResourcePaths {
 			if path == root || strings.HasPrefix(path, root+"/") {
-				what = root
+				target = root
 			}
 		}
 	}
-	return word(e.Verb) + " " + what
+	return sanitize(e.Verb) + " " + target
 }
 
-// word is a name as Kubernetes has them, or a question mark.
-func word(text string) string {
+// sanitize returns text if it is a valid name in Kubernetes, or a question mark.
+func sanitize(text string) string {
 	if text == "" || len(text) > 40 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
 		return "?"
 	}

@@ -15,38 +15,41 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// LogName is the log's name in the folder of a hosted API server.
+	// LogName is the name of the log in the folder of a hosted API server.
 	LogName = "audit.log"
-	// MaxMegabytes is the size at which an API server begins another file, MaxBackups how many it keeps besides.
+	// MaxMegabytes is the size at which an API server starts another file. MaxBackups is the number of older files that
+	// it keeps.
 	MaxMegabytes = 8
 	MaxBackups   = 1
-	// lookEvery is how often a log is looked at. An API server does not announce what it writes, and a file that did not grow
-	// costs one system call.
-	lookEvery = 500 * time.Millisecond
-	// maxLine bounds a line that is read; a longer one is left out. Events at the level of metadata have a few hundred bytes.
-	maxLine = 256 << 10
+	// pollInterval is the interval of reads. An API server does not announce writes, and a file that did not grow costs
+	// one system call.
+	pollInterval = 500 * time.Millisecond
+	// maxLineBytes bounds a line; longer lines are skipped. Events of the level Metadata have a few hundred bytes.
+	maxLineBytes = 256 << 10
 )
 
-// Follow reads the log in a folder from its beginning, also what was begun before, and goes on until ctx is over; then it
-// reads what there still is. Whoever takes the uses is told of the same again when another file is begun, or the log is
-// followed anew, and must not block for long. A log that cannot be read is looked for again.
+// Follow reads the log in a folder from its beginning, including older files, and calls used for each use of a
+// break-glass credential until ctx ends. Then it reads the rest of the log. Follow calls used again for the same uses
+// after the log was rotated or when it is called again. used must not block for long. Follow retries if the log cannot
+// be read.
 func Follow(ctx context.Context, folder string, used func(credentialuse.Use), log *slog.Logger) {
-	f := &follower{folder: folder, used: used}
+	f := &logReader{folder: folder, used: used}
 	defer f.close()
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	failing := false
 	for {
-		ending := ctx.Err() != nil
-		err := f.look()
+		last := ctx.Err() != nil
+		err := f.readNew()
 		if err != nil && !failing {
-			log.Warn("the audit log of a hosted API server cannot be read; it is tried again", "folder", filepath.Base(folder), "error", err)
+			log.Warn("reading the audit log of a hosted API server failed; retrying", logkey.Path, folder, logkey.Error, err)
 		}
 		failing = err != nil
-		if ending {
+		if last {
 			return
 		}
 		select {
@@ -56,28 +59,28 @@ func Follow(ctx context.Context, folder string, used func(credentialuse.Use), lo
 	}
 }
 
-// follower is at one place in a log.
-type follower struct {
+// logReader is a position in a log.
+type logReader struct {
 	folder string
 	used   func(credentialuse.Use)
 
-	file *os.File // nil before the first look
-	// rest is the beginning of a line whose end is not there yet; skip says that it is too long to be kept.
-	rest []byte
-	skip bool
+	file *os.File // nil before the first read
+	// partial is the beginning of a line that is not complete yet. skip is true if the line is too long.
+	partial []byte
+	skip    bool
 }
 
-func (f *follower) close() {
+func (f *logReader) close() {
 	if f.file != nil {
 		_ = f.file.Close()
 	}
 }
 
-// look reads what is new.
-func (f *follower) look() error {
+// readNew reads the new lines.
+func (f *logReader) readNew() error {
 	path := filepath.Join(f.folder, LogName)
 	if f.file == nil {
-		if err := f.backups(); err != nil {
+		if err := f.readBackups(); err != nil {
 			return err
 		}
 		file, err := os.Open(path)
@@ -89,14 +92,14 @@ func (f *follower) look() error {
 		}
 		f.file = file
 	}
-	// Asked before the file is read: one that was replaced by then is not written to any more.
+	// Checked before the file is read: a file that was replaced by then is complete.
 	current, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("looking for the audit log: %w", err)
+		return fmt.Errorf("checking for the audit log: %w", err)
 	}
 	own, err := f.file.Stat()
 	if err != nil {
-		return fmt.Errorf("looking at the audit log: %w", err)
+		return fmt.Errorf("checking the audit log: %w", err)
 	}
 	if err := f.read(f.file); err != nil {
 		return err
@@ -104,17 +107,17 @@ func (f *follower) look() error {
 	if current == nil || os.SameFile(current, own) {
 		return nil
 	}
-	// Another file was begun, or several: from the beginning, so that none is missed.
+	// The log was rotated, possibly more than once. Read all files again, so that none is missed.
 	f.close()
-	f.file, f.rest, f.skip = nil, nil, false
-	return f.look()
+	f.file, f.partial, f.skip = nil, nil, false
+	return f.readNew()
 }
 
-// backups reads the files that were begun before. Their names have the time of their end.
-func (f *follower) backups() error {
+// readBackups reads the older files. Their names contain the time of their rotation.
+func (f *logReader) readBackups() error {
 	entries, err := os.ReadDir(f.folder)
 	if err != nil {
-		return fmt.Errorf("looking for audit logs: %w", err)
+		return fmt.Errorf("listing audit logs: %w", err)
 	}
 	base, extension, _ := strings.Cut(LogName, ".")
 	var names []string
@@ -127,14 +130,14 @@ func (f *follower) backups() error {
 	for _, name := range names {
 		file, err := os.Open(filepath.Join(f.folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the oldest goes when there are too many
+			continue // removed by the API server, which keeps MaxBackups files
 		}
 		if err != nil {
 			return fmt.Errorf("opening an audit log: %w", err)
 		}
 		err = f.read(file)
 		_ = file.Close()
-		f.rest, f.skip = nil, false
+		f.partial, f.skip = nil, false
 		if err != nil {
 			return err
 		}
@@ -142,12 +145,12 @@ func (f *follower) backups() error {
 	return nil
 }
 
-// read takes all whole lines up to the end of a file.
-func (f *follower) read(file *os.File) error {
+// read consumes all complete lines up to the end of a file.
+func (f *logReader) read(file *os.File) error {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := file.Read(buffer)
-		f.take(buffer[:n])
+		f.consume(buffer[:n])
 		if err == io.EOF {
 			return nil
 		}
@@ -157,29 +160,29 @@ func (f *follower) read(file *os.File) error {
 	}
 }
 
-func (f *follower) take(text []byte) {
+func (f *logReader) consume(text []byte) {
 	for {
 		line, after, whole := bytes.Cut(text, []byte("\n"))
 		if !whole {
-			f.keep(text)
+			f.appendToLine(text)
 			return
 		}
-		f.keep(line)
+		f.appendToLine(line)
 		if !f.skip {
-			if use, ok := Parse(f.rest); ok {
+			if use, ok := Parse(f.partial); ok {
 				f.used(use)
 			}
 		}
-		f.rest, f.skip = f.rest[:0], false
+		f.partial, f.skip = f.partial[:0], false
 		text = after
 	}
 }
 
-// keep adds to the line that is being read.
-func (f *follower) keep(part []byte) {
-	if f.skip || len(f.rest)+len(part) > maxLine {
-		f.rest, f.skip = f.rest[:0], true
+// appendToLine appends to the current line.
+func (f *logReader) appendToLine(part []byte) {
+	if f.skip || len(f.partial)+len(part) > maxLineBytes {
+		f.partial, f.skip = f.partial[:0], true
 		return
 	}
-	f.rest = append(f.rest, part...)
+	f.partial = append(f.partial, part...)
 }

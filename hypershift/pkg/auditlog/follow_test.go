@@ -28,7 +28,7 @@ type logged struct {
 	t      *testing.T
 	folder string
 	seen   []string
-	follower
+	logReader
 }
 
 func newLogged(t *testing.T) *logged {
@@ -42,7 +42,7 @@ func newLogged(t *testing.T) *logged {
 func (l *logged) again() {
 	l.close()
 	l.seen = nil
-	l.follower = follower{folder: l.folder, used: func(u credentialuse.Use) {
+	l.logReader = logReader{folder: l.folder, used: func(u credentialuse.Use) {
 		if !slices.Contains(l.seen, u.Fingerprint) {
 			l.seen = append(l.seen, u.Fingerprint)
 		}
@@ -74,7 +74,7 @@ func (l *logged) rotate(n int) {
 // sees looks once and expects what has been seen since the log is followed.
 func (l *logged) sees(want ...int) {
 	l.t.Helper()
-	if err := l.look(); err != nil {
+	if err := l.readNew(); err != nil {
 		l.t.Fatal(err)
 	}
 	var numbers []string
@@ -114,7 +114,7 @@ func TestFollow(t *testing.T) {
 	l.sees(1, 2, 3, 4, 5, 6, 7)
 
 	// A line that is too long is left out, and nothing after it.
-	l.write(LogName, bytes.Repeat([]byte("x"), maxLine+10))
+	l.write(LogName, bytes.Repeat([]byte("x"), maxLineBytes+10))
 	l.sees(1, 2, 3, 4, 5, 6, 7)
 	l.write(LogName, append([]byte("y\n"), numbered(8)...))
 	l.sees(1, 2, 3, 4, 5, 6, 7, 8)

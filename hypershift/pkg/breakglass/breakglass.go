@@ -1,8 +1,10 @@
-// Package breakglass plays the PKI operator of hosted control planes: for each class of break-glass credentials it keeps a
-// signer and the bundles that the hosted API server trusts, signs the requests that were approved by the existence of a
-// CertificateSigningRequestApproval, and revokes a class by replacing its signer. A revocation says that it is done only
-// after the API server itself was seen to take the new signer and to refuse the old one. What it knows is on the
-// management cluster, so it may be killed between any two writes; every write is conditional on the version that was read.
+// Package breakglass implements the PKI operator of hosted control planes. For each class of break-glass credentials it
+// manages a signer and the bundles that the hosted API server trusts. It signs certificate requests for which a
+// CertificateSigningRequestApproval exists, and revokes a class by replacing its signer.
+//
+// A revocation is reported as complete only after the API server itself has accepted the new signer and rejected the
+// old one. All state is on the management cluster, so the process may be killed between any two writes. Every write is
+// conditional on the version that was read.
 package breakglass
 
 import (
@@ -25,59 +27,60 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-const manager = client.FieldOwner(contract.PKIManager)
+const fieldManager = client.FieldOwner(contract.PKIManager)
 
-// concurrency is how many control planes, requests and revocations are looked at, each: a server that does not answer shall
-// hold up no other.
+// concurrency is the number of control planes, of requests and of revocations that are reconciled at the same time, so
+// that a server that does not respond does not block others.
 const concurrency = 4
 
 // Operator is the PKI operator of every control plane of a management cluster.
 type Operator struct {
-	// Management reads from the cache, but nothing older than what was written through it, and writes.
-	Management *ownwrites.Client
+	// Management reads from the cache, but nothing older than its own last write, and writes.
+	Management *readyourwrites.Client
 	Probe      Prober
 	Log        *slog.Logger
 }
 
-// SetupWithManager registers the controllers: signers by control plane, requests and revocations.
+// SetupWithManager registers the controllers of signers, of requests and of revocations.
 func (o *Operator) SetupWithManager(mgr ctrl.Manager) error {
-	ours := builder.WithPredicates(predicate.NewPredicateFuncs(isOurs))
+	managed := builder.WithPredicates(predicate.NewPredicateFuncs(isManagedObject))
 	concurrent := controller.Options{MaxConcurrentReconciles: concurrency}
 	created := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("break-glass-signer").
 		For(&hyperv1.HostedControlPlane{}, created).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.controlPlanesBeside), ours).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.controlPlanesBeside), ours).
-		Watches(&certificatesv1alpha1.CertificateSigningRequestApproval{}, handler.EnqueueRequestsFromMapFunc(o.controlPlanesBeside), created).
-		Watches(&certificatesv1alpha1.CertificateRevocationRequest{}, handler.EnqueueRequestsFromMapFunc(o.controlPlanesBeside), created).
-		WithOptions(concurrent).Complete(quiet(o.reconcileSigners))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.controlPlaneOfNamespace), managed).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.controlPlaneOfNamespace), managed).
+		Watches(&certificatesv1alpha1.CertificateSigningRequestApproval{}, handler.EnqueueRequestsFromMapFunc(o.controlPlaneOfNamespace), created).
+		Watches(&certificatesv1alpha1.CertificateRevocationRequest{}, handler.EnqueueRequestsFromMapFunc(o.controlPlaneOfNamespace), created).
+		WithOptions(concurrent).Complete(reconciler(o.reconcileSigners))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of signers: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("break-glass-request").
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(isForUs))).
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(hasOurSigner))).
 		Watches(&certificatesv1alpha1.CertificateSigningRequestApproval{}, &handler.EnqueueRequestForObject{}, created).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.requestsOfSigner), ours).
-		WithOptions(concurrent).Complete(quiet(o.reconcileRequest))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.requestsOfSigner), managed).
+		WithOptions(concurrent).Complete(reconciler(o.reconcileRequest))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of certificate requests: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("break-glass-revocation").
 		For(&certificatesv1alpha1.CertificateRevocationRequest{}).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.revocationsBeside), ours).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.revocationsBeside), ours).
-		WithOptions(concurrent).Complete(quiet(o.reconcileRevocation))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(o.revocationsOfNamespace), managed).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.revocationsOfNamespace), managed).
+		WithOptions(concurrent).Complete(reconciler(o.reconcileRevocation))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of revocations: %w", err)
 	}
 	return nil
 }
 
-// isOurs says whether a secret or configmap can be one of the operator's, or of those that it waits for.
-func isOurs(object client.Object) bool {
+// isManagedObject reports whether a secret or ConfigMap has a name that the operator manages or waits for.
+func isManagedObject(object client.Object) bool {
 	switch object.GetName() {
 	case contract.TotalClientCAConfigMap, contract.ClientCAConfigMap:
 		return true
@@ -91,7 +94,7 @@ func isOurs(object client.Object) bool {
 	return false
 }
 
-func isForUs(object client.Object) bool {
+func hasOurSigner(object client.Object) bool {
 	request, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return false
@@ -100,7 +103,7 @@ func isForUs(object client.Object) bool {
 	return ok
 }
 
-// controlPlane finds the control plane in a namespace; nil if there is none, or it is being deleted.
+// controlPlane returns the control plane in a namespace; nil if there is none, or it is being deleted.
 func (o *Operator) controlPlane(ctx context.Context, namespace string) (*hyperv1.HostedControlPlane, error) {
 	var list hyperv1.HostedControlPlaneList
 	if err := o.Management.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -112,8 +115,8 @@ func (o *Operator) controlPlane(ctx context.Context, namespace string) (*hyperv1
 	return &list.Items[0], nil
 }
 
-// controlPlanesBeside wakes the control plane of an object's namespace.
-func (o *Operator) controlPlanesBeside(ctx context.Context, object client.Object) []reconcile.Request {
+// controlPlaneOfNamespace returns the control plane of an object's namespace.
+func (o *Operator) controlPlaneOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	hcp, err := o.controlPlane(ctx, object.GetNamespace())
 	if err != nil || hcp == nil {
 		return nil
@@ -121,11 +124,11 @@ func (o *Operator) controlPlanesBeside(ctx context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(hcp)}}
 }
 
-// requestsOfSigner wakes the requests that wait for a signer.
+// requestsOfSigner returns the certificate signing requests that wait for a signer.
 func (o *Operator) requestsOfSigner(ctx context.Context, object client.Object) []reconcile.Request {
 	var list certificatesv1.CertificateSigningRequestList
 	if err := o.Management.List(ctx, &list); err != nil {
-		o.Log.Error("listing certificate signing requests", "error", err)
+		o.Log.Error("listing certificate signing requests failed", logkey.Error, err)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -138,11 +141,11 @@ func (o *Operator) requestsOfSigner(ctx context.Context, object client.Object) [
 	return requests
 }
 
-// revocationsBeside wakes the revocations in a namespace.
-func (o *Operator) revocationsBeside(ctx context.Context, object client.Object) []reconcile.Request {
+// revocationsOfNamespace returns the revocations in an object's namespace.
+func (o *Operator) revocationsOfNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	var list certificatesv1alpha1.CertificateRevocationRequestList
 	if err := o.Management.List(ctx, &list, client.InNamespace(object.GetNamespace())); err != nil {
-		o.Log.Error("listing certificate revocation requests", "namespace", object.GetNamespace(), "error", err)
+		o.Log.Error("listing certificate revocation requests failed", logkey.Namespace, object.GetNamespace(), logkey.Error, err)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -152,14 +155,14 @@ func (o *Operator) revocationsBeside(ctx context.Context, object client.Object) 
 	return requests
 }
 
-// quiet makes a reconciler of a function. A conflict, or a namespace that goes away, is no error: what was written by
-// somebody else brings the next pass.
-func quiet(pass func(context.Context, client.ObjectKey) (time.Duration, error)) reconcile.Reconciler {
+// reconciler converts a function to a reconciler. A conflict or a terminating namespace is not an error: the write of
+// another client starts the next pass.
+func reconciler(pass func(context.Context, client.ObjectKey) (time.Duration, error)) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		wait, err := pass(ctx, request.NamespacedName)
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-			return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
+			return reconcile.Result{RequeueAfter: readyourwrites.RetryDelay}, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return reconcile.Result{}, nil
 		case err != nil:

@@ -18,36 +18,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 )
 
-// Prober finds out whether a control plane takes a certificate for authentication.
+// Prober reports whether a control plane accepts a certificate for authentication.
 type Prober interface {
 	Accepts(ctx context.Context, hcp *hyperv1.HostedControlPlane, pair pki.Pair) (bool, error)
 }
 
-// APIProber asks the hosted API server who the holder of the certificate is. Where there is no API server it looks at the
-// bundle that one would be given.
+// APIProber sends a SelfSubjectReview with the certificate to the hosted API server. For a control plane without an API
+// server it reads the bundle that the server would use.
 type APIProber struct {
 	Management client.Reader
 }
 
-// probeWithin bounds one question.
-const probeWithin = 10 * time.Second
+// probeTimeout bounds one probe.
+const probeTimeout = 10 * time.Second
 
-// Accepts reports whether the API server authenticated the certificate; it fails if there was neither a yes nor a no.
+// Accepts reports whether the API server authenticated the certificate. It returns an error if the response states
+// neither.
 func (p APIProber) Accepts(ctx context.Context, hcp *hyperv1.HostedControlPlane, pair pki.Pair) (bool, error) {
-	if hcp.Annotations[contract.FidelityAnnotation] != string(hostedcluster.FidelityProcess) {
-		return p.trusts(ctx, hcp, pair)
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return false, err
+	}
+	if fidelity == contract.FidelityStatus {
+		return p.bundleTrusts(ctx, hcp, pair)
 	}
 	var root corev1.Secret
 	if err := p.Management.Get(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: contract.RootCASecret}, &root); err != nil {
-		return false, fmt.Errorf("getting the root of the control plane: %w", err)
+		return false, fmt.Errorf("getting the root CA of the control plane: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(root.Data["ca.crt"]) {
-		return false, errors.New("the root of the control plane holds no certificate")
+		return false, errors.New("the root CA of the control plane contains no certificate")
 	}
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -58,10 +62,11 @@ func (p APIProber) Accepts(ctx context.Context, hcp *hyperv1.HostedControlPlane,
 		return false, errors.New("the API server has no endpoint yet")
 	}
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "kube-apiserver", MinVersion: tls.VersionTLS12,
-		// Given as Certificates, it would be kept back from a server that does not name its issuer, which then sees nobody.
+		// With the field Certificates, the client would not send the certificate to a server that does not name its
+		// issuer, and the server would see an anonymous user.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }}}
 	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	url := "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port))) + "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 	body := []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
@@ -72,7 +77,7 @@ func (p APIProber) Accepts(ctx context.Context, hcp *hyperv1.HostedControlPlane,
 	request.Header.Set("Content-Type", "application/json")
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return false, fmt.Errorf("asking the API server: %w", err)
+		return false, fmt.Errorf("probing the API server: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
@@ -82,10 +87,10 @@ func (p APIProber) Accepts(ctx context.Context, hcp *hyperv1.HostedControlPlane,
 	case http.StatusUnauthorized:
 		return false, nil
 	}
-	return false, fmt.Errorf("the API server answered %s", response.Status)
+	return false, fmt.Errorf("probing the API server: unexpected status %s", response.Status)
 }
 
-func (p APIProber) trusts(ctx context.Context, hcp *hyperv1.HostedControlPlane, pair pki.Pair) (bool, error) {
+func (p APIProber) bundleTrusts(ctx context.Context, hcp *hyperv1.HostedControlPlane, pair pki.Pair) (bool, error) {
 	cert, err := pki.ReadCertificate(pair.Cert)
 	if err != nil {
 		return false, err
@@ -95,5 +100,5 @@ func (p APIProber) trusts(ctx context.Context, hcp *hyperv1.HostedControlPlane, 
 		return false, fmt.Errorf("getting the bundle of client authorities: %w", err)
 	}
 	certs, err := pki.ReadCertificates([]byte(bundle.Data[contract.CABundleKey]))
-	return err == nil && holds(certs, cert), err
+	return err == nil && containsCertificate(certs, cert), err
 }

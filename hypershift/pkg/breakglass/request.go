@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
@@ -25,22 +26,22 @@ const (
 	minLifetime = 10 * time.Minute
 )
 
-// reconcileRequest approves and then signs one certificate signing request, or says why it cannot.
+// reconcileRequest approves and signs one certificate signing request, or reports why it cannot be signed.
 func (o *Operator) reconcileRequest(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	var request certificatesv1.CertificateSigningRequest
-	// Of an approval the key has a namespace, of a request it has none.
+	// The key of an approval has a namespace, the key of a request has none.
 	if err := o.Management.Get(ctx, client.ObjectKey{Name: key.Name}, &request); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
 	namespace, class, ok := contract.ParseSignerName(request.Spec.SignerName)
 	if !ok || !request.DeletionTimestamp.IsZero() || len(request.Status.Certificate) > 0 ||
-		has(&request, certificatesv1.CertificateDenied) || has(&request, certificatesv1.CertificateFailed) {
+		hasCondition(&request, certificatesv1.CertificateDenied) || hasCondition(&request, certificatesv1.CertificateFailed) {
 		return 0, nil
 	}
 	if hcp, err := o.controlPlane(ctx, namespace); err != nil || hcp == nil {
 		return 0, err
 	}
-	if !has(&request, certificatesv1.CertificateApproved) {
+	if !hasCondition(&request, certificatesv1.CertificateApproved) {
 		var approval certificatesv1alpha1.CertificateSigningRequestApproval
 		if err := o.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: request.Name}, &approval); err != nil {
 			return 0, client.IgnoreNotFound(err)
@@ -50,13 +51,13 @@ func (o *Operator) reconcileRequest(ctx context.Context, key client.ObjectKey) (
 	return 0, o.sign(ctx, &request, namespace, class)
 }
 
-func has(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+func hasCondition(request *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
 	return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }
 
-func condition(kind certificatesv1.RequestConditionType, reason, message string) certificatesv1.CertificateSigningRequestCondition {
+func newCondition(kind certificatesv1.RequestConditionType, reason, message string) certificatesv1.CertificateSigningRequestCondition {
 	now := metav1.Now()
 	return certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 		LastUpdateTime: now, LastTransitionTime: now}
@@ -64,8 +65,8 @@ func condition(kind certificatesv1.RequestConditionType, reason, message string)
 
 func (o *Operator) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
 	next := request.DeepCopy()
-	next.Status.Conditions = append(next.Status.Conditions, condition(certificatesv1.CertificateApproved, "ApprovalPresent", "The requisite approval resource exists."))
-	if err := o.Management.SubResource("approval").Update(ctx, next, manager); err != nil {
+	next.Status.Conditions = append(next.Status.Conditions, newCondition(certificatesv1.CertificateApproved, "ApprovalPresent", "The requisite approval resource exists."))
+	if err := o.Management.SubResource("approval").Update(ctx, next, fieldManager); err != nil {
 		return fmt.Errorf("approving certificate signing request %s: %w", request.Name, err)
 	}
 	return nil
@@ -74,7 +75,7 @@ func (o *Operator) approve(ctx context.Context, request *certificatesv1.Certific
 func (o *Operator) sign(ctx context.Context, request *certificatesv1.CertificateSigningRequest, namespace string, class contract.SignerClass) error {
 	var secret corev1.Secret
 	if err := o.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class.SignerSecret()}, &secret); err != nil {
-		return client.IgnoreNotFound(err) // its creation brings the next pass
+		return client.IgnoreNotFound(err) // its creation starts the next pass
 	}
 	signer, err := pki.ReadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
 	if err != nil {
@@ -86,24 +87,25 @@ func (o *Operator) sign(ctx context.Context, request *certificatesv1.Certificate
 		next.Status.Certificate, err = signer.SignRequest(parsed, time.Now(), lifetime(request.Spec.ExpirationSeconds))
 	}
 	if err != nil {
-		next.Status.Conditions = append(next.Status.Conditions, condition(certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error()))
+		next.Status.Conditions = append(next.Status.Conditions, newCondition(certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error()))
 	}
 	if err := o.Management.Status().Update(ctx, next, client.FieldOwner(string(class)+"-certificate-signing-controller")); err != nil {
-		return fmt.Errorf("answering certificate signing request %s: %w", request.Name, err)
+		return fmt.Errorf("writing the status of certificate signing request %s: %w", request.Name, err)
 	}
-	o.Log.Info("answered a certificate signing request", "request", request.Name, "controlPlane", namespace, "class", string(class), "signed", err == nil)
+	o.Log.Info("certificate signing request processed", logkey.Name, request.Name, logkey.ControlPlane, namespace, logkey.Class, string(class),
+		logkey.Outcome, next.Status.Conditions[len(next.Status.Conditions)-1].Type)
 	return nil
 }
 
-func lifetime(asked *int32) time.Duration {
-	if asked == nil {
+func lifetime(requested *int32) time.Duration {
+	if requested == nil {
 		return maxLifetime
 	}
-	return max(minLifetime, min(maxLifetime, time.Duration(*asked)*time.Second))
+	return max(minLifetime, min(maxLifetime, time.Duration(*requested)*time.Second))
 }
 
-// parse reads a request and checks what a signer of the class signs. Organizations are the requester's business, whose
-// authority is to have made the approval.
+// parse parses a request and checks that signers of the class may sign it. It does not check organizations, because the
+// creator of the approval decides on them.
 func parse(request *certificatesv1.CertificateSigningRequest, class contract.SignerClass) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -111,10 +113,10 @@ func parse(request *certificatesv1.CertificateSigningRequest, class contract.Sig
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("the request cannot be read: %w", err)
+		return nil, fmt.Errorf("invalid certificate request: %w", err)
 	}
 	if err := parsed.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("the request's signature is wrong: %w", err)
+		return nil, fmt.Errorf("invalid certificate request: checking its signature: %w", err)
 	}
 	if !strings.HasPrefix(parsed.Subject.CommonName, class.CommonNamePrefix()) {
 		return nil, fmt.Errorf("invalid certificate request: subject common name must begin with %q, not %q", class.CommonNamePrefix(), parsed.Subject.CommonName)

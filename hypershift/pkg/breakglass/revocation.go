@@ -20,24 +20,25 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 const (
-	// probeEvery is how often a server is asked whether it follows its new bundle, which nothing announces.
-	probeEvery = 250 * time.Millisecond
-	// verifyWithin is how long the refusal of the previous signer may take before it is reported as overdue.
-	verifyWithin = 10 * time.Minute
+	// probeInterval is the interval of probes whether a server has loaded its new bundle, for which there is no event.
+	probeInterval = 250 * time.Millisecond
+	// verificationTimeout is the time after which a previous signer that is still accepted is reported as overdue.
+	verificationTimeout = 10 * time.Minute
 )
 
-// The reasons of conditions that the API has no constants for.
+// Reasons of conditions for which the API has no constants.
 const (
 	reasonAsExpected          = hyperv1.AsExpectedReason
 	reasonWaiting             = hyperv1.WaitingForAvailableReason
 	reasonVerificationTimeout = "RevocationVerificationTimeout"
 )
 
-// reconcileRevocation makes one pass over a revocation: it finds the first step that is not done, does what it takes, and
-// writes how far it came. All that was found out is written each time, never a part of it.
+// reconcileRevocation makes one pass over a revocation: it performs the first incomplete step and writes the progress.
+// All conditions are written together.
 func (o *Operator) reconcileRevocation(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	var crr certificatesv1alpha1.CertificateRevocationRequest
 	if err := o.Management.Get(ctx, key, &crr); err != nil || !crr.DeletionTimestamp.IsZero() {
@@ -59,18 +60,18 @@ func (o *Operator) reconcileRevocation(ctx context.Context, key client.ObjectKey
 	if equality.Semantic.DeepEqual(crr.Status, v.crr.Status) {
 		return wait, nil
 	}
-	if err := o.Management.Status().Update(ctx, v.crr, manager); err != nil {
+	if err := o.Management.Status().Update(ctx, v.crr, fieldManager); err != nil {
 		return 0, fmt.Errorf("writing the status of revocation %s: %w", crr.Name, err)
 	}
 	for _, c := range v.crr.Status.Conditions {
 		if c.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(crr.Status.Conditions, c.Type) {
-			o.Log.Info("a revocation came further", "revocation", crr.Name, "controlPlane", crr.Namespace, "class", string(v.class), "condition", c.Type)
+			o.Log.Info("revocation progressed", logkey.Name, crr.Name, logkey.ControlPlane, crr.Namespace, logkey.Class, string(v.class), logkey.Condition, c.Type)
 		}
 	}
 	return wait, nil
 }
 
-// revocation is one pass.
+// revocation is one pass over a CertificateRevocationRequest.
 type revocation struct {
 	*Operator
 	hcp   *hyperv1.HostedControlPlane
@@ -84,11 +85,11 @@ func (v *revocation) set(kind string, status metav1.ConditionStatus, reason, mes
 		LastTransitionTime: metav1.NewTime(v.now), ObservedGeneration: v.crr.Generation})
 }
 
-func (v *revocation) yes(kind, message string) {
+func (v *revocation) setTrue(kind, message string) {
 	v.set(kind, metav1.ConditionTrue, reasonAsExpected, message)
 }
 
-func (v *revocation) no(kind, reason, message string) {
+func (v *revocation) setFalse(kind, reason, message string) {
 	v.set(kind, metav1.ConditionFalse, reason, message)
 }
 
@@ -96,58 +97,59 @@ func (v *revocation) isTrue(kind string) bool {
 	return meta.IsStatusConditionTrue(v.crr.Status.Conditions, kind)
 }
 
-// revoked says whether a certificate is among those that are revoked: it was valid at the moment of the revocation. What
-// is newer begins at a later second.
+// revoked reports whether a certificate is revoked: it began at or before the second of the revocation. Newer ones
+// begin in a later second.
 func (v *revocation) revoked(cert *x509.Certificate) bool {
 	return !cert.NotBefore.After(v.crr.Status.RevocationTimestamp.Time)
 }
 
-// advance goes through the steps up to the first that has to wait, and returns for how long if no event will say.
+// advance performs the steps up to the first one that has to wait. It returns the time until the next pass if no event
+// starts one.
 func (v *revocation) advance(ctx context.Context) (time.Duration, error) {
 	if !slices.Contains(contract.SignerClasses(), v.class) {
-		v.no(certificatesv1alpha1.SignerClassValidType, certificatesv1alpha1.SignerClassUnknownReason, fmt.Sprintf("Signer class %q unknown.", v.class))
+		v.setFalse(certificatesv1alpha1.SignerClassValidType, certificatesv1alpha1.SignerClassUnknownReason, fmt.Sprintf("Signer class %q unknown.", v.class))
 		return 0, nil
 	}
-	v.yes(certificatesv1alpha1.SignerClassValidType, fmt.Sprintf("Signer class %q known.", v.class))
+	v.setTrue(certificatesv1alpha1.SignerClassValidType, fmt.Sprintf("Signer class %q known.", v.class))
 	if v.crr.Status.RevocationTimestamp == nil {
-		// It is written before anything is done, so that no pass can forget which certificates were meant.
+		// The timestamp is written before any other change, so that a later pass knows which certificates are revoked.
 		v.crr.Status.RevocationTimestamp = &metav1.Time{Time: v.now.Truncate(time.Second)}
-		v.no(certificatesv1alpha1.RootCertificatesRegeneratedType, certificatesv1alpha1.RootCertificatesStaleReason, "The signer has to be replaced.")
+		v.setFalse(certificatesv1alpha1.RootCertificatesRegeneratedType, certificatesv1alpha1.RootCertificatesStaleReason, "The signer has to be replaced.")
 		return time.Millisecond, nil
 	}
-	previous, err := v.keepPrevious(ctx)
+	previous, err := v.savePreviousSigner(ctx)
 	if err != nil || previous == nil {
-		return v.untilLater(), err
+		return v.untilDistinguishable(), err
 	}
 	signer, err := v.replaceSigner(ctx)
 	if err != nil || signer == nil {
-		return v.untilLater(), err
+		return v.untilDistinguishable(), err
 	}
-	v.yes(certificatesv1alpha1.RootCertificatesRegeneratedType, "The signer was replaced.")
+	v.setTrue(certificatesv1alpha1.RootCertificatesRegeneratedType, "The signer was replaced.")
 	if !v.isTrue(certificatesv1alpha1.NewCertificatesTrustedType) {
 		if wait, err := v.awaitTrust(ctx, signer, previous); err != nil || wait > 0 {
 			return wait, err
 		}
-		v.yes(certificatesv1alpha1.NewCertificatesTrustedType, "The API server takes the new signer.")
+		v.setTrue(certificatesv1alpha1.NewCertificatesTrustedType, "The API server accepts the new signer.")
 	}
 	if !v.isTrue(certificatesv1alpha1.LeafCertificatesRegeneratedType) {
 		if done, err := v.replaceLeaf(ctx, signer); err != nil || !done {
 			return 0, err
 		}
-		if err := v.prune(ctx); err != nil {
+		if err := v.pruneTrust(ctx); err != nil {
 			return 0, err
 		}
-		v.yes(certificatesv1alpha1.LeafCertificatesRegeneratedType, "No client certificate depends on the previous signer.")
+		v.setTrue(certificatesv1alpha1.LeafCertificatesRegeneratedType, "No client certificate depends on the previous signer.")
 	}
 	return v.awaitRefusal(ctx, signer, previous)
 }
 
-// untilLater is how long it takes until a certificate can be told from one that is revoked.
-func (v *revocation) untilLater() time.Duration {
+// untilDistinguishable returns the time until the beginning of a new certificate differs from the revoked ones.
+func (v *revocation) untilDistinguishable() time.Duration {
 	return max(0, v.crr.Status.RevocationTimestamp.Add(time.Second).Sub(v.now))
 }
 
-// previousName is where the signer that is revoked is kept until its refusal was seen.
+// previousName returns the name of the secret that holds the revoked signer until its rejection is verified.
 func (v *revocation) previousName() string {
 	sum := sha256.Sum224([]byte(v.crr.Name))
 	return new(big.Int).SetBytes(sum[:]).Text(36)
@@ -169,8 +171,8 @@ func pairOf(secret *corev1.Secret) pki.Pair {
 	return pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
 }
 
-// keepPrevious copies the signer before it is replaced. Nil while there is no signer yet.
-func (v *revocation) keepPrevious(ctx context.Context) (*pki.Authority, error) {
+// savePreviousSigner copies the signer before it is replaced. It returns nil while there is no signer.
+func (v *revocation) savePreviousSigner(ctx context.Context) (*pki.Authority, error) {
 	kept, err := v.secret(ctx, v.previousName())
 	if err != nil {
 		return nil, err
@@ -185,15 +187,15 @@ func (v *revocation) keepPrevious(ctx context.Context) (*pki.Authority, error) {
 				APIVersion: certificatesv1alpha1.SchemeGroupVersion.String(), Kind: "CertificateRevocationRequest", Name: v.crr.Name, UID: v.crr.UID}}},
 			Type: signer.Type, Data: signer.Data,
 		}
-		if err := v.Management.Create(ctx, kept, manager); err != nil {
-			return nil, fmt.Errorf("keeping the previous signer: %w", err)
+		if err := v.Management.Create(ctx, kept, fieldManager); err != nil {
+			return nil, fmt.Errorf("copying the previous signer: %w", err)
 		}
 	}
 	v.crr.Status.PreviousSigner = &corev1.LocalObjectReference{Name: kept.Name}
 	return pki.ReadAuthority(pairOf(kept))
 }
 
-// replaceSigner has the signer made anew, and returns the new one. Nil while it is not there.
+// replaceSigner requests a new signer and returns it. It returns nil until the new signer exists.
 func (v *revocation) replaceSigner(ctx context.Context) (*pki.Authority, error) {
 	secret, err := v.secret(ctx, v.class.SignerSecret())
 	if err != nil || secret == nil {
@@ -206,15 +208,15 @@ func (v *revocation) replaceSigner(ctx context.Context) (*pki.Authority, error) 
 	if !v.revoked(signer.Certificate()) {
 		return signer, nil
 	}
-	v.no(certificatesv1alpha1.RootCertificatesRegeneratedType, certificatesv1alpha1.RootCertificatesStaleReason, "The signer has to be replaced.")
-	// One that began in the second of the revocation would have to be replaced again.
-	if v.untilLater() > 0 {
+	v.setFalse(certificatesv1alpha1.RootCertificatesRegeneratedType, certificatesv1alpha1.RootCertificatesStaleReason, "The signer has to be replaced.")
+	// A signer that begins in the second of the revocation would have to be replaced again.
+	if v.untilDistinguishable() > 0 {
 		return nil, nil
 	}
 	return nil, v.regenerate(ctx, secret)
 }
 
-// regenerate asks for a certificate to be made anew.
+// regenerate requests a new certificate in a secret.
 func (v *revocation) regenerate(ctx context.Context, secret *corev1.Secret) error {
 	if secret.Annotations[contract.NotAfterAnnotation] == contract.ForceRegeneration {
 		return nil
@@ -224,48 +226,48 @@ func (v *revocation) regenerate(ctx context.Context, secret *corev1.Secret) erro
 		next.Annotations = map[string]string{}
 	}
 	next.Annotations[contract.NotAfterAnnotation] = contract.ForceRegeneration
-	if err := v.Management.Update(ctx, next, manager); err != nil {
-		return fmt.Errorf("asking for Secret %s to be made anew: %w", secret.Name, err)
+	if err := v.Management.Update(ctx, next, fieldManager); err != nil {
+		return fmt.Errorf("requesting a new certificate in Secret %s: %w", secret.Name, err)
 	}
 	return nil
 }
 
-// awaitTrust waits until the server takes the new signer, and makes sure that it still takes the previous one: clients
-// that are to change over are not cut off.
+// awaitTrust waits until the server accepts the new signer, and verifies that it still accepts the previous one, so
+// that clients are not disconnected before they can change over.
 func (v *revocation) awaitTrust(ctx context.Context, signer, previous *pki.Authority) (time.Duration, error) {
 	const kind = certificatesv1alpha1.NewCertificatesTrustedType
 	total, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: contract.TotalClientCAConfigMap})
 	if err != nil {
 		return 0, err
 	}
-	if !holds(total, signer.Certificate()) {
-		v.no(kind, reasonWaiting, "Waiting for the new signer to be in the bundle of client authorities.")
-		return probeEvery, nil
+	if !containsCertificate(total, signer.Certificate()) {
+		v.setFalse(kind, reasonWaiting, "Waiting for the new signer to be in the bundle of client authorities.")
+		return probeInterval, nil
 	}
 	accepted, err := v.Probe.Accepts(ctx, v.hcp, signer.Pair)
 	if err != nil || !accepted {
-		v.no(kind, reasonWaiting, "Waiting for the API server to take the new signer."+because(err))
-		return probeEvery, nil
+		v.setFalse(kind, reasonWaiting, "Waiting for the API server to accept the new signer."+reasonSuffix(err))
+		return probeInterval, nil
 	}
 	if accepted, err = v.Probe.Accepts(ctx, v.hcp, previous.Pair); err != nil || !accepted {
-		v.no(kind, reasonWaiting, "Waiting for the API server to take the previous signer as well as the new one."+because(err))
-		// One that had ended, or was refused already, is no reason to wait for ever.
-		if err == nil && (v.now.After(previous.Certificate().NotAfter) || !holds(total, previous.Certificate())) {
+		v.setFalse(kind, reasonWaiting, "Waiting for the API server to accept the previous signer as well as the new one."+reasonSuffix(err))
+		// A signer that has expired or is no longer in the bundle is never accepted again, so do not wait for it.
+		if err == nil && (v.now.After(previous.Certificate().NotAfter) || !containsCertificate(total, previous.Certificate())) {
 			return 0, nil
 		}
-		return probeEvery, nil
+		return probeInterval, nil
 	}
 	return 0, nil
 }
 
-func because(err error) string {
+func reasonSuffix(err error) string {
 	if err == nil {
 		return ""
 	}
 	return " (" + err.Error() + ")"
 }
 
-// replaceLeaf has the class's own client certificate made anew if the new signer did not sign it.
+// replaceLeaf requests a new client certificate of the class if the new signer did not sign the current one.
 func (v *revocation) replaceLeaf(ctx context.Context, signer *pki.Authority) (done bool, err error) {
 	secret, err := v.secret(ctx, v.class.ClientSecret())
 	if err != nil || secret == nil {
@@ -278,13 +280,13 @@ func (v *revocation) replaceLeaf(ctx context.Context, signer *pki.Authority) (do
 	if signer.Signed(leaf) {
 		return true, nil
 	}
-	v.no(certificatesv1alpha1.LeafCertificatesRegeneratedType, certificatesv1alpha1.LeafCertificatesStaleReason,
+	v.setFalse(certificatesv1alpha1.LeafCertificatesRegeneratedType, certificatesv1alpha1.LeafCertificatesStaleReason,
 		"Client certificates of the previous signer have to be replaced: "+secret.Name+".")
 	return false, v.regenerate(ctx, secret)
 }
 
-// prune takes what is revoked out of the authorities of the class.
-func (v *revocation) prune(ctx context.Context) error {
+// pruneTrust removes revoked certificates from the trusted authorities of the class.
+func (v *revocation) pruneTrust(ctx context.Context) error {
 	certs, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: v.class.TrustConfigMap()})
 	if err != nil {
 		return err
@@ -292,31 +294,31 @@ func (v *revocation) prune(ctx context.Context) error {
 	return v.ensureBundle(ctx, v.hcp, v.class.TrustConfigMap(), pki.Bundle(slices.DeleteFunc(certs, v.revoked)))
 }
 
-// awaitRefusal waits until the server refuses the previous signer and takes the new one.
+// awaitRefusal waits until the server rejects the previous signer and accepts the new one.
 func (v *revocation) awaitRefusal(ctx context.Context, signer, previous *pki.Authority) (time.Duration, error) {
 	const kind = certificatesv1alpha1.PreviousCertificatesRevokedType
 	waiting := func(message string) (time.Duration, error) {
 		reason := reasonWaiting
 		began := meta.FindStatusCondition(v.crr.Status.Conditions, certificatesv1alpha1.LeafCertificatesRegeneratedType).LastTransitionTime
-		if v.now.Sub(began.Time) > verifyWithin {
+		if v.now.Sub(began.Time) > verificationTimeout {
 			reason = reasonVerificationTimeout
 		}
-		v.no(kind, reason, message)
-		return probeEvery, nil
+		v.setFalse(kind, reason, message)
+		return probeInterval, nil
 	}
 	total, err := v.bundle(ctx, client.ObjectKey{Namespace: v.hcp.Namespace, Name: contract.TotalClientCAConfigMap})
 	if err != nil {
 		return 0, err
 	}
-	if holds(total, previous.Certificate()) {
-		return waiting("Waiting for the previous signer to leave the bundle of client authorities.")
+	if containsCertificate(total, previous.Certificate()) {
+		return waiting("Waiting for the previous signer to be removed from the bundle of client authorities.")
 	}
 	if accepted, err := v.Probe.Accepts(ctx, v.hcp, previous.Pair); err != nil || accepted {
-		return waiting("Waiting for the API server to refuse the previous signer." + because(err))
+		return waiting("Waiting for the API server to reject the previous signer." + reasonSuffix(err))
 	}
 	if accepted, err := v.Probe.Accepts(ctx, v.hcp, signer.Pair); err != nil || !accepted {
-		return waiting("Waiting for the API server to take the new signer." + because(err))
+		return waiting("Waiting for the API server to accept the new signer." + reasonSuffix(err))
 	}
-	v.yes(kind, "The API server refuses the previous signer.")
+	v.setTrue(kind, "The API server rejects the previous signer.")
 	return 0, nil
 }

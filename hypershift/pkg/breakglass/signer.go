@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedcluster"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // How long certificates live, and at which age they are made anew.
@@ -30,15 +30,20 @@ const (
 	clientRefresh  = 6 * time.Hour
 )
 
-// reconcileSigners keeps the signers, bundles and client certificates of one control plane, and returns when the next of
-// them is due. A control plane that only reports gets them when somebody first asks for a certificate: at scale nobody does.
+// reconcileSigners manages the signers, bundles and client certificates of one control plane, and returns the time
+// until the next renewal. In status fidelity they are created only when a certificate is requested for the first time,
+// because most clusters of a scale test never need them.
 func (o *Operator) reconcileSigners(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	var hcp hyperv1.HostedControlPlane
 	if err := o.Management.Get(ctx, key, &hcp); err != nil || !hcp.DeletionTimestamp.IsZero() {
 		return 0, client.IgnoreNotFound(err)
 	}
-	if hcp.Annotations[contract.FidelityAnnotation] != string(hostedcluster.FidelityProcess) {
-		if asked, err := o.isAsked(ctx, key.Namespace); err != nil || !asked {
+	fidelity, err := contract.FidelityOf(&hcp)
+	if err != nil {
+		return 0, err
+	}
+	if fidelity == contract.FidelityStatus {
+		if asked, err := o.isRequested(ctx, key.Namespace); err != nil || !asked {
 			return 0, err
 		}
 	}
@@ -59,13 +64,13 @@ func (o *Operator) reconcileSigners(ctx context.Context, key client.ObjectKey) (
 		if err != nil {
 			return 0, err
 		}
-		wait = schedule.Sooner(wait, schedule.Sooner(due, clientDue))
+		wait = schedule.ShorterWait(wait, schedule.ShorterWait(due, clientDue))
 	}
 	return wait, o.ensureBundle(ctx, &hcp, contract.TotalClientCAConfigMap, total)
 }
 
-// isAsked reports whether anybody asks for, or asked for, a certificate of a control plane.
-func (o *Operator) isAsked(ctx context.Context, namespace string) (bool, error) {
+// isRequested reports whether a certificate of a control plane is or was requested.
+func (o *Operator) isRequested(ctx context.Context, namespace string) (bool, error) {
 	var approvals certificatesv1alpha1.CertificateSigningRequestApprovalList
 	if err := o.Management.List(ctx, &approvals, client.InNamespace(namespace)); err != nil || len(approvals.Items) > 0 {
 		return err == nil, err
@@ -79,7 +84,7 @@ func (o *Operator) isAsked(ctx context.Context, namespace string) (bool, error) 
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// ensureSigner returns the signer of a class, made anew when it is time, and when the next one is due.
+// ensureSigner returns the signer of a class, renewed if necessary, and the time until its next renewal.
 func (o *Operator) ensureSigner(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, now time.Time) (*pki.Authority, time.Duration, error) {
 	var signer *pki.Authority
 	secret, err := o.ensurePair(ctx, hcp, class.SignerSecret(), now, signerRefresh, func(pair pki.Pair) bool {
@@ -91,16 +96,16 @@ func (o *Operator) ensureSigner(ctx context.Context, hcp *hyperv1.HostedControlP
 		if signer, err = pki.NewSigner(name, now, signerLifetime); err != nil {
 			return pki.Pair{}, "", err
 		}
-		o.Log.Info("made a break-glass signer", "controlPlane", hcp.Namespace, "class", string(class), "commonName", name)
+		o.Log.Info("break-glass signer created", logkey.ControlPlane, hcp.Namespace, logkey.Class, string(class), logkey.Name, name)
 		return signer.Pair, name, nil
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	return signer, until(secret, now, signerRefresh), nil
+	return signer, untilRefresh(secret, now, signerRefresh), nil
 }
 
-// ensureClient keeps the class's own client certificate, which the operator of a real control plane uses.
+// ensureClient manages the class's own client certificate, which the operator of a real control plane uses.
 func (o *Operator) ensureClient(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, signer *pki.Authority, now time.Time) (time.Duration, error) {
 	secret, err := o.ensurePair(ctx, hcp, class.ClientSecret(), now, clientRefresh, func(pair pki.Pair) bool {
 		_, err := pki.ReadCertificate(pair.Cert)
@@ -112,11 +117,11 @@ func (o *Operator) ensureClient(ctx context.Context, hcp *hyperv1.HostedControlP
 	if err != nil {
 		return 0, err
 	}
-	return until(secret, now, clientRefresh), nil
+	return untilRefresh(secret, now, clientRefresh), nil
 }
 
-// until is how long a certificate that was made now or before may stay.
-func until(secret *corev1.Secret, now time.Time, refresh time.Duration) time.Duration {
+// untilRefresh returns the time until a certificate has to be renewed.
+func untilRefresh(secret *corev1.Secret, now time.Time, refresh time.Duration) time.Duration {
 	cert, err := pki.ReadCertificate(secret.Data[corev1.TLSCertKey])
 	if err != nil {
 		return time.Second
@@ -124,8 +129,8 @@ func until(secret *corev1.Secret, now time.Time, refresh time.Duration) time.Dur
 	return max(time.Second, cert.NotBefore.Add(refresh).Sub(now))
 }
 
-// ensurePair keeps a certificate and its key in a secret: it is made when it is missing, cannot be used, is past its
-// refresh, or was asked to be made anew.
+// ensurePair manages a certificate and its key in a secret. It creates a new one if it is missing or not usable, after
+// refresh, or if regeneration is requested.
 func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPlane, name string, now time.Time, refresh time.Duration,
 	usable func(pki.Pair) bool, fill func() (pki.Pair, string, error)) (*corev1.Secret, error) {
 	var secret corev1.Secret
@@ -142,7 +147,7 @@ func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPla
 	}
 	pair, issuer, err := fill()
 	if err != nil {
-		return nil, fmt.Errorf("making the certificate of Secret %s: %w", name, err)
+		return nil, fmt.Errorf("creating the certificate of Secret %s: %w", name, err)
 	}
 	cert, err := pki.ReadCertificate(pair.Cert)
 	if err != nil {
@@ -159,9 +164,9 @@ func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPla
 	next.Annotations[contract.IssuerAnnotation] = issuer
 	next.Data = map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}
 	if exists {
-		err = o.Management.Update(ctx, next, manager)
+		err = o.Management.Update(ctx, next, fieldManager)
 	} else {
-		err = o.Management.Create(ctx, next, manager)
+		err = o.Management.Create(ctx, next, fieldManager)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing Secret %s: %w", name, err)
@@ -169,22 +174,22 @@ func (o *Operator) ensurePair(ctx context.Context, hcp *hyperv1.HostedControlPla
 	return next, nil
 }
 
-// ensureTrust keeps the authorities of a class that are trusted: the signer, and those before it until they end. A
-// revocation takes the ones before out.
+// ensureTrust manages the trusted authorities of a class: the signer and its predecessors until they expire. A
+// revocation removes the predecessors.
 func (o *Operator) ensureTrust(ctx context.Context, hcp *hyperv1.HostedControlPlane, class contract.SignerClass, signer *pki.Authority, now time.Time) ([]byte, error) {
 	certs, err := o.bundle(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: class.TrustConfigMap()})
 	if err != nil {
 		return nil, err
 	}
 	certs = slices.DeleteFunc(certs, func(cert *x509.Certificate) bool { return now.After(cert.NotAfter) })
-	if !holds(certs, signer.Certificate()) {
+	if !containsCertificate(certs, signer.Certificate()) {
 		certs = append([]*x509.Certificate{signer.Certificate()}, certs...)
 	}
 	bundle := pki.Bundle(certs)
 	return bundle, o.ensureBundle(ctx, hcp, class.TrustConfigMap(), bundle)
 }
 
-// bundle reads the certificates of a configmap; there are none while it does not exist.
+// bundle returns the certificates of a ConfigMap; none if it does not exist.
 func (o *Operator) bundle(ctx context.Context, key client.ObjectKey) ([]*x509.Certificate, error) {
 	var configMap corev1.ConfigMap
 	if err := o.Management.Get(ctx, key, &configMap); err != nil {
@@ -209,13 +214,13 @@ func (o *Operator) ensureBundle(ctx context.Context, hcp *hyperv1.HostedControlP
 			ObjectMeta: metav1.ObjectMeta{Namespace: hcp.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{ownerOf(hcp)}},
 			Data:       map[string]string{contract.CABundleKey: string(bundle)},
 		}
-		err = o.Management.Create(ctx, &configMap, manager)
+		err = o.Management.Create(ctx, &configMap, fieldManager)
 	case err == nil && configMap.Data[contract.CABundleKey] == string(bundle):
 		return nil
 	case err == nil:
 		next := configMap.DeepCopy()
 		next.Data = map[string]string{contract.CABundleKey: string(bundle)}
-		err = o.Management.Update(ctx, next, manager)
+		err = o.Management.Update(ctx, next, fieldManager)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
@@ -223,7 +228,7 @@ func (o *Operator) ensureBundle(ctx context.Context, hcp *hyperv1.HostedControlP
 	return nil
 }
 
-func holds(certs []*x509.Certificate, wanted *x509.Certificate) bool {
+func containsCertificate(certs []*x509.Certificate, wanted *x509.Certificate) bool {
 	return slices.ContainsFunc(certs, func(cert *x509.Certificate) bool { return bytes.Equal(cert.Raw, wanted.Raw) })
 }
 

@@ -1,6 +1,6 @@
-// Package contract holds the names that HyperShift gives to things on a management cluster: namespaces, secrets,
-// finalizers, annotations and field managers, plus the annotations that steer the local runtime. Consumers above
-// HostedCluster and NodePool rely on these; the runtime must never invent another.
+// Package contract defines the names that HyperShift uses on a management cluster: namespaces, secrets, finalizers,
+// annotations and field managers. It also defines the annotations that control the local runtime. Consumers of
+// HostedCluster and NodePool rely on HyperShift's names; the runtime must never add one that HyperShift does not use.
 package contract
 
 import (
@@ -41,26 +41,26 @@ const (
 
 // Annotations that only the local runtime reads, on a HostedCluster or NodePool.
 const (
-	// FidelityAnnotation is "process" or "status" and overrides --fidelity for one cluster. It is read when the control
-	// plane is made and has no effect later.
+	// FidelityAnnotation overrides --fidelity for one cluster. It is read when the control plane is created and has no
+	// effect later.
 	FidelityAnnotation = "runtime.hcpmesh.io/fidelity"
 	// FaultAnnotation is a comma-separated list of faults to inject.
 	FaultAnnotation = "runtime.hcpmesh.io/faults"
-	// AutoscaleAnnotation is the number of nodes that a node pool's load asks for, clamped to its autoscaling range.
-	// Without it the pods of the hosted cluster say so, where there is a real one.
+	// AutoscaleAnnotation is the number of nodes that the load of a node pool needs, limited to its autoscaling range.
+	// Without the annotation the number follows from the pods of the hosted cluster, if it has a real API server.
 	AutoscaleAnnotation = "runtime.hcpmesh.io/autoscale-to"
-	// UnhealthyAnnotation is a comma-separated list of a node pool's nodes whose kubelets stop reporting. It counts for as
-	// long as it names them; a node that replaced another has a name of its own.
+	// UnhealthyAnnotation is a comma-separated list of a node pool's nodes whose kubelets stop reporting. It applies to
+	// a node as long as it names the node. A replacement node has another name.
 	UnhealthyAnnotation = "runtime.hcpmesh.io/unhealthy-nodes"
 )
 
-// Labels on what the runtime makes in a control-plane namespace.
+// Labels of objects that the runtime creates in a control-plane namespace.
 const (
-	// MachinesLabel is on the ConfigMap that records a node pool's machines; its value is the NodePool's name.
+	// MachinesLabel is on the ConfigMap that stores a node pool's machines; its value is the NodePool's name.
 	MachinesLabel = "runtime.hcpmesh.io/machines-of"
 )
 
-// ControlPlaneNamespace is where the control plane of a HostedCluster lives.
+// ControlPlaneNamespace returns the namespace of the control plane of a HostedCluster.
 func ControlPlaneNamespace(namespace, name string) string {
 	return namespace + "-" + strings.ReplaceAll(name, ".", "-")
 }
@@ -83,7 +83,7 @@ const (
 // PKIManager is the field manager of the control plane's PKI operator.
 const PKIManager = "control-plane-pki-operator"
 
-// SignerClass is a class of break-glass credentials. Each has a signer of its own.
+// SignerClass is a class of break-glass credentials. Each class has its own signer.
 type SignerClass string
 
 // The signer classes.
@@ -92,33 +92,36 @@ const (
 	SREBreakGlass      SignerClass = "sre-break-glass"
 )
 
-// SignerClasses are all there are.
+// SignerClasses returns all signer classes.
 func SignerClasses() []SignerClass { return []SignerClass{CustomerBreakGlass, SREBreakGlass} }
 
-// stem is what the names of a class's objects begin with.
+// stem returns the common prefix of the names of the class's objects.
 func (c SignerClass) stem() string { return strings.TrimSuffix(string(c), "-break-glass") }
 
-// SignerSecret holds the class's certificate authority, key included.
+// SignerSecret returns the name of the secret with the class's certificate authority and its key.
 func (c SignerClass) SignerSecret() string { return c.stem() + "-system-admin-signer" }
 
-// TrustConfigMap holds the authorities of the class that are trusted.
+// TrustConfigMap returns the name of the ConfigMap with the trusted authorities of the class.
 func (c SignerClass) TrustConfigMap() string { return c.stem() + "-system-admin-signer-ca" }
 
-// ClientSecret holds a client certificate of the class that is renewed all the time.
+// ClientSecret returns the name of the secret with a client certificate of the class that the operator renews
+// continuously.
 func (c SignerClass) ClientSecret() string { return c.stem() + "-system-admin-client-cert-key" }
 
-// CommonNamePrefix is what the common name of every certificate of the class begins with.
+// CommonNamePrefix returns the prefix of the common name of all certificates of the class.
 func (c SignerClass) CommonNamePrefix() string { return "system:" + string(c) + ":" }
 
-// signerDomain is what the names of HyperShift's signers begin with.
+// signerDomain is the prefix of the names of HyperShift's signers.
 const signerDomain = "hypershift.openshift.io/"
 
-// SignerName is the class's signer in a control plane, as certificate signing requests name it.
+// SignerName returns the name of the class's signer in a control plane, as in spec.signerName of certificate signing
+// requests.
 func (c SignerClass) SignerName(controlPlane string) string {
 	return signerDomain + controlPlane + "." + string(c)
 }
 
-// ParseSignerName finds the control plane and class of a signer; ok is false if it is none of these.
+// ParseSignerName returns the control plane and the class of a signer name. ok is false if the name is not of such a
+// signer.
 func ParseSignerName(name string) (controlPlane string, class SignerClass, ok bool) {
 	rest, ok := strings.CutPrefix(name, signerDomain)
 	if !ok {
@@ -132,22 +135,23 @@ func ParseSignerName(name string) (controlPlane string, class SignerClass, ok bo
 	return "", "", false
 }
 
-// Annotations of certificates, which OpenShift's rotation shares.
+// Annotations of certificates, which OpenShift's certificate rotation also uses.
 const (
 	NotBeforeAnnotation = "auth.openshift.io/certificate-not-before"
 	NotAfterAnnotation  = "auth.openshift.io/certificate-not-after"
 	IssuerAnnotation    = "auth.openshift.io/certificate-issuer"
-	// ForceRegeneration is the value of NotAfterAnnotation that has a certificate made anew.
+	// ForceRegeneration is a value of NotAfterAnnotation that requests a new certificate.
 	ForceRegeneration = "force-regeneration"
 )
 
-// AdminKubeconfig is the copy of the administrator's kubeconfig beside the HostedCluster.
+// AdminKubeconfig returns the name of the copy of the administrator's kubeconfig in the HostedCluster's namespace.
 func AdminKubeconfig(hostedCluster string) string { return hostedCluster + "-admin-kubeconfig" }
 
-// CustomKubeconfig is the kubeconfig for the cluster's own API DNS name, beside the HostedCluster.
+// CustomKubeconfig returns the name of the kubeconfig for the cluster's own API DNS name, in the HostedCluster's
+// namespace.
 func CustomKubeconfig(hostedCluster string) string { return hostedCluster + "-custom-admin-kubeconfig" }
 
-// KubeadminPassword is the copy of the initial password beside the HostedCluster.
+// KubeadminPassword returns the name of the copy of the initial password in the HostedCluster's namespace.
 func KubeadminPassword(hostedCluster string) string { return hostedCluster + "-kubeadmin-password" }
 
 // NewScheme returns a scheme with every type that the runtime reads or writes, on the management cluster and in hosted

@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// Fault is a way for a hosted cluster or node pool to go wrong, asked for with FaultAnnotation. It lasts as long as the
+// Fault is a misbehaviour of a hosted cluster or node pool that FaultAnnotation injects. It lasts as long as the
 // annotation names it.
 type Fault string
 
-// The faults there are. The first group is read from a HostedCluster, the second from a NodePool.
+// The faults. A HostedCluster supports all but the last two, a NodePool only those two.
 const (
 	// FaultInfrastructureStuck keeps a creation in WaitingOnInfrastructureReady.
 	FaultInfrastructureStuck Fault = "infrastructure-stuck"
-	// FaultEtcdQuorumLoss takes etcd's quorum away.
+	// FaultEtcdQuorumLoss makes etcd lose its quorum.
 	FaultEtcdQuorumLoss Fault = "etcd-quorum-loss"
-	// FaultComponentsStuck keeps the operators' components from rolling out, in a creation and in an upgrade.
+	// FaultComponentsStuck stops the rollout of the operators' components, in a creation and in an upgrade.
 	FaultComponentsStuck Fault = "components-stuck"
-	// FaultKMSInvalid has the Azure key vault refuse the key.
+	// FaultKMSInvalid makes the Azure key vault refuse the key.
 	FaultKMSInvalid Fault = "kms-invalid"
 	// FaultConditionsUnknown reports every condition that comes from the control plane as Unknown.
 	FaultConditionsUnknown Fault = "conditions-unknown"
 	// FaultDegraded reports the control plane as degraded.
 	FaultDegraded Fault = "degraded"
-	// FaultNotUpgradeable has the cluster say that it is not ready for another minor version.
+	// FaultNotUpgradeable makes the cluster report that it is not upgradeable to another minor version.
 	FaultNotUpgradeable Fault = "not-upgradeable"
-	// FaultDeleteStuck keeps a deletion waiting for cloud resources.
+	// FaultDeleteStuck makes a deletion wait for cloud resources forever.
 	FaultDeleteStuck Fault = "delete-stuck"
 
-	// FaultCloudGone has the resource group gone that a deletion's cloud resources are in: it waits for them in vain until
-	// HyperShift gives up waiting, and goes on.
+	// FaultCloudGone simulates that the resource group of the cloud resources is gone: a deletion waits until
+	// HyperShift's timeout and continues.
 	FaultCloudGone Fault = "cloud-gone"
 
-	// FaultNeverIgnites keeps new machines from reaching the ignition endpoint.
+	// FaultNeverIgnites stops new machines from reaching the ignition endpoint.
 	FaultNeverIgnites Fault = "never-ignites"
-	// FaultDrainStuck keeps machines that are to go from being drained.
+	// FaultDrainStuck stops the draining of machines that are marked for deletion.
 	FaultDrainStuck Fault = "drain-stuck"
 )
 
@@ -50,7 +50,8 @@ type Faults []Fault
 // Has reports whether the set contains fault.
 func (f Faults) Has(fault Fault) bool { return slices.Contains(f, fault) }
 
-// ParseFaults reads FaultAnnotation. Names it does not know are an error that lists them; the others count.
+// ParseFaults returns the faults that FaultAnnotation names. Unknown names are an error that lists them and the supported
+// faults; the known ones are returned as well.
 func ParseFaults(annotations map[string]string) (Faults, error) {
 	var faults Faults
 	var unknown []string
@@ -65,7 +66,7 @@ func ParseFaults(annotations map[string]string) (Faults, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return faults, fmt.Errorf("annotation %s: unknown faults %s", FaultAnnotation, strings.Join(unknown, ", "))
+		return faults, fmt.Errorf("annotation %s: unknown faults %q: supported faults are %q", FaultAnnotation, unknown, knownFaults)
 	}
 	return faults, nil
 }

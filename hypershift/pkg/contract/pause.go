@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Pause is what spec.pausedUntil means at one moment.
+// Pause is the meaning of spec.pausedUntil at one moment.
 type Pause struct {
-	// Active: nothing is to be reconciled.
+	// Active is true while reconciliation is paused.
 	Active bool
-	// Left is how long the pause lasts; zero when it lasts until the field is removed.
+	// Left is the remaining duration of the pause; zero if it lasts until the field is removed.
 	Left time.Duration
-	// Message is what the ReconciliationActive condition says.
+	// Message is the message of the ReconciliationActive condition.
 	Message string
 }
 
-// ParsePause reads spec.pausedUntil: an RFC 3339 time, "true" or "false".
+// ParsePause parses spec.pausedUntil: an RFC 3339 time, "true" or "false".
 func ParsePause(pausedUntil *string, now time.Time) (Pause, error) {
 	if pausedUntil == nil || *pausedUntil == "" {
 		return Pause{}, nil
@@ -30,7 +30,7 @@ func ParsePause(pausedUntil *string, now time.Time) (Pause, error) {
 	}
 	paused, err := strconv.ParseBool(*pausedUntil)
 	if err != nil {
-		return Pause{}, fmt.Errorf("pausedUntil %q is neither a time nor a boolean", *pausedUntil)
+		return Pause{}, fmt.Errorf("spec.pausedUntil: %q is neither an RFC 3339 time nor a boolean", *pausedUntil)
 	}
 	if !paused {
 		return Pause{}, nil

@@ -1,6 +1,6 @@
-// Package crd installs the CustomResourceDefinitions of HyperShift on a management cluster: the published files,
-// unchanged, by server-side apply, because they are too large for anything that keeps a copy in an annotation. What is there as it
-// was installed is left alone: a runtime that is started again has nothing to wait for.
+// Package crd installs HyperShift's CustomResourceDefinitions on a management cluster. It applies the published files
+// unchanged and by server-side apply, because they are too large for the annotation of client-side apply. Definitions
+// that are already installed are skipped, so that a runtime restarts quickly.
 package crd
 
 import (
@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// files are the definitions the runtime and its consumers need, by their names, in the variants without preview features.
+// files lists the definitions that the runtime and its consumers need, by name, in the variants without preview
+// features.
 var files = []struct{ name, path string }{
 	{"hostedclusters.hypershift.openshift.io", "hypershift-operator/zz_generated.crd-manifests/hostedclusters-Hypershift-Default.crd.yaml"},
 	{"hostedcontrolplanes.hypershift.openshift.io", "hypershift-operator/zz_generated.crd-manifests/hostedcontrolplanes-Hypershift-Default.crd.yaml"},
@@ -31,14 +32,15 @@ var files = []struct{ name, path string }{
 	{"clustersizingconfigurations.scheduling.hypershift.openshift.io", "hypershift-operator/scheduling.hypershift.openshift.io_clustersizingconfigurations.yaml"},
 }
 
-// manager owns the definitions' fields.
+// manager is the field manager of the definitions.
 const manager = client.FieldOwner("hypershift-install")
 
-// installed is the annotation of a definition that is served as a file has it: the file's digest, and the generation that the
-// definition had then. Applying one again changes nothing, but for the largest it costs an API server the better part of a second.
-const installed = "runtime.hcpmesh.io/installed"
+// installedAnnotation is set on a definition that was installed from a file. Its value is the file's digest and the
+// generation that the definition had then. Applying a definition again changes nothing, but takes an API server almost
+// a second for the largest.
+const installedAnnotation = "runtime.hcpmesh.io/installed"
 
-// Install applies the definitions in folder that are not as they were installed, and waits until the API server serves them all.
+// Install applies the definitions in folder that are not installed yet, and waits until the API server serves them.
 func Install(ctx context.Context, c client.WithWatch, folder string) error {
 	applied := map[string]string{}
 	for _, file := range files {
@@ -47,11 +49,11 @@ func Install(ctx context.Context, c client.WithWatch, folder string) error {
 			return fmt.Errorf("reading a CustomResourceDefinition: %w", err)
 		}
 		digest := fmt.Sprintf("%x", sha256.Sum256(text))
-		there := metadataOf(file.name)
-		if err := c.Get(ctx, client.ObjectKeyFromObject(there), there); client.IgnoreNotFound(err) != nil {
+		existing := metadataOnly(file.name)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(existing), existing); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("getting CustomResourceDefinition %s: %w", file.name, err)
 		}
-		if there.Annotations[installed] == mark(digest, there.Generation) {
+		if existing.Annotations[installedAnnotation] == installedValue(digest, existing.Generation) {
 			continue
 		}
 		definition := &unstructured.Unstructured{}
@@ -64,32 +66,35 @@ func Install(ctx context.Context, c client.WithWatch, folder string) error {
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), manager, client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying CustomResourceDefinition %s: %w", file.name, err)
 		}
-		applied[file.name] = mark(digest, definition.GetGeneration()) // as the API server answered
+		applied[file.name] = installedValue(digest, definition.GetGeneration()) // of the API server's response
 	}
 	for name, mark := range applied {
 		if err := awaitEstablished(ctx, c, name); err != nil {
 			return err
 		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, installed, mark)
-		if err := c.Patch(ctx, metadataOf(name), client.RawPatch(types.MergePatchType, patch), manager); err != nil {
-			return fmt.Errorf("noting that CustomResourceDefinition %s is installed: %w", name, err)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, installedAnnotation, mark)
+		if err := c.Patch(ctx, metadataOnly(name), client.RawPatch(types.MergePatchType, patch), manager); err != nil {
+			return fmt.Errorf("annotating CustomResourceDefinition %s as installed: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// mark is what a definition says that was installed from a file with a digest. Any change of it has it be of another generation.
-func mark(digest string, generation int64) string { return fmt.Sprintf("%s/%d", digest, generation) }
+// installedValue returns the value of installedAnnotation for a file's digest. Any change of the definition increments
+// its generation, so the value no longer matches.
+func installedValue(digest string, generation int64) string {
+	return fmt.Sprintf("%s/%d", digest, generation)
+}
 
-// metadataOf is for asking about a definition without its content.
-func metadataOf(name string) *metav1.PartialObjectMetadata {
+// metadataOnly returns an object for reading only the metadata of a definition.
+func metadataOnly(name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}
 }
 
-// establishWithin bounds how long an API server may take to serve a definition.
+// establishWithin is the time limit for an API server to serve a definition.
 const establishWithin = time.Minute
 
 func awaitEstablished(ctx context.Context, c client.WithWatch, name string) error {
@@ -111,7 +116,7 @@ func awaitEstablished(ctx context.Context, c client.WithWatch, name string) erro
 	}
 }
 
-// established reads events until one shows the definition established; false when the watch ended before.
+// established reads events until one shows the definition as established. It returns false if the watch ends first.
 func established(watcher watch.Interface) bool {
 	for event := range watcher.ResultChan() {
 		definition, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition)

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// etcdKeys reaches the keys of hosted control planes through etcd's JSON gateway, which is a part of every etcd: two
-// calls do not deserve its gRPC client and that client's dependencies.
-type etcdKeys struct {
+// etcdClient deletes the keys of hosted control planes through etcd's JSON gateway. One kind of call does not justify
+// etcd's gRPC client and its dependencies.
+type etcdClient struct {
 	endpoint string
 	client   *http.Client
 }
 
-func newEtcdKeys(servers string) *etcdKeys {
+func newEtcdClient(servers string) *etcdClient {
 	first, _, _ := strings.Cut(servers, ",")
-	return &etcdKeys{endpoint: strings.TrimSuffix(first, "/"), client: &http.Client{Timeout: 20 * time.Second}}
+	return &etcdClient{endpoint: strings.TrimSuffix(first, "/"), client: &http.Client{Timeout: 20 * time.Second}}
 }
 
-// deletePrefix removes every key of a control plane and returns how many there were.
-func (e *etcdKeys) deletePrefix(ctx context.Context, prefix string) (int64, error) {
+// deletePrefix deletes all keys of a control plane and returns their number.
+func (e *etcdClient) deletePrefix(ctx context.Context, prefix string) (int64, error) {
 	// "0" follows "/" in ASCII: the range is exactly the keys below prefix + "/".
 	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix + "/"), "range_end": []byte(prefix + "0")})
 	if err != nil {
@@ -47,11 +47,11 @@ func (e *etcdKeys) deletePrefix(ctx context.Context, prefix string) (int64, erro
 	if response.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("deleting %s from etcd: %s", prefix, response.Status)
 	}
-	var answer struct {
+	var result struct {
 		Deleted int64 `json:"deleted,string"`
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal(text, &result); err != nil {
 		return 0, fmt.Errorf("deleting %s from etcd: %w", prefix, err)
 	}
-	return answer.Deleted, nil
+	return result.Deleted, nil
 }

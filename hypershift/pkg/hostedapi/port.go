@@ -8,23 +8,24 @@ import (
 	"strconv"
 )
 
-// PortRange is an inclusive range of loopback ports, as "21000-25999". It should lie outside the kernel's ephemeral
-// range, so that no outgoing connection takes a control plane's port while its server restarts.
+// PortRange is an inclusive range of loopback ports, written as "21000-25999". It should be outside the kernel's
+// ephemeral range, so that no outgoing connection occupies a control plane's port while its server restarts.
 type PortRange struct{ First, Last int }
 
 // DefaultPortRange is below Linux's ephemeral ports, which begin at 32768.
 var DefaultPortRange = PortRange{First: 21000, Last: 25999}
 
-// Set parses a range; with String it makes PortRange a flag.Value.
+// Set parses a range. With String it makes PortRange a flag.Value.
 func (r *PortRange) Set(text string) error {
 	var first, last int
 	if n, err := fmt.Sscanf(text, "%d-%d", &first, &last); err != nil || n != 2 || first < 1 || last > 65535 || first > last {
-		return fmt.Errorf("%q is no port range such as 21000-25999", text)
+		return fmt.Errorf("%q is not a port range such as 21000-25999", text)
 	}
 	r.First, r.Last = first, last
 	return nil
 }
 
+// String returns the range in the format that Set parses.
 func (r *PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
 func portFree(port int32) bool {
@@ -35,10 +36,10 @@ func portFree(port int32) bool {
 	return listener.Close() == nil
 }
 
-var errNoPort = errors.New("no free port is left in the range for hosted API servers")
+var errNoPort = errors.New("all ports of the range for hosted API servers are in use")
 
-// pick finds a free port that taken does not refuse. The search starts at a place that depends on the name, so that
-// the runtimes of several management clusters rarely look at the same port at once.
+// pick returns a free port that is not taken. The search begins at an offset that depends on the name, so that the
+// runtimes of several management clusters rarely try the same port at the same time.
 func (r *PortRange) pick(name string, taken func(int32) bool) (int32, error) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))

@@ -1,8 +1,10 @@
-// Package hostedapi runs the API servers of hosted control planes as processes on this machine: real kube-apiservers
-// that share one etcd, each under a key prefix and with a PKI of its own, each on a loopback port that it keeps for
-// life. A Supervisor owns every such process: it starts what Ensure asks for, restarts what dies, tells its owner when
-// a state changes, and removes a control plane with everything it stored. No process outlives the Supervisor, however
-// it ends.
+// Package hostedapi runs the API servers of hosted control planes as processes on this machine. They are real
+// kube-apiservers that share one etcd. Each has its own key prefix, its own PKI, and a loopback port that stays the
+// same for its lifetime.
+//
+// A Supervisor owns all these processes: it starts servers that Ensure requests, restarts servers that terminate,
+// notifies its owner of changes of state, and removes a control plane with all its data. No process outlives the
+// Supervisor, even if the Supervisor is killed.
 package hostedapi
 
 import (
@@ -10,6 +12,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,11 +21,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
 )
 
-// Spec is what a hosted API server is asked to be.
+// Spec is the desired configuration of a hosted API server.
 type Spec struct {
-	// Name is the control plane's namespace: unique on the management cluster, and the last part of the etcd prefix.
+	// Name is the control plane's namespace. It is unique on the management cluster, and the last part of the etcd
+	// prefix.
 	Name string
-	// Port is the one it had before, zero for none. It is given up only if something else listens on it.
+	// Port is the previous port, zero for none. The server gets another port only if this one is in use.
 	Port int32
 	// Issuer is the issuer of service-account tokens, a URL.
 	Issuer string
@@ -31,16 +35,17 @@ type Spec struct {
 	// MaxRequests and MaxMutatingRequests bound the requests in flight; zero leaves the API server's default.
 	MaxRequests, MaxMutatingRequests int
 
-	// Serving is the certificate it serves; Named are served instead to clients that ask for one of the names.
+	// Serving is the serving certificate. Named holds the certificates for clients that request one of these names
+	// (SNI).
 	Serving pki.Pair
 	Named   map[string]pki.Pair
-	// ServingCA verifies Serving, for the supervisor's own probes with Admin as its client certificate.
+	// ServingCA verifies Serving in the supervisor's own probes, which use Admin as client certificate.
 	ServingCA []byte
 	Admin     pki.Pair
-	// ClientCA is the bundle that client certificates are verified with. It may change while the server runs.
+	// ClientCA is the bundle that verifies client certificates. It may change while the server runs.
 	ClientCA []byte
-	// Authentication is the structured authentication configuration, which may change while the server runs. Nil leaves
-	// what it has.
+	// Authentication is the structured authentication configuration, which may change while the server runs. Nil keeps
+	// the current configuration.
 	Authentication []byte
 	// ServiceAccountKey and ServiceAccountPublicKey sign and verify service-account tokens.
 	ServiceAccountKey, ServiceAccountPublicKey []byte
@@ -49,43 +54,44 @@ type Spec struct {
 const (
 	auditPolicyName    = "audit-policy.yaml"
 	authenticationName = "authentication.json"
-	// noAuthentication takes nobody's tokens but the cluster's own. With the file there from the start, issuers can come and
-	// go without a restart.
-	noAuthentication = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`
+	// emptyAuthentication accepts no tokens but the cluster's own. The file exists from the start, so that issuers can
+	// be added and removed without a restart.
+	emptyAuthentication = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`
 )
 
-// Prefix is the etcd key prefix of a control plane, without a trailing slash.
+// Prefix returns the etcd key prefix of a control plane, without a trailing slash.
 func Prefix(name string) string { return "/hosted/" + name }
 
-// State is how a hosted API server stands.
+// State is the state of a hosted API server.
 type State struct {
-	// Ready: it answers /readyz.
+	// Ready is true if the server answered /readyz with 200 and has not terminated since.
 	Ready bool
-	// Settled is false while the first start since this process began is under way; a server that is not ready but also
-	// not settled may well have been ready until its supervisor was restarted.
+	// Settled is false during a planned start: the first start of this supervisor, or a restart because of a new
+	// configuration. A server that is not ready and not settled may have been ready before and is expected to be ready
+	// soon, so it should not be reported as an outage.
 	Settled bool
-	// Port is where it listens on 127.0.0.1.
+	// Port is its port on 127.0.0.1.
 	Port int32
-	// PID is its process, zero for none.
+	// PID is its process ID, zero for none.
 	PID int
-	// Restarts counts the times it was started again after it died.
+	// Restarts is the number of restarts after it terminated unexpectedly.
 	Restarts int
-	// Message says why it is not ready.
+	// Message is the reason why it is not ready.
 	Message string
 }
 
 func (s *Spec) validate() error {
 	switch {
 	case s.Name == "":
-		return errors.New("a hosted API server needs a name")
+		return errors.New("hosted API server: the name is missing")
 	case len(s.Serving.Cert) == 0 || len(s.Admin.Cert) == 0 || len(s.ClientCA) == 0 || len(s.ServiceAccountKey) == 0:
-		return errors.New("a hosted API server needs its certificates")
+		return fmt.Errorf("hosted API server %s: a certificate or key is missing", s.Name)
 	}
 	return nil
 }
 
-// files are what the process reads, by name in its folder. kube-apiserver follows changes to all but the service
-// account's keys.
+// files returns the files that the process reads, by name in its folder. kube-apiserver follows changes of all files
+// but the service-account keys.
 func (s *Spec) files() map[string][]byte {
 	files := map[string][]byte{
 		"serving.crt":   s.Serving.Cert,
@@ -97,7 +103,7 @@ func (s *Spec) files() map[string][]byte {
 	files[auditPolicyName] = []byte(auditlog.Policy)
 	files[authenticationName] = s.Authentication
 	if s.Authentication == nil {
-		files[authenticationName] = []byte(noAuthentication)
+		files[authenticationName] = []byte(emptyAuthentication)
 	}
 	for i, name := range slices.Sorted(maps.Keys(s.Named)) {
 		prefix := "named-" + strconv.Itoa(i)
@@ -106,7 +112,7 @@ func (s *Spec) files() map[string][]byte {
 	return files
 }
 
-// needsRestart reports whether a running server has to be started again to become next.
+// needsRestart reports whether a running server has to restart to apply next.
 func (s *Spec) needsRestart(next *Spec) bool {
 	return s.Issuer != next.Issuer ||
 		!slices.Equal(s.ServiceCIDRs, next.ServiceCIDRs) ||
@@ -115,11 +121,11 @@ func (s *Spec) needsRestart(next *Spec) bool {
 		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey)
 }
 
-// probeTLS is how the supervisor asks the server itself.
-func (s *Spec) probeTLS() (*tls.Config, error) {
+// probeTLSConfig returns the TLS configuration of the supervisor's probes.
+func (s *Spec) probeTLSConfig() (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(s.ServingCA) {
-		return nil, errors.New("the serving CA holds no certificate")
+		return nil, errors.New("the serving CA contains no certificate")
 	}
 	admin, err := tls.X509KeyPair(s.Admin.Cert, s.Admin.Key)
 	if err != nil {

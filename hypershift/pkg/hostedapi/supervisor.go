@@ -17,42 +17,43 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// Options configure a Supervisor.
+// Options configures a Supervisor.
 type Options struct {
 	// APIServer is the path of the kube-apiserver program.
 	APIServer string
 	// EtcdServers are the client URLs of the shared etcd, separated by commas, plain HTTP on loopback.
 	EtcdServers string
-	// Dir holds one folder per control plane: certificates, port, pid and log.
+	// Dir contains one folder per control plane with its certificates, port, pid and log.
 	Dir string
-	// Ports is where ports are picked from.
+	// Ports is the range from which ports are picked.
 	Ports PortRange
-	// ConcurrentStarts bounds how many servers may be starting at once: a start takes a second of processor time.
+	// ConcurrentStarts bounds the number of servers that start at the same time. A start takes a second of processor
+	// time.
 	ConcurrentStarts int
-	// Changed is called with a control plane's name whenever its State changed. It must not block.
-	Changed func(name string)
-	// Used is told of the use of a break-glass credential in a control plane; nil has nobody look. It may be told of the same
-	// again, and must not block for long.
-	Used func(name string, use credentialuse.Use)
-	Log  *slog.Logger
+	// OnChange is called with a control plane's name whenever its State changed. It must not block.
+	OnChange func(name string)
+	// OnUse is called for each use of a break-glass credential in a control plane; nil disables reading the audit logs.
+	// It may be called repeatedly for the same use, and must not block for long.
+	OnUse func(name string, use credentialuse.Use)
+	Log   *slog.Logger
 }
 
-// Supervisor owns the hosted API servers of one management cluster.
+// Supervisor owns the hosted API servers of one management cluster. It is safe for concurrent use.
 type Supervisor struct {
 	options Options
-	etcd    *etcdKeys
+	etcd    *etcdClient
 	starts  chan struct{}
 
 	mu      sync.Mutex
-	planes  map[string]*plane
+	servers map[string]*server
 	closing bool
 }
 
-// NewSupervisor ends what an earlier supervisor on the same folder left running, and returns a supervisor that runs
-// nothing yet. Close must be called.
+// NewSupervisor kills servers that an earlier supervisor on the same folder left running, and returns a supervisor
+// without servers. The caller must call Close.
 func NewSupervisor(options Options) (*Supervisor, error) {
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of hosted API servers: %w", err)
+		return nil, fmt.Errorf("creating the folder of hosted API servers: %w", err)
 	}
 	if options.ConcurrentStarts <= 0 {
 		options.ConcurrentStarts = 2
@@ -60,20 +61,20 @@ func NewSupervisor(options Options) (*Supervisor, error) {
 	if options.Ports == (PortRange{}) {
 		options.Ports = DefaultPortRange
 	}
-	if err := endLeftovers(options.Dir); err != nil {
+	if err := killOrphans(options.Dir); err != nil {
 		return nil, err
 	}
 	return &Supervisor{
 		options: options,
-		etcd:    newEtcdKeys(options.EtcdServers),
+		etcd:    newEtcdClient(options.EtcdServers),
 		starts:  make(chan struct{}, options.ConcurrentStarts),
-		planes:  map[string]*plane{},
+		servers: map[string]*server{},
 	}, nil
 }
 
-// endLeftovers kills servers whose pid files are in dir. The kernel does so already where it knows a parent-death
-// signal; a pid that now belongs to another program is recognised by its command line and left alone.
-func endLeftovers(dir string) error {
+// killOrphans kills servers whose pid files are in dir. On Linux the parent-death signal has already killed them. A pid
+// that was reused by another program is recognized by its command line and left alone.
+func killOrphans(dir string) error {
 	pidFiles, err := filepath.Glob(filepath.Join(dir, "*", "pid"))
 	if err != nil {
 		return err
@@ -85,9 +86,9 @@ func endLeftovers(dir string) error {
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		name := filepath.Base(filepath.Dir(file))
-		if err == nil && isServer(pid, name) {
+		if err == nil && isHostedAPIServer(pid, name) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			for deadline := time.Now().Add(5 * time.Second); isServer(pid, name) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(5 * time.Second); isHostedAPIServer(pid, name) && time.Now().Before(deadline); {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
@@ -98,12 +99,12 @@ func endLeftovers(dir string) error {
 	return nil
 }
 
-func isServer(pid int, name string) bool {
+func isHostedAPIServer(pid int, name string) bool {
 	commandLine, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && strings.Contains(string(commandLine), "--etcd-prefix="+Prefix(name)+"\x00")
 }
 
-// Ensure has the control plane run as spec says and returns how it stands now, without waiting for it.
+// Ensure starts or updates the API server of a control plane according to spec, and returns its state without waiting.
 func (s *Supervisor) Ensure(spec Spec) (State, error) {
 	if err := spec.validate(); err != nil {
 		return State{}, err
@@ -111,30 +112,30 @@ func (s *Supervisor) Ensure(spec Spec) (State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return State{}, errors.New("the supervisor of hosted API servers is closing")
+		return State{}, errors.New("hosted API server: the supervisor is closing")
 	}
-	p := s.planes[spec.Name]
-	if p == nil {
+	srv := s.servers[spec.Name]
+	if srv == nil {
 		dir := filepath.Join(s.options.Dir, spec.Name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return State{}, fmt.Errorf("making the folder of hosted API server %s: %w", spec.Name, err)
+			return State{}, fmt.Errorf("creating the folder of hosted API server %s: %w", spec.Name, err)
 		}
 		port, err := s.port(dir, &spec)
 		if err != nil {
 			return State{}, err
 		}
-		p = newPlane(s, dir, spec, port)
-		s.planes[spec.Name] = p
-		p.begin()
-		return p.current(), nil
+		srv = newServer(s, dir, spec, port)
+		s.servers[spec.Name] = srv
+		srv.start()
+		return srv.snapshot(), nil
 	}
-	if err := p.update(spec); err != nil {
+	if err := srv.update(spec); err != nil {
 		return State{}, err
 	}
-	return p.current(), nil
+	return srv.snapshot(), nil
 }
 
-// port returns the port that the control plane had, or picks one. The caller holds the lock.
+// port returns the previous port of the control plane, or picks one. The caller holds the lock.
 func (s *Supervisor) port(dir string, spec *Spec) (int32, error) {
 	if text, err := os.ReadFile(filepath.Join(dir, "port")); err == nil {
 		if port, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32); err == nil && !s.taken(int32(port)) {
@@ -155,35 +156,35 @@ func writePort(dir string, port int32) error {
 	return writeFile(filepath.Join(dir, "port"), []byte(strconv.Itoa(int(port))))
 }
 
-// taken reports whether another control plane of this supervisor has the port. The caller holds the lock.
+// taken reports whether a control plane of this supervisor has the port. The caller holds the lock.
 func (s *Supervisor) taken(port int32) bool {
-	for _, p := range s.planes {
-		if p.port.Load() == port {
+	for _, srv := range s.servers {
+		if srv.port.Load() == port {
 			return true
 		}
 	}
 	return false
 }
 
-// State returns how a control plane stands; ok is false if Ensure was never called for it.
+// State returns the state of a control plane's server; ok is false if Ensure was never called for it.
 func (s *Supervisor) State(name string) (state State, ok bool) {
 	s.mu.Lock()
-	p := s.planes[name]
+	srv := s.servers[name]
 	s.mu.Unlock()
-	if p == nil {
+	if srv == nil {
 		return State{}, false
 	}
-	return p.current(), true
+	return srv.snapshot(), true
 }
 
-// Remove ends a control plane's server and deletes its keys from etcd and its folder. It may be called again, and for
-// a name that never ran here.
+// Remove kills a control plane's server and deletes its keys from etcd and its folder. It is idempotent, and also
+// accepts names for which Ensure was never called.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	s.mu.Lock()
-	p := s.planes[name]
+	srv := s.servers[name]
 	s.mu.Unlock()
-	if p != nil {
-		p.end(syscall.SIGKILL) // nothing that a graceful end would save is kept
+	if srv != nil {
+		srv.shutDown(syscall.SIGKILL) // a graceful shutdown would only save data that is deleted next
 	}
 	if _, err := s.etcd.deletePrefix(ctx, Prefix(name)); err != nil {
 		return err
@@ -193,41 +194,41 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.planes[name] == p {
-		delete(s.planes, name)
+	if s.servers[name] == srv {
+		delete(s.servers, name)
 	}
 	return nil
 }
 
-// Close ends every server and waits for it. Their data and ports stay for the next supervisor.
+// Close stops all servers and waits for them. Their data and ports remain for the next supervisor.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closing = true
-	planes := make([]*plane, 0, len(s.planes))
-	for _, p := range s.planes {
-		planes = append(planes, p)
+	servers := make([]*server, 0, len(s.servers))
+	for _, srv := range s.servers {
+		servers = append(servers, srv)
 	}
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, p := range planes {
-		wg.Go(func() { p.end(syscall.SIGTERM) })
+	for _, srv := range servers {
+		wg.Go(func() { srv.shutDown(syscall.SIGTERM) })
 	}
 	wg.Wait()
 }
 
-// Running counts the servers that are ready, and all there are.
+// Running returns the number of ready servers and of all servers.
 func (s *Supervisor) Running() (ready, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.planes {
-		if p.current().Ready {
+	for _, srv := range s.servers {
+		if srv.snapshot().Ready {
 			ready++
 		}
 	}
-	return ready, len(s.planes)
+	return ready, len(s.servers)
 }
 
-// writeFile replaces a file as a whole, so that a reader never sees half of it.
+// writeFile replaces a file atomically, so that a reader never sees partial content.
 func writeFile(path string, content []byte) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {

@@ -20,34 +20,34 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 )
 
-// Guests tells of secrets inside hosted clusters. guest.Follower is one.
-type Guests interface {
+// HostedSecrets reads secrets inside hosted clusters. hostedsecrets.Watcher implements it.
+type HostedSecrets interface {
 	Has(ctx context.Context, controlPlane, secret, key string) (has, known bool)
 	Forget(controlPlane string)
 }
 
 const (
-	// clientSecretKey is the key of an OIDC client's secret.
+	// clientSecretKey is the data key of an OIDC client's secret.
 	clientSecretKey = "clientSecret"
 	issuerCAKey     = "ca-bundle.crt"
 )
 
-// The reasons with which the console's operator reports on its OIDC client.
+// Reasons of the console operator's conditions about its OIDC client.
 const (
 	reasonOIDCAvailable     = "OIDCConfigAvailable"
 	reasonOIDCSecretMissing = "OIDCClientSecretGet"
 	reasonOIDCUnknown       = "Unknown"
 )
 
-// oidc is the external authentication that a cluster asks for; nil if it asks for none.
-func oidc(configuration *hyperv1.ClusterConfiguration) *configv1.AuthenticationSpec {
+// oidcSpec returns the external authentication of a cluster; nil if it has none.
+func oidcSpec(configuration *hyperv1.ClusterConfiguration) *configv1.AuthenticationSpec {
 	if configuration == nil || configuration.Authentication == nil || configuration.Authentication.Type != configv1.AuthenticationTypeOIDC {
 		return nil
 	}
 	return configuration.Authentication
 }
 
-// The structured authentication configuration of kube-apiserver, as far as HyperShift makes use of it.
+// The structured authentication configuration of kube-apiserver, with the fields that HyperShift uses.
 type (
 	authenticationConfiguration struct {
 		APIVersion string             `json:"apiVersion"`
@@ -79,9 +79,9 @@ type (
 	}
 )
 
-// authenticationFile is what the hosted API server reads. Authorities are those of the issuers, by the name of the provider.
-// A configuration that the server would refuse is an error: a running server would keep the one before, but one that is
-// started would not come up.
+// authenticationFile returns the authentication configuration file of the hosted API server. authorities holds the
+// issuers' certificate authorities by provider name. A configuration that the server would reject is an error: a
+// running server would keep the previous configuration, but a new one would not start.
 func authenticationFile(spec *configv1.AuthenticationSpec, serviceAccountIssuer string, authorities map[string]string) ([]byte, error) {
 	file := authenticationConfiguration{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthenticationConfiguration", JWT: []jwtAuthenticator{}}
 	if spec == nil {
@@ -104,33 +104,39 @@ func authenticator(provider *configv1.OIDCProvider, serviceAccountIssuer, author
 	case err != nil, parsed.Scheme != "https", parsed.Host == "", parsed.User != nil, parsed.RawQuery != "", parsed.Fragment != "":
 		return nil, fmt.Errorf("issuer URL %q is not an https URL without user, query and fragment", issuer.URL)
 	case issuer.URL == serviceAccountIssuer:
-		return nil, fmt.Errorf("issuer URL %q is that of the cluster's own service accounts", issuer.URL)
+		return nil, fmt.Errorf("issuer URL %q is the issuer of the cluster's own service accounts", issuer.URL)
 	}
 	if authority != "" {
 		if certs, err := pki.ReadCertificates([]byte(authority)); err != nil || len(certs) == 0 {
-			return nil, errors.New("the certificate authority of the issuer holds no certificate that can be read")
+			return nil, errors.New("the certificate authority of the issuer contains no valid certificate")
 		}
 	}
 	for _, audience := range provider.Issuer.Audiences {
 		if slices.Contains(issuer.Audiences, string(audience)) {
-			return nil, fmt.Errorf("audience %q is given twice", audience)
+			return nil, fmt.Errorf("duplicate audience %q", audience)
 		}
 		issuer.Audiences = append(issuer.Audiences, string(audience))
 	}
-	jwt := &jwtAuthenticator{Issuer: issuer, ClaimMappings: jwtMappings{Username: username(provider)}}
+	name, err := username(provider)
+	if err != nil {
+		return nil, err
+	}
+	jwt := &jwtAuthenticator{Issuer: issuer, ClaimMappings: jwtMappings{Username: name}}
 	if groups := provider.ClaimMappings.Groups; groups.Claim != "" {
 		jwt.ClaimMappings.Groups = &jwtMapping{Claim: groups.Claim, Prefix: groups.Prefix}
 	}
 	for _, rule := range provider.ClaimValidationRules {
-		if rule.Type == configv1.TokenValidationRuleTypeRequiredClaim && rule.RequiredClaim != nil {
-			jwt.ClaimValidationRules = append(jwt.ClaimValidationRules, jwtRule{rule.RequiredClaim.Claim, rule.RequiredClaim.RequiredValue})
+		if rule.Type != configv1.TokenValidationRuleTypeRequiredClaim || rule.RequiredClaim == nil {
+			return nil, fmt.Errorf("claim validation rule of type %q: only %s with a requiredClaim is supported", rule.Type, configv1.TokenValidationRuleTypeRequiredClaim)
 		}
+		jwt.ClaimValidationRules = append(jwt.ClaimValidationRules, jwtRule{rule.RequiredClaim.Claim, rule.RequiredClaim.RequiredValue})
 	}
 	return jwt, nil
 }
 
-// username is the mapping of names. Where the prefix is left to the platform it is the issuer's URL, but for addresses.
-func username(provider *configv1.OIDCProvider) jwtMapping {
+// username returns the mapping of user names. If the platform chooses the prefix, it is the issuer's URL, except for
+// e-mail addresses.
+func username(provider *configv1.OIDCProvider) (jwtMapping, error) {
 	mapping := jwtMapping{Claim: provider.ClaimMappings.Username.Claim}
 	switch given := provider.ClaimMappings.Username; given.PrefixPolicy {
 	case configv1.Prefix:
@@ -138,15 +144,17 @@ func username(provider *configv1.OIDCProvider) jwtMapping {
 			mapping.Prefix = given.Prefix.PrefixString
 		}
 	case configv1.NoPrefix:
-	default:
+	case configv1.NoOpinion:
 		if mapping.Claim != "email" {
 			mapping.Prefix = provider.Issuer.URL + "#"
 		}
+	default:
+		return jwtMapping{}, fmt.Errorf("unknown prefixPolicy %q of the user name: supported values are %q, %q and %q", given.PrefixPolicy, configv1.Prefix, configv1.NoPrefix, configv1.NoOpinion)
 	}
-	return mapping
+	return mapping, nil
 }
 
-// issuerAuthorities reads the configmaps that the issuers' authorities are in.
+// issuerAuthorities reads the ConfigMaps with the issuers' certificate authorities.
 func (r *Reconciler) issuerAuthorities(ctx context.Context, namespace string, spec *configv1.AuthenticationSpec) (map[string]string, error) {
 	authorities := map[string]string{}
 	for _, provider := range spec.OIDCProviders {
@@ -166,10 +174,9 @@ func (r *Reconciler) issuerAuthorities(ctx context.Context, namespace string, sp
 	return authorities, nil
 }
 
-// decideAuthentication finds out what the API server shall authenticate, and what the cluster reports of the components that
-// sign users in.
-func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) error {
-	spec := oidc(hc.Spec.Configuration)
+// decideAuthentication computes the authentication configuration of the API server, or the reason why it is invalid.
+func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
+	spec := oidcSpec(hc.Spec.Configuration)
 	var authorities map[string]string
 	var err error
 	if spec != nil {
@@ -181,22 +188,22 @@ func (r *Reconciler) decideAuthentication(ctx context.Context, hc *hyperv1.Hoste
 	return nil
 }
 
-// observeClients reports on the components that sign users in with a secret. In real clusters that is the console, whose
-// operator reports it; a public client has nobody who does.
-func (r *Reconciler) observeClients(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) error {
-	spec := oidc(hc.Spec.Configuration)
+// observeOIDCClients reports the components that sign users in with a client secret. In real clusters this is the
+// console, whose operator reports it. No component reports a public client.
+func (r *Reconciler) observeOIDCClients(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
+	spec := oidcSpec(hc.Spec.Configuration)
 	var before []configv1.OIDCClientStatus
 	if hcp.Status.Configuration != nil {
 		before = hcp.Status.Configuration.Authentication.OIDCClients
 	}
-	waits := false
+	usesSecret := false
 	if spec != nil {
 		for _, provider := range spec.OIDCProviders {
 			for _, c := range provider.OIDCClients {
 				if c.ClientSecret.Name == "" {
 					continue
 				}
-				waits = true
+				usesSecret = true
 				has, known, err := r.clientHasSecret(ctx, hc, hcp, c.ClientSecret.Name, o)
 				if err != nil {
 					return err
@@ -205,20 +212,24 @@ func (r *Reconciler) observeClients(ctx context.Context, hc *hyperv1.HostedClust
 			}
 		}
 	}
-	if !waits && r.Guests != nil {
-		r.Guests.Forget(hcp.Namespace)
+	if !usesSecret && r.HostedSecrets != nil {
+		r.HostedSecrets.Forget(hcp.Namespace)
 	}
 	return nil
 }
 
-// clientHasSecret looks for a client's secret inside the hosted cluster, where its owner makes it. A cluster that only reports
-// has no inside; what stands for it is the content of the secret beside the HostedCluster.
-func (r *Reconciler) clientHasSecret(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, name string, o *Observed) (has, known bool, err error) {
-	if Fidelity(hcp.Annotations[contract.FidelityAnnotation]) == FidelityProcess {
-		if o.Phase <= schedule.APIServerStarting || !o.Kubeconfig || r.Guests == nil {
+// clientHasSecret reports whether a client's secret exists in the hosted cluster, where its owner creates it. In status
+// fidelity, the secret of that name in the HostedCluster's namespace takes its place.
+func (r *Reconciler) clientHasSecret(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, name string, o *observation) (has, known bool, err error) {
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return false, false, err
+	}
+	if fidelity == contract.FidelityProcess {
+		if o.Phase <= schedule.APIServerStarting || !o.Kubeconfig || r.HostedSecrets == nil {
 			return false, false, nil
 		}
-		has, known = r.Guests.Has(ctx, hcp.Namespace, name, clientSecretKey)
+		has, known = r.HostedSecrets.Has(ctx, hcp.Namespace, name, clientSecretKey)
 		return has, known, nil
 	}
 	var secret corev1.Secret
@@ -228,7 +239,7 @@ func (r *Reconciler) clientHasSecret(ctx context.Context, hc *hyperv1.HostedClus
 	return len(secret.Data[clientSecretKey]) > 0, true, nil
 }
 
-// clientStatus is what a component's operator writes of its client.
+// clientStatus returns the status that a component's operator reports for its client.
 func clientStatus(provider *configv1.OIDCProvider, c *configv1.OIDCClientConfig, before []configv1.OIDCClientStatus, has, known bool, now metav1.Time) configv1.OIDCClientStatus {
 	status := configv1.OIDCClientStatus{ComponentName: c.ComponentName, ComponentNamespace: c.ComponentNamespace, ConsumingUsers: []configv1.ConsumingUser{},
 		CurrentOIDCClients: []configv1.OIDCClientReference{{OIDCProviderName: provider.Name, IssuerURL: provider.Issuer.URL, ClientID: c.ClientID}}}
@@ -261,8 +272,8 @@ func clientStatus(provider *configv1.OIDCProvider, c *configv1.OIDCClientConfig,
 	return status
 }
 
-// configurationStatus is what a cluster reports of its configuration; nil when there is nothing to report.
-func configurationStatus(o *Observed) *hyperv1.ConfigurationStatus {
+// configurationStatus returns the status of the configuration; nil if there is nothing to report.
+func configurationStatus(o *observation) *hyperv1.ConfigurationStatus {
 	if len(o.OIDCClients) == 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,42 +21,42 @@ import (
 // etcdComponent is the only component that is a StatefulSet.
 const etcdComponent = "etcd"
 
-// component is one of the parts of a hosted control plane that reports through a ControlPlaneComponent.
+// component is a part of a hosted control plane that reports through a ControlPlaneComponent.
 type component struct {
 	name string
 	wave schedule.Wave
-	// status: the component is reported in status fidelity, too, where there are only as many as show every wave.
-	status bool
-	// autoscaling: the component exists only if a node pool autoscales.
-	autoscaling bool
+	// inStatusFidelity components are also reported in status fidelity, which has only as many as show every wave.
+	inStatusFidelity bool
+	// onlyAutoscaling components exist only if a node pool autoscales.
+	onlyAutoscaling bool
 }
 
-// components lists a control plane's parts in alphabetical order. What they wait for: the PKI operator, etcd and the
-// feature gates for nothing; the rest for the API server; most operators for the OpenShift API server.
+// components lists the parts of a control plane in alphabetical order. The PKI operator, etcd and the feature gates
+// have no dependency; the rest depends on the API server, and most operators on the OpenShift API server.
 var components = []component{
 	{name: "azure-cloud-controller-manager", wave: schedule.WaveControllers},
 	{name: "capi-provider", wave: schedule.WaveFoundation},
 	{name: "cloud-credential-operator", wave: schedule.WaveOperators},
 	{name: "cluster-api", wave: schedule.WaveFoundation},
-	{name: "cluster-autoscaler", wave: schedule.WaveControllers, status: true, autoscaling: true},
+	{name: "cluster-autoscaler", wave: schedule.WaveControllers, inStatusFidelity: true, onlyAutoscaling: true},
 	{name: "cluster-image-registry-operator", wave: schedule.WaveOperators},
 	{name: "cluster-network-operator", wave: schedule.WaveOperators},
 	{name: "cluster-node-tuning-operator", wave: schedule.WaveOperators},
 	{name: "cluster-policy-controller", wave: schedule.WaveOperators},
 	{name: "cluster-storage-operator", wave: schedule.WaveOperators},
-	{name: "cluster-version-operator", wave: schedule.WaveOperators, status: true},
+	{name: "cluster-version-operator", wave: schedule.WaveOperators, inStatusFidelity: true},
 	{name: "control-plane-operator", wave: schedule.WaveFoundation},
 	{name: "control-plane-pki-operator", wave: schedule.WaveFoundation},
 	{name: "csi-snapshot-controller-operator", wave: schedule.WaveOperators},
 	{name: "dns-operator", wave: schedule.WaveOperators},
-	{name: etcdComponent, wave: schedule.WaveFoundation, status: true},
+	{name: etcdComponent, wave: schedule.WaveFoundation, inStatusFidelity: true},
 	{name: "featuregate-generator", wave: schedule.WaveFoundation},
 	{name: "hosted-cluster-config-operator", wave: schedule.WaveControllers},
 	{name: "ignition-server", wave: schedule.WaveControllers},
 	{name: "ignition-server-proxy", wave: schedule.WaveControllers},
 	{name: "ingress-operator", wave: schedule.WaveOperators},
 	{name: "konnectivity-agent", wave: schedule.WaveControllers},
-	{name: "kube-apiserver", wave: schedule.WaveAPIServer, status: true},
+	{name: "kube-apiserver", wave: schedule.WaveAPIServer, inStatusFidelity: true},
 	{name: "kube-controller-manager", wave: schedule.WaveControllers},
 	{name: "kube-scheduler", wave: schedule.WaveControllers},
 	{name: "machine-approver", wave: schedule.WaveControllers},
@@ -70,31 +70,31 @@ var components = []component{
 	{name: "router", wave: schedule.WaveFoundation},
 }
 
-// rollout is how far the components have come.
+// rollout is the progress of the components.
 type rollout struct {
-	// wave is the last one whose components run version; those of later waves run previous, or do not run if that is
-	// empty. Of the next wave's, in an upgrade, the first that are ahead run version, too.
+	// wave is the last wave whose components run version. Components of later waves run previous, or do not run if it
+	// is empty. In an upgrade, the first nextWaveDone components of the next wave also run version.
 	wave              schedule.Wave
-	ahead             int
+	nextWaveDone      int
 	version, previous string
 	autoscaling       bool
-	fidelity          Fidelity
+	fidelity          contract.Fidelity
 }
 
-func (r rollout) wanted() []component {
-	var wanted []component
+func (r rollout) desiredComponents() []component {
+	var desired []component
 	for _, c := range components {
-		if c.autoscaling && !r.autoscaling || r.fidelity == FidelityStatus && !c.status {
+		if c.onlyAutoscaling && !r.autoscaling || r.fidelity == contract.FidelityStatus && !c.inStatusFidelity {
 			continue
 		}
-		wanted = append(wanted, c)
+		desired = append(desired, c)
 	}
-	return wanted
+	return desired
 }
 
-// of lists the components of a wave in the order in which an upgrade rolls them out: etcd, the slowest, last.
-func (r rollout) of(wave schedule.Wave) []component {
-	list := slices.DeleteFunc(r.wanted(), func(c component) bool { return c.wave != wave })
+// inWave returns the components of a wave in the order in which an upgrade rolls them out: etcd, the slowest, last.
+func (r rollout) inWave(wave schedule.Wave) []component {
+	list := slices.DeleteFunc(r.desiredComponents(), func(c component) bool { return c.wave != wave })
 	slices.SortStableFunc(list, func(a, b component) int {
 		switch {
 		case a.name == etcdComponent:
@@ -107,21 +107,21 @@ func (r rollout) of(wave schedule.Wave) []component {
 	return list
 }
 
-// size is how many components a wave has.
-func (r rollout) size(wave schedule.Wave) int { return len(r.of(wave)) }
+// waveSize returns the number of components of a wave.
+func (r rollout) waveSize(wave schedule.Wave) int { return len(r.inWave(wave)) }
 
-// runs reports whether a component runs the version.
-func (r rollout) runs(c component) bool {
-	if c.wave == r.wave+1 && r.ahead > 0 {
-		return slices.IndexFunc(r.of(c.wave), func(other component) bool { return other.name == c.name }) < r.ahead
+// runsVersion reports whether a component runs the version.
+func (r rollout) runsVersion(c component) bool {
+	if c.wave == r.wave+1 && r.nextWaveDone > 0 {
+		return slices.IndexFunc(r.inWave(c.wave), func(other component) bool { return other.name == c.name }) < r.nextWaveDone
 	}
 	return c.wave <= r.wave
 }
 
-// unavailable names the components that are not available, in alphabetical order.
+// unavailable returns the names of the components that are not available, in alphabetical order.
 func (r rollout) unavailable() []string {
 	var names []string
-	for _, c := range r.wanted() {
+	for _, c := range r.desiredComponents() {
 		if c.wave > r.wave && r.previous == "" {
 			names = append(names, c.name)
 		}
@@ -132,7 +132,7 @@ func (r rollout) unavailable() []string {
 // complete reports whether every component runs the version.
 func (r rollout) complete() bool { return r.wave >= schedule.WaveOperators }
 
-// status decides what a component reports.
+// status returns the status of a component.
 func (r rollout) status(c component, now metav1.Time, before hyperv1.ControlPlaneComponentStatus) hyperv1.ControlPlaneComponentStatus {
 	after := *before.DeepCopy()
 	set := func(kind hyperv1.ConditionType, status metav1.ConditionStatus, reason, message string) {
@@ -146,7 +146,7 @@ func (r rollout) status(c component, now metav1.Time, before hyperv1.ControlPlan
 	}
 	after.Resources = []hyperv1.ComponentResource{{Group: "apps", Kind: kind, Name: c.name}}
 	switch {
-	case r.runs(c):
+	case r.runsVersion(c):
 		after.Version = r.version
 		set(hyperv1.ControlPlaneComponentAvailable, metav1.ConditionTrue, hyperv1.AsExpectedReason, c.name+" is available")
 		set(hyperv1.ControlPlaneComponentRolloutComplete, metav1.ConditionTrue, hyperv1.AsExpectedReason, "")
@@ -178,10 +178,10 @@ func dependency(c component) string {
 	return "infrastructure"
 }
 
-// componentWriters bounds how many components of one control plane are written at once.
+// componentWriters bounds the number of concurrent writes for one control plane.
 const componentWriters = 4
 
-// ensureComponents writes what the rollout decides and removes components that are not wanted any more.
+// ensureComponents writes the status of the components, and deletes components that the rollout no longer includes.
 func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedControlPlane, rollout rollout, now metav1.Time) error {
 	var list hyperv1.ControlPlaneComponentList
 	if err := r.Management.List(ctx, &list, client.InNamespace(hcp.Namespace)); err != nil {
@@ -192,19 +192,19 @@ func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedCo
 		existing[list.Items[i].Name] = &list.Items[i]
 	}
 	var writes []func() error
-	wanted := rollout.wanted()
-	for _, c := range wanted {
+	desired := rollout.desiredComponents()
+	for _, c := range desired {
 		object, found := existing[c.name]
 		if found {
-			if err := r.Management.Current(ctx, object); err != nil {
-				return fmt.Errorf("looking at component %s: %w", c.name, err)
+			if err := r.Management.CheckCurrent(ctx, object); err != nil {
+				return fmt.Errorf("reading component %s: %w", c.name, err)
 			}
 		}
 		if found && equality.Semantic.DeepEqual(rollout.status(c, now, object.Status), object.Status) {
 			continue
 		}
 		if !found && c.wave > rollout.wave+1 {
-			continue // while the API server starts, writing what cannot begin yet would only take its share of the machine
+			continue // writes for components that cannot start yet would only slow down the start of the API server
 		}
 		writes = append(writes, func() error {
 			if !found {
@@ -221,22 +221,22 @@ func (r *Reconciler) ensureComponents(ctx context.Context, hcp *hyperv1.HostedCo
 			}
 			base := object.DeepCopy()
 			object.Status = rollout.status(c, now, object.Status)
-			if err := r.Management.Status().Patch(ctx, object, ownwrites.Locked(base), controlPlaneManager); err != nil {
+			if err := r.Management.Status().Patch(ctx, object, readyourwrites.LockedPatch(base), controlPlaneManager); err != nil {
 				return fmt.Errorf("writing the status of component %s: %w", c.name, err)
 			}
 			return nil
 		})
 	}
 	for name, object := range existing {
-		if !slices.ContainsFunc(wanted, func(c component) bool { return c.name == name }) {
+		if !slices.ContainsFunc(desired, func(c component) bool { return c.name == name }) {
 			writes = append(writes, func() error { return client.IgnoreNotFound(r.Management.Delete(ctx, object)) })
 		}
 	}
-	return atOnce(componentWriters, writes)
+	return runConcurrently(componentWriters, writes)
 }
 
-// atOnce runs the functions, at most limit of them together, waits for all and returns one of their errors.
-func atOnce(limit int, functions []func() error) error {
+// runConcurrently runs the functions, at most limit at the same time, waits for all, and returns the first error.
+func runConcurrently(limit int, functions []func() error) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var first error
@@ -262,7 +262,7 @@ func ownerOf(object client.Object, kind string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: hyperv1.GroupVersion.String(), Kind: kind, Name: object.GetName(), UID: object.GetUID()}
 }
 
-// Every write names its manager, as the real operators' writes do; consumers tell by it who owns a field.
+// Field managers of the writes, as in the real operators. Consumers see by them who owns a field.
 const (
 	operatorManager     = client.FieldOwner(contract.OperatorManager)
 	controlPlaneManager = client.FieldOwner(contract.ControlPlaneManager)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// propagated are the HostedCluster's annotations that its control plane gets, too.
-var propagated = []string{
+// mirroredAnnotations are the annotations of a HostedCluster that are copied to its HostedControlPlane.
+var mirroredAnnotations = []string{
 	contract.AzureResourceIDAnnotation, hyperv1.CleanupCloudResourcesAnnotation, hyperv1.ClusterSizeOverrideAnnotation,
 	hyperv1.ControlPlaneOperatorImageAnnotation, hyperv1.SwiftPodNetworkInstanceAnnotation, hyperv1.RestartDateAnnotation,
 }
 
-// createControlPlane makes the control plane's namespace and the HostedControlPlane in it. Both name the HostedCluster,
-// which is how their events find it: an owner reference cannot cross namespaces.
+// createControlPlane creates the namespace of the control plane and the HostedControlPlane in it. An annotation of both
+// names the HostedCluster, so that their events can be assigned to it: an owner reference cannot cross namespaces.
 func (r *Reconciler) createControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, namespace string) (*hyperv1.HostedControlPlane, error) {
 	if err := r.ensureNamespace(ctx, hc, namespace); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (r *Reconciler) createControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	fidelity := r.Fidelity
 	if asked := hc.Annotations[contract.FidelityAnnotation]; asked != "" {
 		var err error
-		if fidelity, err = ParseFidelity(asked); err != nil {
+		if fidelity, err = contract.ParseFidelity(asked); err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", contract.FidelityAnnotation, err)
 		}
 	}
@@ -38,7 +38,7 @@ func (r *Reconciler) createControlPlane(ctx context.Context, hc *hyperv1.HostedC
 			Namespace: namespace, Name: hc.Name,
 			Labels:     map[string]string{"cluster.x-k8s.io/cluster-name": hc.Spec.InfraID},
 			Finalizers: []string{contract.Finalizer},
-			// The fidelity is fixed here: nothing may turn a control plane with data into one without.
+			// The fidelity does not change later: a control plane with data must not become one without.
 			Annotations: map[string]string{contract.HostedClusterAnnotation: hc.Namespace + "/" + hc.Name, contract.FidelityAnnotation: string(fidelity)},
 		},
 	}
@@ -81,13 +81,13 @@ func (r *Reconciler) ensureNamespace(ctx context.Context, hc *hyperv1.HostedClus
 		return fmt.Errorf("ensuring namespace %s: %w", name, err)
 	}
 	if !existing.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("namespace %s of an earlier cluster of this name is still being deleted", name)
+		return fmt.Errorf("namespace %s of a previous incarnation of the cluster is still being deleted", name)
 	}
 	return nil
 }
 
-// updateControlPlane carries changes of the HostedCluster over to its HostedControlPlane.
-func (r *Reconciler) updateControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) error {
+// updateControlPlane copies changes of the HostedCluster to its HostedControlPlane.
+func (r *Reconciler) updateControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) error {
 	base := hcp.DeepCopy()
 	fillControlPlane(hcp, hc)
 	if o.Installing == o.Desired {
@@ -96,14 +96,14 @@ func (r *Reconciler) updateControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if equality.Semantic.DeepEqual(base.Spec, hcp.Spec) && equality.Semantic.DeepEqual(base.ObjectMeta, hcp.ObjectMeta) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, hcp, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hcp, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return fmt.Errorf("updating the HostedControlPlane: %w", err)
 	}
 	return nil
 }
 
-// fillControlPlane copies the HostedCluster's spec, field by field as the operator does. The release image is not a
-// part of it: whether it may change is decided elsewhere.
+// fillControlPlane copies the HostedCluster's spec field by field, as the operator does. It excludes the release image,
+// which decideRelease decides.
 func fillControlPlane(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster) {
 	spec := hc.Spec.DeepCopy()
 	hcp.Spec = hyperv1.HostedControlPlaneSpec{
@@ -140,7 +140,7 @@ func fillControlPlane(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster
 		Labels:                           spec.Labels,
 		Capabilities:                     spec.Capabilities,
 	}
-	for _, name := range propagated {
+	for _, name := range mirroredAnnotations {
 		if value, ok := hc.Annotations[name]; ok {
 			hcp.Annotations[name] = value
 		}

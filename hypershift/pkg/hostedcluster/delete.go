@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,14 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// delete takes the next steps of a deletion, in the operator's order: node pools, control plane, its namespace, marks
-// on what was referenced, grace period, finalizer. Every step waits for the one before to be gone.
+// delete performs the next steps of a deletion, in the operator's order: node pools, control plane, its namespace,
+// annotations of referenced secrets, grace period, finalizer. Each step waits until the objects of the previous step
+// are gone.
 func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(hc, contract.Finalizer) {
 		return 0, nil
 	}
-	left, err := r.deleteNodePools(ctx, hc, r.Management)
-	if err != nil || left > 0 {
+	existing, err := r.deleteNodePools(ctx, hc, r.Management)
+	if err != nil || existing > 0 {
 		return 0, err
 	}
 	namespace := contract.ControlPlaneNamespace(hc.Namespace, hc.Name)
@@ -38,30 +40,30 @@ func (r *Reconciler) delete(ctx context.Context, hc *hyperv1.HostedCluster) (tim
 	if gone, err = r.deleteNamespace(ctx, namespace); err != nil || !gone {
 		return 0, err
 	}
-	// A node pool that was created just before the deletion may not have reached the cache when the first step looked. It
-	// would be left for ever, so the last look goes past the cache.
-	if left, err = r.deleteNodePools(ctx, hc, r.Live); err != nil || left > 0 {
+	// A node pool that was created just before the deletion may have been missing in the cache in the first step. It
+	// would never be deleted, so this check reads past the cache.
+	if existing, err = r.deleteNodePools(ctx, hc, r.Live); err != nil || existing > 0 {
 		return 0, err
 	}
 	if err := r.releaseSecrets(ctx, hc); err != nil {
 		return 0, err
 	}
-	if wait, err := r.gracePeriod(ctx, hc); err != nil || wait > 0 {
+	if wait, err := r.awaitGracePeriod(ctx, hc); err != nil || wait > 0 {
 		return wait, err
 	}
 	base := hc.DeepCopy()
 	controllerutil.RemoveFinalizer(hc, contract.Finalizer)
-	if err := r.Management.Patch(ctx, hc, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hc, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return 0, fmt.Errorf("removing the HostedCluster's finalizer: %w", err)
 	}
 	r.owners.Delete(namespace)
-	r.Log.Info("hosted cluster is deleted", "hostedCluster", hc.Namespace+"/"+hc.Name, "resourceId", hc.Annotations[contract.AzureResourceIDAnnotation],
-		"after", time.Since(hc.DeletionTimestamp.Time).Round(time.Millisecond).String())
+	r.Log.Info("hosted cluster deleted", logkey.HostedCluster, hc.Namespace+"/"+hc.Name, logkey.ResourceID, hc.Annotations[contract.AzureResourceIDAnnotation],
+		logkey.Duration, time.Since(hc.DeletionTimestamp.Time).Round(time.Millisecond).String())
 	return 0, nil
 }
 
-// deleteNodePools deletes the cluster's node pools as reader sees them, and counts those that are left.
-func (r *Reconciler) deleteNodePools(ctx context.Context, hc *hyperv1.HostedCluster, reader client.Reader) (left int, err error) {
+// deleteNodePools deletes the cluster's node pools that reader returns, and returns the number of existing ones.
+func (r *Reconciler) deleteNodePools(ctx context.Context, hc *hyperv1.HostedCluster, reader client.Reader) (existing int, err error) {
 	var pools hyperv1.NodePoolList
 	if err := reader.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
 		return 0, fmt.Errorf("listing node pools: %w", err)
@@ -71,19 +73,19 @@ func (r *Reconciler) deleteNodePools(ctx context.Context, hc *hyperv1.HostedClus
 		if pool.Spec.ClusterName != hc.Name {
 			continue
 		}
-		left++
+		existing++
 		if !pool.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if err := r.Management.Delete(ctx, pool); client.IgnoreNotFound(err) != nil {
-			return left, fmt.Errorf("deleting node pool %s: %w", pool.Name, err)
+			return existing, fmt.Errorf("deleting node pool %s: %w", pool.Name, err)
 		}
 	}
-	return left, nil
+	return existing, nil
 }
 
-// deleteControlPlane deletes the HostedControlPlane and, once its cloud resources are destroyed, ends its API server
-// and removes all that it stored. The finalizer of the HostedControlPlane is what remembers that this is still to do.
+// deleteControlPlane deletes the HostedControlPlane and, after its cloud resources are destroyed, removes its API
+// server and all its data. The finalizer of the HostedControlPlane remains until then.
 func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedCluster, namespace string) (gone bool, wait time.Duration, err error) {
 	hcp, err := r.controlPlane(ctx, hc, namespace)
 	if err != nil {
@@ -96,12 +98,12 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 		if err := r.Management.Delete(ctx, hcp); client.IgnoreNotFound(err) != nil {
 			return false, 0, fmt.Errorf("deleting the HostedControlPlane: %w", err)
 		}
-		// The object has a finalizer, so it is still there; its deletion time was set by this very call.
+		// The object still exists because of its finalizer. The call has set its deletion timestamp.
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(hcp), hcp); err != nil {
 			return apierrors.IsNotFound(err), 0, client.IgnoreNotFound(err)
 		}
 	}
-	faults, _ := contract.ParseFaults(hc.Annotations) // what it does not know was reported before
+	faults, _ := contract.ParseFaults(hc.Annotations) // pass has already reported unknown faults
 	if faults.Has(contract.FaultDeleteStuck) {
 		return false, 0, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
 	}
@@ -112,12 +114,16 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if left := r.Scale.Of(cleanup) - time.Since(hcp.DeletionTimestamp.Time); left > 0 {
 		return false, left, r.reportDestroyed(ctx, hcp, metav1.ConditionFalse, "Waiting for cloud resources to be destroyed")
 	}
-	if r.Removed != nil {
-		r.Removed(namespace)
+	if r.OnRemove != nil {
+		r.OnRemove(namespace)
 	}
-	if Fidelity(hcp.Annotations[contract.FidelityAnnotation]) == FidelityProcess {
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return false, 0, err
+	}
+	if fidelity == contract.FidelityProcess {
 		if r.ControlPlanes == nil {
-			return false, 0, errNoProcesses // going on would leave its keys in etcd for ever
+			return false, 0, errNoControlPlanes // without this error its keys would remain in etcd
 		}
 		if err := r.ControlPlanes.Remove(ctx, namespace); err != nil {
 			return false, 0, fmt.Errorf("removing the hosted API server: %w", err)
@@ -127,7 +133,7 @@ func (r *Reconciler) deleteControlPlane(ctx context.Context, hc *hyperv1.HostedC
 	if !controllerutil.RemoveFinalizer(hcp, contract.Finalizer) {
 		return false, 0, nil
 	}
-	if err := r.Management.Patch(ctx, hcp, ownwrites.Locked(base), controlPlaneManager); err != nil {
+	if err := r.Management.Patch(ctx, hcp, readyourwrites.LockedPatch(base), controlPlaneManager); err != nil {
 		return false, 0, fmt.Errorf("removing the HostedControlPlane's finalizer: %w", err)
 	}
 	return true, 0, nil
@@ -148,7 +154,7 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone boo
 	var namespace corev1.Namespace
 	err = r.Management.Get(ctx, client.ObjectKey{Name: name}, &namespace)
 	if apierrors.IsNotFound(err) {
-		// The cache may simply not have seen it: a cluster that is deleted right after it was created.
+		// The cache may not contain it yet if a cluster is deleted right after its creation.
 		err = r.Live.Get(ctx, client.ObjectKey{Name: name}, &namespace)
 	}
 	if apierrors.IsNotFound(err) {
@@ -166,10 +172,10 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, name string) (gone boo
 	return false, nil
 }
 
-// releaseSecrets deletes the secrets that were made beside the HostedCluster and takes the operator's mark off those
-// that it referred to.
+// releaseSecrets deletes the secrets that were created in the HostedCluster's namespace, and removes the operator's
+// annotation from the secrets to which the HostedCluster referred.
 func (r *Reconciler) releaseSecrets(ctx context.Context, hc *hyperv1.HostedCluster) error {
-	// Past the cache, which may not have seen a mark that was made just before the deletion.
+	// Read past the cache, which may not contain an annotation from just before the deletion.
 	var secrets corev1.SecretList
 	if err := r.Live.List(ctx, &secrets, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing secrets: %w", err)
@@ -191,38 +197,38 @@ func (r *Reconciler) releaseSecrets(ctx context.Context, hc *hyperv1.HostedClust
 			writes = append(writes, func() error {
 				patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, mark))
 				if err := r.Management.Patch(ctx, secret, patch, operatorManager); client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("unmarking Secret %s: %w", secret.Name, err)
+					return fmt.Errorf("removing the annotation of Secret %s: %w", secret.Name, err)
 				}
 				return nil
 			})
 		}
 	}
-	return atOnce(componentWriters, writes)
+	return runConcurrently(componentWriters, writes)
 }
 
 func isOwned(object, owner client.Object) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 }
 
-// gracePeriod keeps a destroyed cluster's object for as long as it asks, and says so.
-func (r *Reconciler) gracePeriod(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
+// awaitGracePeriod keeps a destroyed cluster's object for the duration in its annotation, and reports that.
+func (r *Reconciler) awaitGracePeriod(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
 	asked := hc.Annotations[hyperv1.HCDestroyGracePeriodAnnotation]
 	if asked == "" {
 		return 0, nil
 	}
 	period, err := time.ParseDuration(asked)
 	if err != nil || period <= 0 {
-		r.Log.Warn("HostedCluster has a grace period that is none", "hostedCluster", hc.Namespace+"/"+hc.Name, "value", asked)
+		r.Log.Warn("HostedCluster has an invalid grace period; ignoring it", logkey.HostedCluster, hc.Namespace+"/"+hc.Name, logkey.Duration, asked)
 		return 0, nil
 	}
 	since := time.Now()
-	if c := find(hc.Status.Conditions, hyperv1.HostedClusterDestroyed); c.isTrue() {
+	if c := findCondition(hc.Status.Conditions, hyperv1.HostedClusterDestroyed); c.isTrue() {
 		since = c.LastTransitionTime.Time
 	}
 	status := *hc.Status.DeepCopy()
-	conditions{list: &status.Conditions, now: metav1.NewTime(since), generation: hc.Generation}.yes(hyperv1.HostedClusterDestroyed,
+	conditions{list: &status.Conditions, now: metav1.NewTime(since), generation: hc.Generation}.setTrue(hyperv1.HostedClusterDestroyed,
 		hyperv1.WaitingForGracePeriodReason, "HostedCluster is destroyed and awaits its grace period of "+period.String())
-	if err := r.writeStatus(ctx, hc, &Observed{}, status); err != nil {
+	if err := r.writeStatus(ctx, hc, &observation{}, status); err != nil {
 		return 0, err
 	}
 	return max(0, period-time.Since(since)), nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,13 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The rotation of the key that etcd's data is encrypted with, as newer releases of HyperShift report it: the API servers
-// read with the new key, then write with it, then all data is written anew. The CustomResourceDefinitions have
-// status.secretEncryption; the version of the Go types that is pinned has not, so these are its types.
+// The rotation of the encryption key of etcd's data, as newer releases of HyperShift report it: the API servers read
+// with the new key, then write with it, then all data is rewritten. The CustomResourceDefinitions have
+// status.secretEncryption; the pinned version of the Go types does not, so this file defines its types.
 
-// encryptionStatus is status.secretEncryption.
+// encryptionStatus is the type of status.secretEncryption.
 type encryptionStatus struct {
-	// ActiveKey is the key that all data is encrypted with, TargetKey the one that is being moved to.
+	// ActiveKey is the key with which all data is encrypted, TargetKey the key of an unfinished rotation.
 	ActiveKey *encryptionKey `json:"activeKey,omitempty"`
 	TargetKey *encryptionKey `json:"targetKey,omitempty"`
 	// History is newest first.
@@ -58,7 +58,7 @@ type keyReference struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// The states of a rotation, in their order, and how many rotations are remembered.
+// The states of a rotation in their order, and the number of rotations in the history.
 const (
 	rotationDeploy    = "ReadOnlyDeploy"
 	rotationPromote   = "WritePromote"
@@ -68,26 +68,26 @@ const (
 	rotationsKept = 5
 )
 
-// etcdDataEncryptionUpToDate says whether all data is encrypted with the key that the spec asks for.
+// etcdDataEncryptionUpToDate is True if all data is encrypted with the key in the spec.
 const etcdDataEncryptionUpToDate hyperv1.ConditionType = "EtcdDataEncryptionUpToDate"
 
 func (k *encryptionKey) reference() keyReference {
-	text, _ := json.Marshal(k) // strings always encode
+	text, _ := json.Marshal(k) // strings can always be encoded
 	sum := sha256.Sum256(text)
 	return keyReference{Provider: k.Provider, Fingerprint: hex.EncodeToString(sum[:])}
 }
 
-// encryption is what is recorded of a control plane's encryption, in a ConfigMap beside it.
+// encryption is the record of a control plane's encryption, which is stored in a ConfigMap in its namespace.
 type encryption struct {
 	Status encryptionStatus `json:"status"`
-	// Since is when the state of the newest rotation began.
+	// Since is when the current state of the newest rotation began.
 	Since time.Time `json:"since,omitzero"`
-	// Reported: the status that is on the objects is this one.
+	// Reported is true if this status was written to the objects.
 	Reported bool `json:"reported"`
 }
 
-// specKey is the key that the spec asks for; nil without one of a key vault's.
-func specKey(hc *hyperv1.HostedCluster) *encryptionKey {
+// desiredKey returns the key in the spec; nil without a key in a key vault.
+func desiredKey(hc *hyperv1.HostedCluster) *encryptionKey {
 	if s := hc.Spec.SecretEncryption; s != nil && s.KMS != nil && s.KMS.Azure != nil {
 		k := s.KMS.Azure.ActiveKey
 		return &encryptionKey{Provider: "Azure", Azure: azureKey{KeyVaultName: k.KeyVaultName, KeyName: k.KeyName, KeyVersion: k.KeyVersion}}
@@ -95,23 +95,23 @@ func specKey(hc *hyperv1.HostedCluster) *encryptionKey {
 	return nil
 }
 
-// rotate takes one step towards the wanted key, if one is due, and returns how long until the next; zero if only an event
-// brings one. A rotation that began is finished before another begins.
-func (e encryption) rotate(wanted *encryptionKey, scale schedule.Scale, now time.Time) (next encryption, wait time.Duration) {
+// advance makes one step of a rotation to the desired key if one is due, and returns the time until the next; zero if
+// only an event causes one. A rotation is finished before another one begins.
+func (e encryption) advance(desired *encryptionKey, scale schedule.Scale, now time.Time) (next encryption, wait time.Duration) {
 	next = encryption{Status: encryptionStatus{ActiveKey: e.Status.ActiveKey, TargetKey: e.Status.TargetKey, History: slices.Clone(e.Status.History)}, Since: e.Since}
 	s := &next.Status
 	switch {
 	case s.ActiveKey == nil:
-		s.ActiveKey = wanted
+		s.ActiveKey = desired
 		return next, 0
-	case s.TargetKey == nil && *s.ActiveKey == *wanted:
+	case s.TargetKey == nil && *s.ActiveKey == *desired:
 		return e, 0
 	case s.TargetKey == nil:
-		s.TargetKey = wanted
-		s.History = slices.Insert(s.History, 0, rotation{From: s.ActiveKey.reference(), To: wanted.reference(), State: rotationDeploy, StartedTime: metav1.NewTime(now)})
+		s.TargetKey = desired
+		s.History = slices.Insert(s.History, 0, rotation{From: s.ActiveKey.reference(), To: desired.reference(), State: rotationDeploy, StartedTime: metav1.NewTime(now)})
 		s.History = s.History[:min(len(s.History), rotationsKept)]
 		next.Since = now
-		return next, atLeastAgain(scale.Of(schedule.KeyDeploy))
+		return next, neverZero(scale.Of(schedule.KeyDeploy))
 	}
 	steps := map[string]struct {
 		takes time.Duration
@@ -121,26 +121,26 @@ func (e encryption) rotate(wanted *encryptionKey, scale schedule.Scale, now time
 		rotationPromote: {schedule.KeyPromote, rotationMigrate},
 		rotationMigrate: {schedule.KeyMigrate, rotationCompleted},
 	}
-	at := steps[s.History[0].State]
-	if left := scale.Of(at.takes) - now.Sub(e.Since); left > 0 {
+	step := steps[s.History[0].State]
+	if left := scale.Of(step.takes) - now.Sub(e.Since); left > 0 {
 		return e, left
 	}
-	s.History[0].State, next.Since = at.next, now
-	if at.next == rotationCompleted {
+	s.History[0].State, next.Since = step.next, now
+	if step.next == rotationCompleted {
 		s.History[0].CompletionTime = &metav1.Time{Time: now}
 		s.ActiveKey, s.TargetKey = s.TargetKey, nil
-		if *s.ActiveKey != *wanted {
+		if *s.ActiveKey != *desired {
 			return next, time.Millisecond
 		}
 		return next, 0
 	}
-	return next, atLeastAgain(scale.Of(steps[at.next].takes))
+	return next, neverZero(scale.Of(steps[step.next].takes))
 }
 
-// atLeastAgain is a wait that is never none.
-func atLeastAgain(wait time.Duration) time.Duration { return max(wait, time.Millisecond) }
+// neverZero returns a wait that is not zero, which would mean none.
+func neverZero(wait time.Duration) time.Duration { return max(wait, time.Millisecond) }
 
-// condition is what is said of the rotation.
+// condition returns the condition for the state of the rotation.
 func (e *encryption) condition() (status metav1.ConditionStatus, reason, message string) {
 	state := ""
 	if len(e.Status.History) > 0 {
@@ -159,8 +159,8 @@ func (e *encryption) condition() (status metav1.ConditionStatus, reason, message
 	return metav1.ConditionTrue, "ReEncryptionCompleted", "All etcd data is encrypted with the current active key"
 }
 
-// set writes the condition, where there is something to say.
-func (e *encryption) set(c conditions) {
+// setCondition writes the condition, where there is something to say.
+func (e *encryption) setCondition(c conditions) {
 	if e == nil || e.Status.ActiveKey == nil {
 		return
 	}
@@ -173,7 +173,7 @@ const (
 	encryptionRecordKey = "encryption.json"
 )
 
-// readEncryption reads the record; nil if there is none.
+// readEncryption returns the record; nil if it does not exist.
 func (r *Reconciler) readEncryption(ctx context.Context, namespace string) (*encryption, error) {
 	var record corev1.ConfigMap
 	err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: encryptionRecord}, &record)
@@ -181,11 +181,11 @@ func (r *Reconciler) readEncryption(ctx context.Context, namespace string) (*enc
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of the encryption: %w", err)
+		return nil, fmt.Errorf("reading the encryption record: %w", err)
 	}
 	var e encryption
 	if err := json.Unmarshal([]byte(record.Data[encryptionRecordKey]), &e); err != nil {
-		return nil, fmt.Errorf("decoding the record of the encryption: %w", err)
+		return nil, fmt.Errorf("decoding the encryption record: %w", err)
 	}
 	return &e, nil
 }
@@ -193,7 +193,7 @@ func (r *Reconciler) readEncryption(ctx context.Context, namespace string) (*enc
 func (r *Reconciler) writeEncryption(ctx context.Context, hcp *hyperv1.HostedControlPlane, e *encryption) error {
 	text, err := json.Marshal(e)
 	if err != nil {
-		return fmt.Errorf("encoding the record of the encryption: %w", err)
+		return fmt.Errorf("encoding the encryption record: %w", err)
 	}
 	data := map[string]string{encryptionRecordKey: string(text)}
 	key := client.ObjectKey{Namespace: hcp.Namespace, Name: encryptionRecord}
@@ -204,28 +204,28 @@ func (r *Reconciler) writeEncryption(ctx context.Context, hcp *hyperv1.HostedCon
 		return r.Management.Create(ctx, &record, controlPlaneManager)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the record of the encryption: %w", err)
+		return fmt.Errorf("reading the encryption record: %w", err)
 	}
 	base := record.DeepCopy()
 	record.Data = data
-	if err := r.Management.Patch(ctx, &record, ownwrites.Locked(base), controlPlaneManager); err != nil {
-		return fmt.Errorf("writing the record of the encryption: %w", err)
+	if err := r.Management.Patch(ctx, &record, readyourwrites.LockedPatch(base), controlPlaneManager); err != nil {
+		return fmt.Errorf("writing the encryption record: %w", err)
 	}
 	return nil
 }
 
-// rotateEncryption moves the rotation on, while there is an API server that can and a key vault that lets it. It is recorded
-// before it is reported.
-func (r *Reconciler) rotateEncryption(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) (time.Duration, error) {
-	wanted := specKey(hc)
-	if wanted == nil || o.Faults.Has(contract.FaultKMSInvalid) || !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)) {
+// rotateEncryption advances the rotation while the API server is available and the key vault accepts the key. The
+// record is written before the status.
+func (r *Reconciler) rotateEncryption(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) (time.Duration, error) {
+	desired := desiredKey(hc)
+	if desired == nil || o.Faults.Has(contract.FaultKMSInvalid) || !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)) {
 		return 0, nil
 	}
 	before := encryption{}
 	if o.Encryption != nil {
 		before = *o.Encryption
 	}
-	next, wait := before.rotate(wanted, r.Scale, o.Now)
+	next, wait := before.advance(desired, r.Scale, o.Now)
 	if !next.Reported && (o.Encryption == nil || before.Reported || before.Since != next.Since) {
 		if err := r.writeEncryption(ctx, hcp, &next); err != nil {
 			return 0, err
@@ -235,8 +235,9 @@ func (r *Reconciler) rotateEncryption(ctx context.Context, hc *hyperv1.HostedClu
 	return wait, nil
 }
 
-// withEncryption is an object as its status is sent: with what the Go types cannot say.
-func withEncryption(object client.Object, kind string, e *encryption) (*unstructured.Unstructured, error) {
+// unstructuredWithEncryption returns an object for an update of its status, with the field that the Go types do not
+// have.
+func unstructuredWithEncryption(object client.Object, kind string, e *encryption) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func rotateAll(t *testing.T, e encryption, wanted *encryptionKey, scale schedule
 	t.Helper()
 	var reasons []string
 	for range 50 {
-		next, wait := e.rotate(wanted, scale, time.Now())
+		next, wait := e.advance(wanted, scale, time.Now())
 		_, reason, _ := next.condition()
 		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
 			reasons = append(reasons, reason)
@@ -70,8 +70,8 @@ func TestRotation(t *testing.T) {
 func TestRotationIsFinishedBeforeTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := rotateAll(t, encryption{}, key("v1"), 1)
-		e, _ = e.rotate(key("v2"), 1, time.Now())
-		next, wait := e.rotate(key("v3"), 1, time.Now())
+		e, _ = e.advance(key("v2"), 1, time.Now())
+		next, wait := e.advance(key("v3"), 1, time.Now())
 		if *next.Status.TargetKey != *key("v2") || wait != schedule.KeyDeploy {
 			t.Errorf("%+v, %s", next.Status, wait)
 		}

@@ -12,8 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/hostedapi"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +30,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func metaNamed(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// quietLog keeps controller-runtime from logging every request's name and namespace twice.
-func quietLog(mgr ctrl.Manager) func(*reconcile.Request) logr.Logger {
+// logConstructor returns loggers for requests. The default of controller-runtime logs namespace and name of every
+// request twice.
+func logConstructor(mgr ctrl.Manager) func(*reconcile.Request) logr.Logger {
 	return func(request *reconcile.Request) logr.Logger {
 		if request == nil {
 			return mgr.GetLogger()
@@ -41,8 +43,8 @@ func quietLog(mgr ctrl.Manager) func(*reconcile.Request) logr.Logger {
 	}
 }
 
-// Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes; the pass is
-// repeated until it is not.
+// Reconcile makes one pass. A conflict is not an error: another client has written, or the cache is older than the
+// controller's own writes. The pass is repeated.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var hc hyperv1.HostedCluster
 	err := r.Management.Get(ctx, request.NamespacedName, &hc)
@@ -56,24 +58,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
+		return reconcile.Result{RequeueAfter: readyourwrites.RetryDelay}, nil
 	case err != nil && !hc.DeletionTimestamp.IsZero() && apierrors.IsNotFound(err):
-		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
+		return reconcile.Result{RequeueAfter: readyourwrites.RetryDelay}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// pass does what can be done now, and returns how long until time alone allows more; zero if only an event can.
+// pass makes all changes that are possible now. It returns the time until the schedule allows more; zero if only an
+// event does.
 func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.Duration, error) {
 	if !hc.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, hc)
 	}
-	o := &Observed{Now: time.Now()}
+	o := &observation{Now: time.Now()}
 	var err error
 	if o.Faults, err = contract.ParseFaults(hc.Annotations); err != nil {
-		r.Log.Warn("HostedCluster asks for faults that do not exist", "hostedCluster", hc.Namespace+"/"+hc.Name, "error", err)
+		o.Problem = err
 	}
 	if o.Pause, err = contract.ParsePause(hc.Spec.PausedUntil, o.Now); err != nil {
 		o.Problem = err
@@ -104,12 +107,12 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 		return 0, err
 	}
 	if len(hc.Status.Conditions) == 0 {
-		// The first sight is reported before anything is made, as consumers show it.
+		// The first status is written before anything is created, because consumers display it.
 		if err := r.writeStatus(ctx, hc, o, decide(hc, nil, o)); err != nil {
 			return 0, err
 		}
 	}
-	phase, wait := r.Scale.Elapsed(o.Now.Sub(hc.CreationTimestamp.Time))
+	phase, wait := r.Scale.PhaseAfter(o.Now.Sub(hc.CreationTimestamp.Time))
 	if hcp == nil {
 		if o.Problem != nil || o.Desired == nil || phase < schedule.Infrastructure {
 			return wait, r.writeStatus(ctx, hc, o, decide(hc, nil, o))
@@ -129,11 +132,11 @@ func (r *Reconciler) pass(ctx context.Context, hc *hyperv1.HostedCluster) (time.
 	if err != nil {
 		return 0, err
 	}
-	return schedule.Sooner(wait, more), nil
+	return schedule.ShorterWait(wait, more), nil
 }
 
-// advance brings the control plane as far as its phase allows and reports it.
-func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *Observed) (time.Duration, error) {
+// advance brings the control plane as far as its phase allows and writes the status.
+func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, o *observation) (time.Duration, error) {
 	if err := r.observeNodePools(ctx, hc, o); err != nil {
 		return 0, err
 	}
@@ -146,17 +149,20 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 	if err := r.decideAuthentication(ctx, hc, hcp, o); err != nil {
 		return 0, err
 	}
-	fidelity := Fidelity(hcp.Annotations[contract.FidelityAnnotation])
+	fidelity, err := contract.FidelityOf(hcp)
+	if err != nil {
+		return 0, err
+	}
 	o.Endpoint = hyperv1.APIEndpoint{Host: hc.Spec.KubeAPIServerDNSName, Port: 443}
 	if o.Endpoint.Host == "" {
 		o.Endpoint.Host = "127.0.0.1"
 	}
 	if o.Phase > schedule.Infrastructure {
-		m, err := r.ensureMaterial(ctx, hc, hcp, o.Now)
+		m, err := r.ensurePKI(ctx, hc, hcp, o.Now)
 		if err != nil {
 			return 0, err
 		}
-		if fidelity == FidelityProcess {
+		if fidelity == contract.FidelityProcess {
 			if err := r.ensureAPIServer(hc, hcp, m, o); err != nil {
 				return 0, err
 			}
@@ -169,7 +175,7 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 		}
 	}
 
-	if err := r.observeClients(ctx, hc, hcp, o); err != nil {
+	if err := r.observeOIDCClients(ctx, hc, hcp, o); err != nil {
 		return 0, err
 	}
 	wait := r.decideRollout(hc, hcp, fidelity, o)
@@ -198,10 +204,10 @@ func (r *Reconciler) advance(ctx context.Context, hc *hyperv1.HostedCluster, hcp
 			return 0, err
 		}
 	}
-	return schedule.Sooner(wait, rotating), r.ensureHasBeenAvailable(ctx, hc)
+	return schedule.ShorterWait(wait, rotating), r.ensureHasBeenAvailable(ctx, hc)
 }
 
-// ensureMetadata adds what the operator adds to a HostedCluster: finalizer, identifiers, size label.
+// ensureMetadata adds the fields that the operator adds to a HostedCluster: finalizer, identifiers, size label.
 func (r *Reconciler) ensureMetadata(ctx context.Context, hc *hyperv1.HostedCluster) error {
 	base := hc.DeepCopy()
 	controllerutil.AddFinalizer(hc, contract.Finalizer)
@@ -220,7 +226,8 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, hc *hyperv1.HostedClust
 	return r.patchIfChanged(ctx, hc, base)
 }
 
-// infraID is name-based, with a random end that keeps two lives of one name apart.
+// infraID returns an identifier that begins with the name and has a random suffix, which distinguishes incarnations of
+// a name.
 func infraID(name string) string { return fmt.Sprintf("%.26s-%s", name, utilrand.String(5)) }
 
 func (r *Reconciler) ensureHasBeenAvailable(ctx context.Context, hc *hyperv1.HostedCluster) error {
@@ -235,19 +242,19 @@ func (r *Reconciler) ensureHasBeenAvailable(ctx context.Context, hc *hyperv1.Hos
 	return r.patchIfChanged(ctx, hc, base)
 }
 
-// patchIfChanged writes metadata and spec. The answer of the server replaces hc, so the status that was decided but
-// not written yet must not be on it.
+// patchIfChanged writes metadata and spec. The server's response replaces hc, so hc must not have a new status that was
+// not written yet.
 func (r *Reconciler) patchIfChanged(ctx context.Context, hc, base *hyperv1.HostedCluster) error {
 	if equality.Semantic.DeepEqual(base, hc) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, hc, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, hc, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the operator's fields of the HostedCluster: %w", err)
 	}
 	return nil
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster, o *Observed, status hyperv1.HostedClusterStatus) error {
+func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster, o *observation, status hyperv1.HostedClusterStatus) error {
 	unreported := o.Encryption != nil && !o.Encryption.Reported
 	if !unreported && equality.Semantic.DeepEqual(hc.Status, status) {
 		return nil
@@ -258,20 +265,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, hc *hyperv1.HostedCluster,
 		return fmt.Errorf("writing the status of the HostedCluster: %w", err)
 	}
 	if after := availability(hc.Status.Conditions); after != before {
-		r.Log.Info("hosted cluster changed", "hostedCluster", hc.Namespace+"/"+hc.Name, "available", after,
-			"resourceId", hc.Annotations[contract.AzureResourceIDAnnotation], "age", time.Since(hc.CreationTimestamp.Time).Round(time.Millisecond).String())
+		r.Log.Info("hosted cluster availability changed", logkey.HostedCluster, hc.Namespace+"/"+hc.Name, logkey.State, after,
+			logkey.ResourceID, hc.Annotations[contract.AzureResourceIDAnnotation], logkey.Duration, time.Since(hc.CreationTimestamp.Time).Round(time.Millisecond).String())
 	}
 	return nil
 }
 
-// updateStatus replaces the status of an object, if nothing was written since it was read. A patch would not do: the
-// version history has fields that must be present and null, which a merge patch cannot say. The status has no other
-// writer, and the server takes nothing but the status from such an update.
+// updateStatus replaces the status of an object with an update, which fails with a conflict if the object was written
+// since it was read. A merge patch is not possible: the version history has fields that must be present and null. The
+// status has no other writer, and the server takes only the status from the update.
 func (r *Reconciler) updateStatus(ctx context.Context, object client.Object, kind string, e *encryption, manager client.FieldOwner) error {
 	if e == nil {
 		return r.Management.Status().Update(ctx, object, manager)
 	}
-	full, err := withEncryption(object, kind, e)
+	full, err := unstructuredWithEncryption(object, kind, e)
 	if err != nil {
 		return err
 	}
@@ -289,13 +296,13 @@ func availability(list []metav1.Condition) string {
 	return ""
 }
 
-// ensureReferences checks that what the spec refers to exists, and marks it as referenced.
+// ensureReferences checks that the objects to which the spec refers exist, and annotates them as referenced.
 func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedCluster) error {
 	references := map[string]string{hc.Spec.PullSecret.Name: "pull secret"}
 	if key := hc.Spec.ServiceAccountSigningKey; key != nil {
 		references[key.Name] = "service account signing key"
 	}
-	if spec := oidc(hc.Spec.Configuration); spec != nil {
+	if spec := oidcSpec(hc.Spec.Configuration); spec != nil {
 		if _, err := r.issuerAuthorities(ctx, hc.Namespace, spec); err != nil {
 			return err
 		}
@@ -324,14 +331,14 @@ func (r *Reconciler) ensureReferences(ctx context.Context, hc *hyperv1.HostedClu
 		}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, hc.Name)
 		if err := r.Management.Patch(ctx, &secret, client.RawPatch(types.MergePatchType, []byte(patch)), operatorManager); err != nil {
-			return fmt.Errorf("marking %s %s as referenced: %w", references[name], name, err)
+			return fmt.Errorf("annotating %s %s as referenced: %w", references[name], name, err)
 		}
 	}
 	return nil
 }
 
-// observeNodePools sums up the cluster's node pools.
-func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedCluster, o *Observed) error {
+// observeNodePools counts the ready nodes of the cluster's node pools.
+func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedCluster, o *observation) error {
 	var pools hyperv1.NodePoolList
 	if err := r.Management.List(ctx, &pools, client.InNamespace(hc.Namespace)); err != nil {
 		return fmt.Errorf("listing node pools: %w", err)
@@ -346,23 +353,24 @@ func (r *Reconciler) observeNodePools(ctx context.Context, hc *hyperv1.HostedClu
 	return nil
 }
 
-// decideRelease chooses what the control plane shall run: what is asked for, unless that is unknown or older.
-func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster, o *Observed) error {
+// decideRelease chooses the release of the control plane: the one in the spec, unless it is unknown, older or too far
+// ahead.
+func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.HostedCluster, o *observation) error {
 	current, err := r.Releases.Lookup(hcp.Spec.ReleaseImage)
 	if err != nil {
-		return fmt.Errorf("the running release left the catalogue: %w", err)
+		return fmt.Errorf("looking up the running release: %w", err)
 	}
 	o.Installing = current
 	switch {
 	case o.Desired == nil, o.Problem != nil:
 	case o.Desired.LessThan(current):
-		o.Blocked = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
+		o.UpgradeRefusal = fmt.Sprintf("cannot downgrade from %s to %s", current.Version, o.Desired.Version)
 	case o.Desired.Version.Ordinal() > current.Version.Ordinal()+1 && hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
-		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: minor versions must not be skipped", current.Version, o.Desired.Version)
+		o.UpgradeRefusal = fmt.Sprintf("cannot upgrade from %s to %s: minor versions must not be skipped", current.Version, o.Desired.Version)
 	case !o.Desired.Version.SameMinor(current.Version) && meta.IsStatusConditionFalse(hcp.Status.Conditions, string(hyperv1.ClusterVersionUpgradeable)) &&
 		hc.Annotations[hyperv1.ForceUpgradeToAnnotation] != hc.Spec.Release.Image:
 		upgradeable := meta.FindStatusCondition(hcp.Status.Conditions, string(hyperv1.ClusterVersionUpgradeable))
-		o.Blocked = fmt.Sprintf("cannot upgrade from %s to %s: the cluster version is not upgradeable: %s", current.Version, o.Desired.Version, upgradeable.Message)
+		o.UpgradeRefusal = fmt.Sprintf("cannot upgrade from %s to %s: the cluster version is not upgradeable: %s", current.Version, o.Desired.Version, upgradeable.Message)
 	default:
 		o.Installing = o.Desired
 	}
@@ -370,18 +378,18 @@ func (r *Reconciler) decideRelease(hcp *hyperv1.HostedControlPlane, hc *hyperv1.
 	return nil
 }
 
-// decideRollout finds how far the components have come. A creation is dated by the HostedCluster, an upgrade by the
-// newest entry of the version history.
-func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity Fidelity, o *Observed) time.Duration {
+// decideRollout computes the progress of the components. The start of a creation is the creation time of the
+// HostedCluster; the start of an upgrade is in the newest entry of the version history.
+func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, fidelity contract.Fidelity, o *observation) time.Duration {
 	o.Rollout.version, o.Rollout.fidelity = o.Installing.Version.String(), fidelity
 	wave, wait := r.Scale.Creation(o.Now.Sub(hc.CreationTimestamp.Time))
 	if versions := hcp.Status.VersionStatus; versions != nil && len(versions.History) > 0 {
 		switch head := versions.History[0]; {
-		case head.Version != o.Installing.Version.String(): // this very pass begins the upgrade
-			wave, o.Rollout.ahead, wait = r.Scale.Upgrade(0, o.Rollout.size)
+		case head.Version != o.Installing.Version.String(): // this pass starts the upgrade
+			wave, o.Rollout.nextWaveDone, wait = r.Scale.Upgrade(0, o.Rollout.waveSize)
 			o.Rollout.previous = head.Version
 		case len(versions.History) > 1:
-			wave, o.Rollout.ahead, wait = r.Scale.Upgrade(o.Now.Sub(head.StartedTime.Time), o.Rollout.size)
+			wave, o.Rollout.nextWaveDone, wait = r.Scale.Upgrade(o.Now.Sub(head.StartedTime.Time), o.Rollout.waveSize)
 			o.Rollout.previous = versions.History[1].Version
 		}
 	}
@@ -391,26 +399,27 @@ func (r *Reconciler) decideRollout(hc *hyperv1.HostedCluster, hcp *hyperv1.Hoste
 		ceiling = -1
 	case o.Phase <= schedule.APIServerStarting:
 		ceiling = schedule.WaveFoundation
-	case fidelity == FidelityProcess && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)):
-		// The API server is reported as soon as it is there; the many components that wait for it come with the next pass.
-		ceiling, wait = schedule.WaveAPIServer, schedule.Sooner(wait, time.Millisecond)
+	case fidelity == contract.FidelityProcess && !meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)):
+		// The API server is reported as soon as it is available; the components that depend on it follow in the next
+		// pass.
+		ceiling, wait = schedule.WaveAPIServer, schedule.ShorterWait(wait, time.Millisecond)
 	case o.Faults.Has(contract.FaultComponentsStuck):
 		ceiling = schedule.WaveControllers
 	}
 	if o.Rollout.previous != "" && o.Phase < schedule.Done {
-		ceiling = schedule.WaveOperators // an upgrade does not wait for an API server that restarts
+		ceiling = schedule.WaveOperators // an upgrade does not wait while the API server restarts
 		if o.Faults.Has(contract.FaultComponentsStuck) {
 			ceiling = schedule.WaveControllers
 		}
 	}
 	if wave >= ceiling {
-		wave, o.Rollout.ahead = ceiling, 0
+		wave, o.Rollout.nextWaveDone = ceiling, 0
 	}
 	o.Rollout.wave = wave
 	return wait
 }
 
-// controlPlane returns the HostedControlPlane, nil if there is none.
+// controlPlane returns the HostedControlPlane; nil if it does not exist.
 func (r *Reconciler) controlPlane(ctx context.Context, hc *hyperv1.HostedCluster, namespace string) (*hyperv1.HostedControlPlane, error) {
 	var hcp hyperv1.HostedControlPlane
 	err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: hc.Name}, &hcp)
@@ -423,19 +432,19 @@ func (r *Reconciler) controlPlane(ctx context.Context, hc *hyperv1.HostedCluster
 	return hcp.DeepCopy(), nil
 }
 
-// errNoProcesses is for clusters of process fidelity in a runtime that can only report.
-var errNoProcesses = errors.New("the cluster has process fidelity, and this runtime was started without --kube-apiserver")
+// errNoControlPlanes is returned for clusters of process fidelity in a runtime that cannot run API servers.
+var errNoControlPlanes = errors.New("the cluster has process fidelity, and this runtime was started without --kube-apiserver")
 
-// ensureAPIServer has the hosted API server run, and lets the phase get no further than the server is.
-func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *material, o *Observed) error {
+// ensureAPIServer starts or updates the hosted API server, and limits the phase to the state of the server.
+func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *pkiMaterial, o *observation) error {
 	if r.ControlPlanes == nil {
-		return errNoProcesses
+		return errNoControlPlanes
 	}
 	spec := hostedapi.Spec{
 		Name: hcp.Namespace, Port: hcp.Status.ControlPlaneEndpoint.Port, Issuer: hcp.Spec.IssuerURL,
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
 		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
-		MaxRequests: 150, MaxMutatingRequests: 50, // what HyperShift gives a cluster of size small
+		MaxRequests: 150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
 	}
 	for _, network := range hcp.Spec.Networking.ServiceNetwork {
 		spec.ServiceCIDRs = append(spec.ServiceCIDRs, network.CIDR.String())
@@ -446,7 +455,8 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 	}
 	o.Endpoint = hyperv1.APIEndpoint{Host: "127.0.0.1", Port: state.Port}
 	wasReady := meta.IsStatusConditionTrue(hcp.Status.Conditions, string(hyperv1.KubeAPIServerAvailable))
-	// While the runtime itself restarts, a server that was available is about to be again: that is no outage to report.
+	// A server that was available and is being restarted, or started by a new runtime, is going to be available again:
+	// this is not reported as an outage, as a real rolling restart causes none.
 	if !state.Ready && (state.Settled || !wasReady) {
 		o.Phase = min(o.Phase, schedule.APIServerStarting)
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/pki"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Keys of the secrets that HyperShift makes.
+// Keys of the secrets that HyperShift creates.
 const (
 	caCertKey     = "ca.crt"
 	caKeyKey      = "ca.key"
@@ -32,8 +32,8 @@ const (
 	signingKeyKey = "key"
 )
 
-// material is the PKI of a control plane, as it is stored in its namespace.
-type material struct {
+// pkiMaterial is the PKI of a control plane, as it is stored in its namespace.
+type pkiMaterial struct {
 	root      *pki.Authority
 	serving   pki.Pair
 	admin     pki.Pair
@@ -44,9 +44,9 @@ type material struct {
 	servingCA []byte
 }
 
-// ensureMaterial makes what is missing of a control plane's PKI and reads the rest. What exists is never made again:
-// certificates that were handed out stay valid.
-func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, now time.Time) (*material, error) {
+// ensurePKI creates the missing parts of a control plane's PKI and reads the others. It never replaces existing ones,
+// so issued certificates stay valid.
+func (r *Reconciler) ensurePKI(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, now time.Time) (*pkiMaterial, error) {
 	owner := ownerOf(hcp, "HostedControlPlane")
 	secret := func(name string, kind corev1.SecretType, fill func() (map[string][]byte, error)) (map[string][]byte, error) {
 		s, err := r.ensureSecret(ctx, client.ObjectKey{Namespace: hcp.Namespace, Name: name}, kind, owner, controlPlaneManager, fill)
@@ -55,7 +55,7 @@ func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedClust
 		}
 		return s.Data, nil
 	}
-	var m material
+	var m pkiMaterial
 
 	data, err := secret(contract.RootCASecret, corev1.SecretTypeOpaque, func() (map[string][]byte, error) {
 		root, err := pki.NewAuthority("root-ca", now)
@@ -75,7 +75,7 @@ func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedClust
 	tlsData := func(pair pki.Pair) map[string][]byte {
 		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}
 	}
-	err = atOnce(componentWriters, []func() error{
+	err = runConcurrently(componentWriters, []func() error{
 		func() error {
 			data, err := secret(contract.ServingCertSecret, corev1.SecretTypeTLS, func() (map[string][]byte, error) {
 				pair, err := m.root.Server("kubernetes", servingNames(hc), now)
@@ -129,7 +129,7 @@ func (r *Reconciler) ensureMaterial(ctx context.Context, hc *hyperv1.HostedClust
 	return &m, nil
 }
 
-// signingKey is the key for service-account tokens: the one that the spec refers to, or one of our own.
+// signingKey returns the key for service-account tokens: the one to which the spec refers, or a generated one.
 func (r *Reconciler) signingKey(ctx context.Context, hc *hyperv1.HostedCluster, secret func(string, corev1.SecretType, func() (map[string][]byte, error)) (map[string][]byte, error)) (private, public []byte, err error) {
 	if given := hc.Spec.ServiceAccountSigningKey; given != nil && given.Name != "" {
 		var s corev1.Secret
@@ -149,9 +149,9 @@ func (r *Reconciler) signingKey(ctx context.Context, hc *hyperv1.HostedCluster, 
 	return data["service-account.key"], data["service-account.pub"], err
 }
 
-// ensureNamedCertificates copies the certificates that the spec names for the API server into the control plane's
-// namespace. Where one does not exist, it plays Azure Key Vault and its SecretSync: it issues the certificate beside
-// the HostedCluster, with the root appended, so that whoever trusts the bundle trusts what is served.
+// ensureNamedCertificates copies the certificates that the spec names for the API server to the control plane's
+// namespace. It issues missing ones in the HostedCluster's namespace, in place of Azure Key Vault and SecretSync. The
+// root is appended, so that clients that trust the bundle trust the server.
 func (r *Reconciler) ensureNamedCertificates(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, root *pki.Authority, now time.Time) (map[string]pki.Pair, error) {
 	named := map[string]pki.Pair{}
 	if hc.Spec.Configuration == nil || hc.Spec.Configuration.APIServer == nil {
@@ -180,8 +180,8 @@ func (r *Reconciler) ensureNamedCertificates(ctx context.Context, hc *hyperv1.Ho
 	return named, nil
 }
 
-// ensureClientCA keeps the bundle that client certificates are verified with: the control plane's root, then whatever
-// total-client-ca holds, which is where signers for break-glass credentials publish theirs.
+// ensureClientCA writes the bundle that verifies client certificates: the control plane's root and the content of
+// total-client-ca, in which signers for break-glass credentials publish their certificates.
 func (r *Reconciler) ensureClientCA(ctx context.Context, hcp *hyperv1.HostedControlPlane, root []byte) ([]byte, error) {
 	bundle := bytes.Clone(root)
 	var total corev1.ConfigMap
@@ -213,14 +213,14 @@ func (r *Reconciler) ensureClientCA(ctx context.Context, hcp *hyperv1.HostedCont
 	}
 	base := current.DeepCopy()
 	current.Data = map[string]string{contract.CABundleKey: string(bundle)}
-	if err := r.Management.Patch(ctx, &current, ownwrites.Locked(base), controlPlaneManager); err != nil {
+	if err := r.Management.Patch(ctx, &current, readyourwrites.LockedPatch(base), controlPlaneManager); err != nil {
 		return nil, fmt.Errorf("updating ConfigMap %s: %w", key, err)
 	}
 	return bundle, nil
 }
 
 // ensureKubeconfigs writes the administrator's kubeconfig and its copies.
-func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *material, endpoint hyperv1.APIEndpoint) error {
+func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCluster, hcp *hyperv1.HostedControlPlane, m *pkiMaterial, endpoint hyperv1.APIEndpoint) error {
 	admin, err := kubeconfig(hc.Name, endpoint, "", m.servingCA, m.admin)
 	if err != nil {
 		return err
@@ -245,11 +245,11 @@ func (r *Reconciler) ensureKubeconfigs(ctx context.Context, hc *hyperv1.HostedCl
 				map[string][]byte{kubeconfigKey: custom}, ownerOf(hc, "HostedCluster"), operatorManager)
 		})
 	}
-	return atOnce(componentWriters, writes)
+	return runConcurrently(componentWriters, writes)
 }
 
-// kubeconfig renders a kubeconfig. A serverName is what the server's certificate is checked for; on one machine the
-// cluster's DNS name resolves nowhere, so the address stays the endpoint's.
+// kubeconfig renders a kubeconfig. If serverName is set, clients verify the server's certificate for it. The address
+// remains the endpoint's, because the cluster's DNS name does not resolve on a local machine.
 func kubeconfig(cluster string, endpoint hyperv1.APIEndpoint, serverName string, ca []byte, user pki.Pair) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["cluster"] = &clientcmdapi.Cluster{
@@ -267,7 +267,7 @@ func kubeconfig(cluster string, endpoint hyperv1.APIEndpoint, serverName string,
 	return text, nil
 }
 
-// servingNames are the names and addresses under which a hosted API server is reached.
+// servingNames returns the names and addresses of a hosted API server.
 func servingNames(hc *hyperv1.HostedCluster) []string {
 	names := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		"kube-apiserver", "kube-apiserver." + contract.ControlPlaneNamespace(hc.Namespace, hc.Name) + ".svc"}
@@ -279,7 +279,7 @@ func servingNames(hc *hyperv1.HostedCluster) []string {
 	return names
 }
 
-// newPassword is in the form of an initial kubeadmin password: four groups of five.
+// newPassword returns a password in the format of an initial kubeadmin password: four groups of five characters.
 func newPassword() ([]byte, error) {
 	random := make([]byte, 18)
 	if _, err := rand.Read(random); err != nil {
@@ -290,7 +290,8 @@ func newPassword() ([]byte, error) {
 	return []byte(letters[:5] + "-" + letters[5:10] + "-" + letters[10:15] + "-" + letters[15:]), nil
 }
 
-// ensureSecret returns a secret, made with fill if it does not exist. The loser of a race takes the winner's.
+// ensureSecret returns a secret. If it does not exist, it is created with the data that fill returns. If another client
+// creates it at the same time, that secret is returned.
 func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, owner metav1.OwnerReference, manager client.FieldOwner, fill func() (map[string][]byte, error)) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	err := r.Management.Get(ctx, key, &secret)
@@ -302,7 +303,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kin
 	}
 	data, err := fill()
 	if err != nil {
-		return nil, fmt.Errorf("making the content of Secret %s: %w", key, err)
+		return nil, fmt.Errorf("generating the data of Secret %s: %w", key, err)
 	}
 	secret = corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{owner}},
@@ -320,7 +321,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, key client.ObjectKey, kin
 	return &secret, nil
 }
 
-// copySecret has a secret hold exactly data.
+// copySecret makes the data of a secret equal to data.
 func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind corev1.SecretType, data map[string][]byte, owner metav1.OwnerReference, manager client.FieldOwner) error {
 	secret, err := r.ensureSecret(ctx, key, kind, owner, manager, func() (map[string][]byte, error) { return data, nil })
 	if err != nil {
@@ -332,7 +333,7 @@ func (r *Reconciler) copySecret(ctx context.Context, key client.ObjectKey, kind 
 	base := secret.DeepCopy()
 	secret = secret.DeepCopy()
 	secret.Data = data
-	if err := r.Management.Patch(ctx, secret, ownwrites.Locked(base), manager); err != nil {
+	if err := r.Management.Patch(ctx, secret, readyourwrites.LockedPatch(base), manager); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", key, err)
 	}
 	return nil

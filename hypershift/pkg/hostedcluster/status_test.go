@@ -81,10 +81,10 @@ func imageOf(t *testing.T, catalog *release.Catalog, version string) string {
 // look makes the decisions of one pass and returns how long until the next.
 func (l *life) look(t *testing.T) time.Duration {
 	t.Helper()
-	o := &Observed{Now: time.Now(), ReadyNodes: l.nodes}
+	o := &observation{Now: time.Now(), ReadyNodes: l.nodes}
 	o.Faults, _ = contract.ParseFaults(l.hc.Annotations)
 	o.Desired, _ = l.r.Releases.Lookup(l.hc.Spec.Release.Image)
-	phase, wait := l.r.Scale.Elapsed(time.Since(l.began))
+	phase, wait := l.r.Scale.PhaseAfter(time.Since(l.began))
 	if l.hcp == nil && phase < schedule.Infrastructure {
 		l.hc.Status = decide(l.hc, nil, o)
 		l.record()
@@ -103,11 +103,11 @@ func (l *life) look(t *testing.T) time.Duration {
 	}
 	o.Endpoint = hyperv1.APIEndpoint{Host: l.hc.Spec.KubeAPIServerDNSName, Port: 443}
 	o.Kubeconfig, o.KubeadminPassword, o.CustomKubeconfig = phase > schedule.Kubeconfig, phase > schedule.Kubeconfig, phase > schedule.Kubeconfig
-	more := l.r.decideRollout(l.hc, l.hcp, FidelityStatus, o)
+	more := l.r.decideRollout(l.hc, l.hcp, contract.FidelityStatus, o)
 	l.hcp.Status = decideControlPlane(l.hc, l.hcp, o)
 	l.hc.Status = decide(l.hc, l.hcp, o)
 	l.record()
-	return schedule.Sooner(wait, more)
+	return schedule.ShorterWait(wait, more)
 }
 
 // record writes down what changed.
@@ -174,7 +174,7 @@ func TestAvailableOnce(t *testing.T) {
 		flips, was := 0, false
 		look := func() time.Duration {
 			wait := l.look(t)
-			if is := find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue(); is != was {
+			if is := findCondition(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue(); is != was {
 				flips, was = flips+1, is
 			}
 			return wait
@@ -228,7 +228,7 @@ func TestBlockedUpgrades(t *testing.T) {
 					l.hc.Annotations[hyperv1.ForceUpgradeToAnnotation] = l.hc.Spec.Release.Image
 				}
 				l.run(t)
-				progressing := find(l.hc.Status.Conditions, hyperv1.HostedClusterProgressing)
+				progressing := findCondition(l.hc.Status.Conditions, hyperv1.HostedClusterProgressing)
 				want, wantReason := "4.20.8", hyperv1.BlockedReason
 				if c.blocked == "" {
 					want, wantReason = c.to, hyperv1.AsExpectedReason
@@ -239,7 +239,7 @@ func TestBlockedUpgrades(t *testing.T) {
 				if c.blocked != "" && progressing.Message != c.blocked {
 					t.Errorf("%s: message %q", c.reason, progressing.Message)
 				}
-				if !find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
+				if !findCondition(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
 					t.Errorf("%s: not available any more", c.reason)
 				}
 			})
@@ -264,12 +264,12 @@ func TestFaults(t *testing.T) {
 				l := newLife(t, "4.20.8")
 				l.hc.Annotations = map[string]string{contract.FaultAnnotation: string(fault)}
 				l.run(t)
-				if got := find(l.hc.Status.Conditions, c.condition); got.Status != c.status || got.Reason != c.reason {
+				if got := findCondition(l.hc.Status.Conditions, c.condition); got.Status != c.status || got.Reason != c.reason {
 					t.Errorf("%s is %s %s", c.condition, got.Status, got.Reason)
 				}
 				delete(l.hc.Annotations, contract.FaultAnnotation)
 				l.run(t)
-				if !find(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
+				if !findCondition(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue() {
 					t.Error("the cluster does not recover")
 				}
 			})
@@ -292,8 +292,8 @@ func TestComponentsAreConsistent(t *testing.T) {
 		}
 	}
 	for wave := schedule.WaveFoundation; wave <= schedule.WaveOperators; wave++ {
-		complete := rollout{wave: wave, fidelity: FidelityProcess}.complete()
-		if waiting := (rollout{wave: wave, fidelity: FidelityProcess}).unavailable(); complete != (len(waiting) == 0) {
+		complete := rollout{wave: wave, fidelity: contract.FidelityProcess}.complete()
+		if waiting := (rollout{wave: wave, fidelity: contract.FidelityProcess}).unavailable(); complete != (len(waiting) == 0) {
 			t.Errorf("wave %d: complete %v, but waiting for %v", wave, complete, waiting)
 		}
 	}
@@ -302,14 +302,14 @@ func TestComponentsAreConsistent(t *testing.T) {
 // TestAnUpgradeMovesOneComponentAfterTheOther: what depends on others begins when those run the version, and says so until then.
 func TestAnUpgradeMovesOneComponentAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rollout{version: "4.21.4", previous: "4.20.16", fidelity: FidelityProcess}
+		r := rollout{version: "4.21.4", previous: "4.20.16", fidelity: contract.FidelityProcess}
 		began, before := time.Now(), 0
 		for {
 			var wait time.Duration
-			r.wave, r.ahead, wait = schedule.Scale(1).Upgrade(time.Since(began), r.size)
+			r.wave, r.nextWaveDone, wait = schedule.Scale(1).Upgrade(time.Since(began), r.waveSize)
 			states := map[string]hyperv1.ControlPlaneComponentStatus{}
 			count := 0
-			for _, c := range r.wanted() {
+			for _, c := range r.desiredComponents() {
 				states[c.name] = r.status(c, metav1.Now(), hyperv1.ControlPlaneComponentStatus{})
 				if states[c.name].Version == "4.21.4" {
 					count++
@@ -335,8 +335,8 @@ func TestAnUpgradeMovesOneComponentAfterTheOther(t *testing.T) {
 			}
 			time.Sleep(wait)
 		}
-		if before != len(r.wanted()) || !r.complete() {
-			t.Errorf("at the end %d of %d components run the version", before, len(r.wanted()))
+		if before != len(r.desiredComponents()) || !r.complete() {
+			t.Errorf("at the end %d of %d components run the version", before, len(r.desiredComponents()))
 		}
 	})
 }

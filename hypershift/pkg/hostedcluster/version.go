@@ -16,15 +16,15 @@ type (
 	updateHistory = configv1.UpdateHistory
 )
 
-// historyLimit is how many entries a version history keeps.
+// historyLimit is the maximum number of entries of a version history.
 const historyLimit = 100
 
-// decideVersions keeps the two histories. The control plane's own is complete when every component runs the version;
-// that of the cluster version needs nodes as well. The release image itself is what identifies an entry.
-func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.HostedCluster, hcpImage string, o *Observed) {
+// decideVersions updates the two version histories. An entry of the control plane's history is complete when every
+// component runs the version; an entry of the cluster version's history also needs nodes.
+func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.HostedCluster, hcpImage string, o *observation) {
 	now := metav1.NewTime(o.Now)
 	desired := releaseOf(o.Installing)
-	desired.Image = hcpImage // as it was asked for: consumers compare it with the spec
+	desired.Image = hcpImage // unchanged: consumers compare it with the spec
 
 	if status.VersionStatus == nil {
 		status.VersionStatus = &hyperv1.ClusterVersionStatus{}
@@ -63,7 +63,7 @@ func decideVersions(status *hyperv1.HostedControlPlaneStatus, hc *hyperv1.Hosted
 	controlPlane.Desired, controlPlane.ObservedGeneration = desired, hc.Generation
 	if len(controlPlane.History) == 0 || controlPlane.History[0].Version != o.Installing.Version.String() {
 		if len(controlPlane.History) > 0 && controlPlane.History[0].CompletionTime.IsZero() {
-			controlPlane.History[0].CompletionTime = now // it stays Partial: it never finished
+			controlPlane.History[0].CompletionTime = now // it remains Partial: it never finished
 		}
 		controlPlane.History = slices.Insert(controlPlane.History, 0, hyperv1.ControlPlaneUpdateHistory{
 			State: configv1.PartialUpdate, StartedTime: now, Version: o.Installing.Version.String(), Image: desired.Image,
@@ -79,7 +79,8 @@ func releaseOf(r *release.Release) configRelease {
 	return configRelease{Version: r.Version.String(), Image: r.Image, Channels: slices.Clone(r.Channels)}
 }
 
-// conditionalUpdate is an update with risks. Rules are not evaluated here: whether one applies is not known, except to all.
+// conditionalUpdate returns an update with risks. Rules are not evaluated: except for rules of type Always it is
+// unknown whether they apply.
 func conditionalUpdate(update release.Update, since metav1.Time) configv1.ConditionalUpdate {
 	u := configv1.ConditionalUpdate{Release: releaseOf(update.Release)}
 	recommended := metav1.Condition{Type: "Recommended", Status: metav1.ConditionUnknown, Reason: "EvaluationFailed", LastTransitionTime: since}

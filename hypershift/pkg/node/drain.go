@@ -12,22 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Drain moves the pods of nodes away, as Cluster API does before it deletes a machine: through evictions, which disruption
-// budgets may refuse. Pods of DaemonSets and of the node itself stay, for they would come back. It plays the kubelets, too:
-// what is being deleted there ends at once. It returns how many pods are left of those that have to go, by node.
-func (k *Keeper) Drain(ctx context.Context, controlPlane string, nodes []string) (left map[string]int, err error) {
-	c, err := k.cluster(ctx, controlPlane)
+// Drain evicts the pods of nodes, as Cluster API does before it deletes a machine. It uses the eviction API, so
+// disruption budgets apply. Pods of DaemonSets and mirror pods are ignored, because they would be created again. Drain
+// also acts as the kubelets: pods that are being deleted terminate immediately. It returns the number of remaining pods
+// by node.
+func (m *Manager) Drain(ctx context.Context, controlPlane string, nodes []string) (remaining map[string]int, err error) {
+	c, err := m.cluster(ctx, controlPlane)
 	if err != nil {
 		return nil, err
 	}
-	left = map[string]int{}
+	remaining = map[string]int{}
 	for _, name := range nodes {
 		pods, err := c.pods(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		for i := range pods {
-			if staysInDrain(&pods[i]) {
+			if ignoredByDrain(&pods[i]) {
 				continue
 			}
 			gone, err := c.evict(ctx, &pods[i])
@@ -35,11 +36,11 @@ func (k *Keeper) Drain(ctx context.Context, controlPlane string, nodes []string)
 				return nil, fmt.Errorf("draining node %s: %w", name, err)
 			}
 			if !gone {
-				left[name]++
+				remaining[name]++
 			}
 		}
 	}
-	return left, nil
+	return remaining, nil
 }
 
 func (c *cluster) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
@@ -50,7 +51,7 @@ func (c *cluster) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-func staysInDrain(pod *corev1.Pod) bool {
+func ignoredByDrain(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true
 	}
@@ -59,7 +60,7 @@ func staysInDrain(pod *corev1.Pod) bool {
 	})
 }
 
-// evict asks for a pod's eviction. A budget that allows none now is no error.
+// evict requests a pod's eviction. It returns false without an error if a disruption budget does not allow it now.
 func (c *cluster) evict(ctx context.Context, pod *corev1.Pod) (gone bool, err error) {
 	if pod.DeletionTimestamp.IsZero() {
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}}
@@ -73,19 +74,19 @@ func (c *cluster) evict(ctx context.Context, pod *corev1.Pod) (gone bool, err er
 			return false, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	if err := c.end(ctx, pod); err != nil {
+	if err := c.deletePod(ctx, pod); err != nil {
 		return false, err
 	}
-	// One with finalizers is still there.
+	// A pod with finalizers still exists.
 	return len(pod.Finalizers) == 0, nil
 }
 
-// end is what a kubelet does when a pod that is being deleted has stopped.
-func (c *cluster) end(ctx context.Context, pod *corev1.Pod) error {
+// deletePod deletes a pod with grace period 0, as a kubelet does when a pod that is being deleted has stopped.
+func (c *cluster) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("ending pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package node keeps the nodes of hosted clusters, where no kubelet runs: it registers Node objects in the real hosted
-// API servers, reports them Ready, and renews their leases as kubelets do. A Keeper is told what nodes a pool has and
-// makes it so; between such calls it does nothing for a node but renew its lease. It must never touch a node that is
-// not labelled as one of its pools'.
+// Package node manages the nodes of hosted clusters, where no kubelet runs. It registers Node objects in the real
+// hosted API servers, reports them Ready, and renews their leases as kubelets do. Callers pass the desired nodes of a
+// pool to a Manager; between the calls it only renews leases. It must never change a node without the label of one of
+// the pools.
 package node
 
 import (
@@ -18,31 +18,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Node is what a node shall look like.
+// Node is the desired state of a node.
 type Node struct {
 	Name string
-	// Ready is whether it reports Ready; one that does not is registered but still starting.
+	// Ready makes the node report Ready. A node that is not Ready is registered but still starting.
 	Ready bool
-	// Lost is whether its kubelet stopped reporting; Leaving is whether it is cordoned because it is to go.
-	Lost, Leaving bool
-	// Version is the OpenShift release, Kubelet the kubelet's version.
+	// Unreachable simulates a kubelet that stopped reporting. Cordoned makes the node unschedulable, because it is
+	// being drained.
+	Unreachable, Cordoned bool
+	// Version is the OpenShift release, Kubelet the version of the kubelet.
 	Version, Kubelet string
 	Arch             string
 	VMSize, Zone     string
 	Location         string
 	SubscriptionID   string
 	ResourceGroup    string
-	// Labels and Taints are the pool's own.
+	// Labels and Taints are those of the node pool.
 	Labels map[string]string
 	Taints []corev1.Taint
 }
 
-// managedLabels records, on the node, which labels the pool gave it, so that one the pool drops is dropped there too
-// and one that somebody else set is kept.
+// managedLabels is an annotation of a node with the labels that the pool has set, so that labels that are removed from
+// the pool are removed from the node, and labels that others have set remain.
 const managedLabels = "runtime.hcpmesh.io/pool-labels"
 
-// apply changes object into the node and reports whether metadata and spec, or the status, differ from before. What
-// others set on it is kept.
+// apply changes object to the desired state, and reports whether metadata or spec, and whether the status, differ from
+// before. It keeps what others have set.
 func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specChanged, statusChanged bool) {
 	before := object.DeepCopy()
 	object.Name = n.Name
@@ -53,11 +54,11 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 		object.Annotations = map[string]string{}
 	}
 	var previous []string
-	_ = json.Unmarshal([]byte(object.Annotations[managedLabels]), &previous) // unreadable counts as none
+	_ = json.Unmarshal([]byte(object.Annotations[managedLabels]), &previous) // an invalid value counts as empty
 	for _, key := range previous {
 		delete(object.Labels, key)
 	}
-	names, _ := json.Marshal(slices.Sorted(maps.Keys(n.Labels))) // strings always encode
+	names, _ := json.Marshal(slices.Sorted(maps.Keys(n.Labels))) // strings can always be encoded
 	object.Annotations[managedLabels] = string(names)
 	maps.Copy(object.Labels, n.Labels)
 	maps.Copy(object.Labels, n.WellKnownLabels(pool))
@@ -66,28 +67,28 @@ func (n *Node) apply(pool string, object *corev1.Node, now metav1.Time) (specCha
 		object.Spec.ProviderID = fmt.Sprintf("azure:///subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s", n.SubscriptionID, n.ResourceGroup, n.Name)
 	}
 	object.Spec.Taints = n.taints()
-	// Who cordoned a node that stays has it stay cordoned.
-	object.Spec.Unschedulable = object.Spec.Unschedulable || n.Leaving
+	// A node that someone else has cordoned remains cordoned.
+	object.Spec.Unschedulable = object.Spec.Unschedulable || n.Cordoned
 	specChanged = !equality.Semantic.DeepEqual(before.ObjectMeta, object.ObjectMeta) || !equality.Semantic.DeepEqual(before.Spec, object.Spec)
 
 	n.applyStatus(object, now)
 	return specChanged, !equality.Semantic.DeepEqual(before.Status, object.Status)
 }
 
-// taints are the pool's and those that Kubernetes' controllers give a node of this kind.
+// taints returns the pool's taints and those that Kubernetes' controllers add to a node in this state.
 func (n *Node) taints() []corev1.Taint {
 	taints := slices.Clone(n.Taints)
-	if n.Leaving {
+	if n.Cordoned {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if n.Lost {
+	if n.Unreachable {
 		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
 			corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
 	}
 	return taints
 }
 
-// Allocatable is what pods can have of a node. All nodes are alike.
+// Allocatable returns the resources of a node that are available to pods. All nodes are equal.
 func Allocatable() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
@@ -95,7 +96,7 @@ func Allocatable() corev1.ResourceList {
 	}
 }
 
-// WellKnownLabels are those by which pods choose nodes, beside the pool's own.
+// WellKnownLabels returns the labels by which pods select nodes, without the pool's own labels.
 func (n *Node) WellKnownLabels(pool string) map[string]string {
 	return map[string]string{
 		hyperv1.NodePoolLabel:              pool,
@@ -145,7 +146,7 @@ func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 		}
 		status.Conditions = append(status.Conditions, condition)
 	}
-	if n.Lost {
+	if n.Unreachable {
 		for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
 			set(kind, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")
 		}
@@ -161,7 +162,7 @@ func (n *Node) applyStatus(object *corev1.Node, now metav1.Time) {
 	set(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready")
 }
 
-// address is in 10.0.0.0/16, the machine network of most clusters, and depends on the name alone.
+// address returns an address in 10.0.0.0/16, the machine network of most clusters. It depends on the name alone.
 func (n *Node) address() string {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(n.Name))

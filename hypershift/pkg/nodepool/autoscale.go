@@ -10,28 +10,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// autoscale is what the autoscaler decided for a pool, recorded with its machines.
-type autoscale struct {
-	// Replicas is the size it chose; meaningless while there is no autoscaling.
+// autoscaling is the autoscaler's decision for a pool, which is stored with its machines.
+type autoscaling struct {
+	// Replicas is the chosen number of nodes; zero if the pool does not autoscale by pods.
 	Replicas int `json:"replicas"`
-	// Less is since when fewer would do; zero while they would not.
-	Less time.Time `json:"less,omitzero"`
+	// FewerSince is the time since which fewer nodes are sufficient; zero if they are not.
+	FewerSince time.Time `json:"less,omitzero"`
 }
 
-func (a autoscale) equal(b autoscale) bool { return a.Replicas == b.Replicas && a.Less.Equal(b.Less) }
+func (a autoscaling) equal(b autoscaling) bool {
+	return a.Replicas == b.Replicas && a.FewerSince.Equal(b.FewerSince)
+}
 
 const autoscaleKey = "autoscale.json"
 
-func (a autoscale) encode(data map[string]string) error {
-	if a == (autoscale{}) {
+func (a autoscaling) encode(data map[string]string) error {
+	if a == (autoscaling{}) {
 		return nil
 	}
 	text, err := json.Marshal(a)
@@ -42,7 +44,7 @@ func (a autoscale) encode(data map[string]string) error {
 	return nil
 }
 
-func decodeAutoscale(data map[string]string) (a autoscale, err error) {
+func decodeAutoscale(data map[string]string) (a autoscaling, err error) {
 	if data[autoscaleKey] == "" {
 		return a, nil
 	}
@@ -52,65 +54,66 @@ func decodeAutoscale(data map[string]string) (a autoscale, err error) {
 	return a, nil
 }
 
-// follow moves the decision to what is needed now: up at once, down when fewer would have done for long enough.
-func (a autoscale) follow(needed int, scale schedule.Scale, now time.Time) (next autoscale, wait time.Duration) {
+// update adapts the decision to the number of nodes that are needed now. It increases Replicas immediately and
+// decreases it after fewer nodes were sufficient for schedule.ScaleDown.
+func (a autoscaling) update(needed int, scale schedule.Scale, now time.Time) (next autoscaling, wait time.Duration) {
 	if needed >= a.Replicas {
-		return autoscale{Replicas: needed}, 0
+		return autoscaling{Replicas: needed}, 0
 	}
 	next = a
-	if next.Less.IsZero() {
-		next.Less = now
+	if next.FewerSince.IsZero() {
+		next.FewerSince = now
 	}
-	if left := scale.Of(schedule.ScaleDown) - now.Sub(next.Less); left > 0 {
+	if left := scale.Of(schedule.ScaleDown) - now.Sub(next.FewerSince); left > 0 {
 		return next, left
 	}
-	return autoscale{Replicas: needed}, 0
+	return autoscaling{Replicas: needed}, 0
 }
 
-// autoscale sets the target's size where the pods of a real hosted cluster decide on it. Everywhere else it follows from the
-// NodePool alone.
-func (r *Reconciler) autoscale(ctx context.Context, pool *hyperv1.NodePool, o *observed, machines []Machine, before autoscale) (autoscale, time.Duration, error) {
-	pools, others, err := r.siblings(ctx, pool)
+// autoscale sets the target's size if it follows from the pods of a real hosted cluster. Otherwise the size follows
+// from the NodePool alone.
+func (r *Reconciler) autoscale(ctx context.Context, pool *hyperv1.NodePool, o *observation, machines []Machine, before autoscaling) (autoscaling, time.Duration, error) {
+	pools, others, err := r.podScaledPools(ctx, pool)
 	if err != nil {
 		return before, 0, err
 	}
-	namespace, real, err := r.hosted(ctx, pool)
+	namespace, isReal, err := r.hostedControlPlane(ctx, pool)
 	if err != nil {
 		return before, 0, err
 	}
-	if !followsPods(pool) || !real || r.Pods == nil {
-		if real && r.Pods != nil && len(pools) == 0 {
+	if !scalesByPods(pool) || !isReal || r.Pods == nil {
+		if isReal && r.Pods != nil && len(pools) == 0 {
 			r.Pods.Forget(namespace)
 		}
-		return autoscale{}, 0, nil
+		return autoscaling{}, 0, nil
 	}
 	pods, known := r.Pods.Pods(ctx, namespace)
-	lowest, highest := autoscalingRange(pool)
+	minimum, maximum := autoscalingRange(pool)
 	if before.Replicas == 0 {
-		before.Replicas = min(max(len(alive(machines)), lowest), highest)
+		before.Replicas = min(max(len(activeNames(machines)), minimum), maximum)
 	}
 	if !known {
-		// Its pods are being listed; until then nothing is decided.
-		o.target.replicas = min(max(before.Replicas, lowest), highest)
+		// The size does not change until the pods have been listed.
+		o.target.replicas = min(max(before.Replicas, minimum), maximum)
 		return before, 0, nil
 	}
-	room, threshold := math.MaxInt, int32(math.MinInt32)
+	maxNew, threshold := math.MaxInt, int32(math.MinInt32)
 	if profile := o.cluster.Spec.Autoscaling; profile.MaxNodesTotal != nil {
-		room = max(0, int(*profile.MaxNodesTotal)-others-len(alive(machines)))
+		maxNew = max(0, int(*profile.MaxNodesTotal)-others-len(activeNames(machines)))
 	}
 	if profile := o.cluster.Spec.Autoscaling; profile.PodPriorityThreshold != nil {
 		threshold = *profile.PodPriorityThreshold
 	}
-	wanted := demand.Place(describePools(pools, o, pool, machines, pods), pods, threshold, room)
-	next, wait := before.follow(wanted[pool.Name], r.Scale, o.now)
-	next.Replicas = min(max(next.Replicas, lowest), highest)
+	counts := autoscaler.NodeCounts(schedulingPools(pools, o, pool, machines, pods), pods, threshold, maxNew)
+	next, wait := before.update(counts[pool.Name], r.Scale, o.now)
+	next.Replicas = min(max(next.Replicas, minimum), maximum)
 	o.target.replicas, o.target.pods = next.Replicas, podsByNode(pods)
 	return next, wait, nil
 }
 
-// siblings are the cluster's pools whose size follows from pods, the given one included, and how many nodes there are in all
-// others than the given one.
-func (r *Reconciler) siblings(ctx context.Context, pool *hyperv1.NodePool) (following []hyperv1.NodePool, others int, err error) {
+// podScaledPools returns the cluster's pools that autoscale by pods, including the given one, and the number of nodes
+// in all other pools.
+func (r *Reconciler) podScaledPools(ctx context.Context, pool *hyperv1.NodePool) (podScaled []hyperv1.NodePool, others int, err error) {
 	var all hyperv1.NodePoolList
 	if err := r.Management.List(ctx, &all, client.InNamespace(pool.Namespace)); err != nil {
 		return nil, 0, fmt.Errorf("listing node pools: %w", err)
@@ -120,42 +123,42 @@ func (r *Reconciler) siblings(ctx context.Context, pool *hyperv1.NodePool) (foll
 		if p.Spec.ClusterName != pool.Spec.ClusterName || !p.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if followsPods(p) {
-			following = append(following, *p)
+		if scalesByPods(p) {
+			podScaled = append(podScaled, *p)
 		}
 		if p.Name != pool.Name {
 			others += int(p.Status.Replicas)
 		}
 	}
-	return following, others, nil
+	return podScaled, others, nil
 }
 
-// followsPods says whether a pool autoscales and no annotation states its load.
-func followsPods(pool *hyperv1.NodePool) bool {
+// scalesByPods reports whether a pool autoscales and no annotation states its load.
+func scalesByPods(pool *hyperv1.NodePool) bool {
 	return pool.Spec.AutoScaling != nil && pool.Annotations[contract.AutoscaleAnnotation] == ""
 }
 
-func autoscalingRange(pool *hyperv1.NodePool) (lowest, highest int) {
-	lowest = 1
+func autoscalingRange(pool *hyperv1.NodePool) (minimum, maximum int) {
+	minimum = 1
 	if pool.Spec.AutoScaling.Min != nil {
-		lowest = int(*pool.Spec.AutoScaling.Min)
+		minimum = int(*pool.Spec.AutoScaling.Min)
 	}
-	return lowest, int(pool.Spec.AutoScaling.Max)
+	return minimum, int(pool.Spec.AutoScaling.Max)
 }
 
-// describePools are the pools as pods see them. Of the other pools it is known how many nodes they have, and which of these
-// have pods: a node's name begins with its pool's.
-func describePools(pools []hyperv1.NodePool, o *observed, own *hyperv1.NodePool, machines []Machine, pods []demand.Pod) []demand.Pool {
-	var described []demand.Pool
+// schedulingPools converts pools for the simulation of placement. Of other pools the number of nodes is known, and the
+// names of nodes with pods: a node's name begins with its pool's name.
+func schedulingPools(pools []hyperv1.NodePool, o *observation, own *hyperv1.NodePool, machines []Machine, pods []autoscaler.Pod) []autoscaler.Pool {
+	var described []autoscaler.Pool
 	for i := range pools {
 		p := &pools[i]
-		n := template(p, o)
+		n := nodeTemplate(p, o)
 		labels := n.WellKnownLabels(p.Name)
 		maps.Copy(labels, p.Spec.NodeLabels)
-		d := demand.Pool{Name: p.Name, Labels: labels, Taints: n.Taints, Allocatable: node.Allocatable()}
+		d := autoscaler.Pool{Name: p.Name, Labels: labels, Taints: n.Taints, Allocatable: node.Allocatable()}
 		d.Min, d.Max = autoscalingRange(p)
 		if p.Name == own.Name {
-			d.Nodes = alive(machines)
+			d.Nodes = activeNames(machines)
 		} else {
 			d.Nodes = nodesWithPods(p.Name, pods)
 			d.Min = max(d.Min, int(p.Status.Replicas))
@@ -165,7 +168,7 @@ func describePools(pools []hyperv1.NodePool, o *observed, own *hyperv1.NodePool,
 	return described
 }
 
-func nodesWithPods(pool string, pods []demand.Pod) []string {
+func nodesWithPods(pool string, pods []autoscaler.Pod) []string {
 	names := map[string]bool{}
 	for i := range pods {
 		if j := strings.LastIndexByte(pods[i].Node, '-'); j > 0 && pods[i].Node[:j] == pool {
@@ -175,20 +178,20 @@ func nodesWithPods(pool string, pods []demand.Pod) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func alive(machines []Machine) []string {
+func activeNames(machines []Machine) []string {
 	var names []string
 	for i := range machines {
-		if machines[i].alive() {
+		if machines[i].active() {
 			names = append(names, machines[i].Name)
 		}
 	}
 	return names
 }
 
-func podsByNode(pods []demand.Pod) map[string]int {
+func podsByNode(pods []autoscaler.Pod) map[string]int {
 	count := map[string]int{}
 	for i := range pods {
-		if pods[i].Node != "" && !pods[i].Daemon {
+		if pods[i].Node != "" && !pods[i].DaemonSet {
 			count[pods[i].Node]++
 		}
 	}

@@ -1,8 +1,8 @@
-// Package nodepool plays HyperShift's node pool controller and what stands behind it (Cluster API, machines,
-// kubelets): it keeps a record of each pool's machines in the control plane's namespace, moves them through creation,
-// rolling replacement and draining on the schedule, has their nodes registered in the hosted cluster where there is a
-// real one, and reports all of it with HyperShift's conditions. The record is written before anything is done about it,
-// so a pass that was cut short is finished by the next.
+// Package nodepool implements HyperShift's node pool controller and simulates the layers below it: Cluster API,
+// machines and kubelets. It stores the machines of each pool in the control plane's namespace and moves them through
+// creation, rolling replacement and draining according to the schedule. It registers their nodes in hosted clusters
+// with a real API server, and reports the state with HyperShift's conditions. The record of machines is written before
+// its effects, so a pass that was interrupted is completed by the next one.
 package nodepool
 
 import (
@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/autoscaler"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/demand"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,22 +31,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Nodes keeps the nodes of hosted clusters that are real. node.Keeper does.
+// Nodes manages the nodes of real hosted clusters. node.Manager implements it.
 type Nodes interface {
-	Sync(ctx context.Context, controlPlane, pool string, wanted []node.Node) (ready map[string]bool, err error)
-	Drain(ctx context.Context, controlPlane string, nodes []string) (left map[string]int, err error)
+	Sync(ctx context.Context, controlPlane, pool string, desired []node.Node) (ready map[string]bool, err error)
+	Drain(ctx context.Context, controlPlane string, nodes []string) (remaining map[string]int, err error)
 }
 
-// Pods tells which pods there are in hosted clusters that are real. demand.Follower does.
+// Pods returns the pods of real hosted clusters. autoscaler.PodWatcher implements it.
 type Pods interface {
-	Pods(ctx context.Context, controlPlane string) (pods []demand.Pod, known bool)
+	Pods(ctx context.Context, controlPlane string) (pods []autoscaler.Pod, known bool)
 	Forget(controlPlane string)
 }
 
 // Reconciler reconciles NodePools.
 type Reconciler struct {
-	// Management reads from the cache, but nothing older than what was written through it, and writes; Live reads past the cache.
-	Management *ownwrites.Client
+	// Management reads from the cache, but nothing older than its own last write, and writes. Live reads past the
+	// cache.
+	Management *readyourwrites.Client
 	Live       client.Reader
 	Releases   *release.Catalog
 	Scale      schedule.Scale
@@ -54,15 +56,15 @@ type Reconciler struct {
 	Log        *slog.Logger
 }
 
-// concurrency is how many NodePools are reconciled at once; it matches the real operator's.
+// concurrency is the number of NodePools that are reconciled at the same time, as in the real operator.
 const concurrency = 10
 
-// SetupWithManager registers the controller. changes carries a Namespace named after each control plane whose API
-// server changed its state.
+// SetupWithManager registers the controller. changes carries a Namespace object named after a control plane when the
+// state of its API server changed.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.GenericEvent) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodepool").
-		For(&hyperv1.NodePool{}, builder.WithPredicates(ownwrites.NotStatusAlone())).
+		For(&hyperv1.NodePool{}, builder.WithPredicates(readyourwrites.IgnoreStatusUpdates())).
 		Watches(&hyperv1.HostedCluster{}, handler.EnqueueRequestsFromMapFunc(r.hostedClusterToNodePools), builder.WithPredicates(clusterChanged())).
 		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(r.controlPlaneToNodePools))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, LogConstructor: func(request *reconcile.Request) logr.Logger {
@@ -74,8 +76,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, changes <-chan event.Gen
 		Complete(r)
 }
 
-// clusterChanged passes what a node pool depends on: the spec, the deletion, whether machines can be made and which
-// version the control plane has.
+// clusterChanged selects the changes of a HostedCluster on which node pools depend: its spec, its deletion, whether
+// machines can be provisioned, and the versions of the control plane.
 func clusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*hyperv1.HostedCluster)
@@ -85,7 +87,7 @@ func clusterChanged() predicate.Predicate {
 		}
 		return before.Generation != after.Generation || canProvision(before) != canProvision(after) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			!equality.Semantic.DeepEqual(installed(before), installed(after))
+			!equality.Semantic.DeepEqual(releaseImages(before), releaseImages(after))
 	}}
 }
 
@@ -96,7 +98,7 @@ func (r *Reconciler) hostedClusterToNodePools(ctx context.Context, object client
 func (r *Reconciler) controlPlaneToNodePools(ctx context.Context, object client.Object) []reconcile.Request {
 	var hcps hyperv1.HostedControlPlaneList
 	if err := r.Management.List(ctx, &hcps, client.InNamespace(object.GetName())); err != nil {
-		r.Log.Error("listing the HostedControlPlanes of a namespace", "namespace", object.GetName(), "error", err)
+		r.Log.Error("listing the HostedControlPlanes of a namespace failed", logkey.Namespace, object.GetName(), logkey.Error, err)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -113,7 +115,7 @@ func (r *Reconciler) controlPlaneToNodePools(ctx context.Context, object client.
 func (r *Reconciler) nodePools(ctx context.Context, namespace, hostedCluster string) []reconcile.Request {
 	var pools hyperv1.NodePoolList
 	if err := r.Management.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
-		r.Log.Error("listing node pools", "namespace", namespace, "error", err)
+		r.Log.Error("listing NodePools failed", logkey.Namespace, namespace, logkey.Error, err)
 		return nil
 	}
 	var requests []reconcile.Request

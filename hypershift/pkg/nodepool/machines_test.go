@@ -45,7 +45,7 @@ func follow(t *testing.T, machines []Machine, target target, scale schedule.Scal
 
 func count(machines []Machine) (alive, ready int) {
 	for i := range machines {
-		if machines[i].alive() {
+		if machines[i].active() {
 			alive++
 		}
 		if machines[i].ready() {
@@ -101,7 +101,7 @@ func TestRollout(t *testing.T) {
 				newName := names()
 				before := rolling(c.replicas, c.surge, c.unavailable, "4.20.8")
 				machines := follow(t, nil, before, 1, newName, func([]Machine) {})
-				if !settled(machines, before) {
+				if !converged(machines, before) {
 					t.Fatalf("the pool was not created: %+v", machines)
 				}
 				after := before
@@ -125,8 +125,8 @@ func TestRollout(t *testing.T) {
 						outdated++
 					}
 				}
-				if outdated != c.wantOutdated || settled(machines, after) != c.wantSettled {
-					t.Errorf("%s: %d outdated, settled %v: %+v", c.reason, outdated, settled(machines, after), machines)
+				if outdated != c.wantOutdated || converged(machines, after) != c.wantSettled {
+					t.Errorf("%s: %d outdated, settled %v: %+v", c.reason, outdated, converged(machines, after), machines)
 				}
 			})
 		})
@@ -207,7 +207,7 @@ func TestAnySequence(t *testing.T) {
 				}
 			}
 			machines = follow(t, machines, current, 1, newName, func([]Machine) {})
-			if !settled(machines, current) {
+			if !converged(machines, current) {
 				t.Errorf("seed %d: %+v is not what %+v asks for", seed, machines, current)
 			}
 		})

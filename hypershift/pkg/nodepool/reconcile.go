@@ -10,8 +10,9 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/node"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,21 +29,23 @@ import (
 const operatorManager = client.FieldOwner(contract.OperatorManager)
 
 const (
-	// again is the wait that means "at once".
-	again = time.Millisecond
-	// unreachablePause is for a hosted API server that does not answer; its coming back is an event as well.
-	unreachablePause = 2 * time.Second
-	// drainPause is for pods that may not be evicted yet: nothing tells when a disruption budget allows it.
-	drainPause = time.Second
+	// immediately is a wait for the next pass that is as short as possible but not zero, which means none.
+	immediately = time.Millisecond
+	// unreachableRetry is the pause if a hosted API server does not respond. When it becomes available, an event also
+	// starts a pass.
+	unreachableRetry = 2 * time.Second
+	// drainRetry is the pause if pods cannot be evicted yet. No event is sent when a disruption budget allows it.
+	drainRetry = time.Second
 )
 
-// unreachable reports whether a hosted API server could not be talked to at all.
-func unreachable(err error) bool {
+// isUnreachable reports whether the connection to a hosted API server failed.
+func isUnreachable(err error) bool {
 	var transport *url.Error
 	return errors.As(err, &transport)
 }
 
-// Reconcile makes one pass. A conflict is no error: somebody else wrote, or the cache is behind our own writes.
+// Reconcile makes one pass. A conflict is not an error: another client has written, or the cache is older than the
+// controller's own writes. The pass is repeated.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var pool hyperv1.NodePool
 	err := r.Management.Get(ctx, request.NamespacedName, &pool)
@@ -54,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		wait, err = r.pass(ctx, pool.DeepCopy())
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return reconcile.Result{RequeueAfter: ownwrites.CatchUp}, nil
+		return reconcile.Result{RequeueAfter: readyourwrites.RetryDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -62,23 +65,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// observed is what a pass found out about a node pool.
-type observed struct {
+// observation is the input of a decision about a node pool.
+type observation struct {
 	now       time.Time
 	pause     contract.Pause
 	release   *release.Release
 	cluster   *hyperv1.HostedCluster
-	skew      string // why the release does not fit the cluster's; empty if it does
+	skew      string // why the release is not compatible with the cluster's; empty if it is
 	target    target
 	machines  []Machine
 	nodeReady map[string]bool
 	problem   error
-	// machineReady and ignition are how long a machine takes to be provisioned, and to reach the ignition endpoint.
+	// machineReady and ignition are the durations until a machine is provisioned and until it reaches the ignition
+	// endpoint.
 	machineReady, ignition time.Duration
 }
 
-// oldest is the age of the oldest machine.
-func (o *observed) oldest() time.Duration {
+// oldestMachineAge is the age of the oldest machine.
+func (o *observation) oldestMachineAge() time.Duration {
 	var age time.Duration
 	for i := range o.machines {
 		age = max(age, o.now.Sub(o.machines[i].Created))
@@ -92,16 +96,16 @@ func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Dur
 	}
 	var hc hyperv1.HostedCluster
 	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: pool.Namespace, Name: pool.Spec.ClusterName}, &hc); err != nil {
-		// Without its cluster a pool is nothing; the cluster's creation brings the next pass.
+		// A pool without a cluster has nothing to do; the creation of the cluster starts a pass.
 		return 0, client.IgnoreNotFound(err)
 	}
 	if !hc.DeletionTimestamp.IsZero() {
-		return 0, nil // the cluster's deletion deletes the pool
+		return 0, nil // the deletion of the cluster deletes the pool
 	}
 	if err := r.ensureMetadata(ctx, pool, &hc); err != nil {
 		return 0, err
 	}
-	o := &observed{now: time.Now(), cluster: &hc, machineReady: r.Scale.Of(schedule.MachineReady), ignition: r.Scale.Of(schedule.NodeIgnition)}
+	o := &observation{now: time.Now(), cluster: &hc, machineReady: r.Scale.Of(schedule.MachineReady), ignition: r.Scale.Of(schedule.NodeIgnition)}
 	var err error
 	if o.pause, o.problem = contract.ParsePause(pool.Spec.PausedUntil, o.now); o.pause.Active {
 		return o.pause.Left, r.writeStatus(ctx, pool, decide(pool, o))
@@ -113,14 +117,14 @@ func (r *Reconciler) pass(ctx context.Context, pool *hyperv1.NodePool) (time.Dur
 		o.skew = skew(o.release, r.clusterRelease(&hc))
 	}
 	if !canProvision(&hc) || o.release == nil || o.skew != "" {
-		return r.observeOnly(ctx, pool, o)
+		return r.reportOnly(ctx, pool, o)
 	}
 	return r.advance(ctx, pool, o)
 }
 
-// observeOnly reports a pool that cannot move on, with the machines it has.
-func (r *Reconciler) observeOnly(ctx context.Context, pool *hyperv1.NodePool, o *observed) (time.Duration, error) {
-	record, err := r.record(ctx, pool)
+// reportOnly reports a pool that cannot progress, with its existing machines.
+func (r *Reconciler) reportOnly(ctx context.Context, pool *hyperv1.NodePool, o *observation) (time.Duration, error) {
+	record, err := r.readRecord(ctx, pool)
 	if err != nil {
 		return 0, err
 	}
@@ -129,20 +133,24 @@ func (r *Reconciler) observeOnly(ctx context.Context, pool *hyperv1.NodePool, o 
 			return 0, err
 		}
 	}
-	o.target = r.target(pool, o)
+	if o.target, err = r.target(pool, o); err != nil {
+		return 0, err
+	}
 	return 0, r.writeStatus(ctx, pool, decide(pool, o))
 }
 
-// advance takes one step with the pool's machines and reports it.
-func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *observed) (time.Duration, error) {
-	o.target = r.target(pool, o)
-	o.target.controlPlaneReady = true
-	record, err := r.record(ctx, pool)
+// advance makes one step with the pool's machines and reports the result.
+func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *observation) (time.Duration, error) {
+	record, err := r.readRecord(ctx, pool)
 	if err != nil {
 		return 0, err
 	}
+	if o.target, err = r.target(pool, o); err != nil {
+		return 0, err
+	}
+	o.target.controlPlaneReady = true
 	var before []Machine
-	scaling := autoscale{}
+	scaling := autoscaling{}
 	if record != nil {
 		if before, err = decodeMachines(record.Data); err != nil {
 			return 0, err
@@ -151,27 +159,27 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 			return 0, err
 		}
 	}
-	next, later, err := r.autoscale(ctx, pool, o, before, scaling)
+	next, autoscaleWait, err := r.autoscale(ctx, pool, o, before, scaling)
 	if err != nil {
 		return 0, err
 	}
-	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
-		return unreachablePause, nil
+	if o.target.remainingPods, err = r.drainNodes(ctx, pool, before); isUnreachable(err) {
+		return unreachableRetry, nil
 	} else if err != nil {
 		return 0, err
 	}
 	var wait time.Duration
 	o.machines, wait = step(before, o.target, r.Scale, o.now, func() string { return pool.Name + "-" + utilrand.String(5) })
-	wait = schedule.Sooner(wait, later)
+	wait = schedule.ShorterWait(wait, autoscaleWait)
 	changed := !slices.Equal(before, o.machines)
 	if changed || !next.equal(scaling) {
 		if err := r.writeRecord(ctx, pool, record, o.machines, next); err != nil {
 			return 0, err
 		}
 	}
-	if o.nodeReady, err = r.syncNodes(ctx, pool, o); unreachable(err) {
-		r.Log.Info("waiting for the hosted API server", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
-		return unreachablePause, nil
+	if o.nodeReady, err = r.syncNodes(ctx, pool, o); isUnreachable(err) {
+		r.Log.Info("waiting for the hosted API server", logkey.NodePool, pool.Namespace+"/"+pool.Name, logkey.Error, err)
+		return unreachableRetry, nil
 	}
 	if err != nil {
 		return 0, err
@@ -179,81 +187,83 @@ func (r *Reconciler) advance(ctx context.Context, pool *hyperv1.NodePool, o *obs
 	if err := r.writeStatus(ctx, pool, decide(pool, o)); err != nil {
 		return 0, err
 	}
-	done := settled(o.machines, o.target) && len(o.machines) == o.target.replicas
+	done := converged(o.machines, o.target) && len(o.machines) == o.target.replicas
 	if changed && !done {
-		return again, nil
+		return immediately, nil
 	}
-	if len(o.target.undrained) > 0 {
-		wait = schedule.Sooner(wait, drainPause)
+	if len(o.target.remainingPods) > 0 {
+		wait = schedule.ShorterWait(wait, drainRetry)
 	}
 	if done && pool.Annotations[contract.CurrentConfigAnnotation] != o.target.config {
 		base := pool.DeepCopy()
 		annotate(pool, o.target.config)
-		if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
-			return 0, fmt.Errorf("recording the configuration that was rolled out: %w", err)
+		if err := r.Management.Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); err != nil {
+			return 0, fmt.Errorf("annotating the NodePool with its rolled-out configuration: %w", err)
 		}
 	}
 	return wait, nil
 }
 
-// hosted reports whether there is a real hosted cluster, and its control plane's namespace.
-func (r *Reconciler) hosted(ctx context.Context, pool *hyperv1.NodePool) (namespace string, real bool, err error) {
+// hostedControlPlane returns the namespace of the control plane, and reports whether it has a real API server.
+func (r *Reconciler) hostedControlPlane(ctx context.Context, pool *hyperv1.NodePool) (namespace string, isReal bool, err error) {
 	namespace = contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName)
 	var hcp hyperv1.HostedControlPlane
 	if err := r.Management.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pool.Spec.ClusterName}, &hcp); err != nil {
 		return namespace, false, fmt.Errorf("getting the HostedControlPlane: %w", err)
 	}
-	return namespace, hcp.Annotations[contract.FidelityAnnotation] == "process" && r.Nodes != nil, nil
+	fidelity, err := contract.FidelityOf(&hcp)
+	return namespace, fidelity == contract.FidelityProcess && r.Nodes != nil, err
 }
 
-// drainNodes moves pods away from nodes that were told to go and are cordoned by now, and counts those that stay.
+// drainNodes evicts the pods of nodes that are cordoned because their machines are marked for deletion, and returns the
+// number of remaining pods by node.
 func (r *Reconciler) drainNodes(ctx context.Context, pool *hyperv1.NodePool, machines []Machine) (map[string]int, error) {
 	var names []string
 	for i := range machines {
-		if !machines[i].alive() {
+		if !machines[i].active() {
 			names = append(names, machines[i].Name)
 		}
 	}
 	if len(names) == 0 {
 		return nil, nil
 	}
-	namespace, real, err := r.hosted(ctx, pool)
-	if err != nil || !real {
+	namespace, isReal, err := r.hostedControlPlane(ctx, pool)
+	if err != nil || !isReal {
 		return nil, err
 	}
 	return r.Nodes.Drain(ctx, namespace, names)
 }
 
-// syncNodes has the machines' nodes registered in the hosted cluster; nil without a real one.
-func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observed) (map[string]bool, error) {
-	namespace, real, err := r.hosted(ctx, pool)
-	if err != nil || !real {
+// syncNodes registers the machines' nodes in the hosted cluster. It returns nil if the cluster has no real API server.
+func (r *Reconciler) syncNodes(ctx context.Context, pool *hyperv1.NodePool, o *observation) (map[string]bool, error) {
+	namespace, isReal, err := r.hostedControlPlane(ctx, pool)
+	if err != nil || !isReal {
 		return nil, err
 	}
-	var wanted []node.Node
+	var desired []node.Node
 	for i := range o.machines {
 		m := &o.machines[i]
 		if o.target.neverIgnites && m.Ready.IsZero() || o.now.Sub(m.Created) < r.Scale.Of(schedule.MachineReady) {
-			continue // no kubelet runs yet that could register it
+			continue // its kubelet does not run yet
 		}
-		wanted = append(wanted, describe(pool, o, m))
+		desired = append(desired, desiredNode(pool, o, m))
 	}
-	return r.Nodes.Sync(ctx, namespace, pool.Name, wanted)
+	return r.Nodes.Sync(ctx, namespace, pool.Name, desired)
 }
 
-func describe(pool *hyperv1.NodePool, o *observed, m *Machine) node.Node {
-	n := template(pool, o)
-	// A node that is drained still runs.
-	n.Name, n.Version, n.Kubelet, n.Leaving, n.Lost = m.Name, m.Version, m.Kubelet, !m.alive(), !m.Unhealthy.IsZero()
-	n.Ready = !n.Lost && (!m.Ready.IsZero() || n.Leaving)
+func desiredNode(pool *hyperv1.NodePool, o *observation, m *Machine) node.Node {
+	n := nodeTemplate(pool, o)
+	// The kubelet of a cordoned node still reports.
+	n.Name, n.Version, n.Kubelet, n.Cordoned, n.Unreachable = m.Name, m.Version, m.Kubelet, !m.active(), !m.Unhealthy.IsZero()
+	n.Ready = !n.Unreachable && (!m.Ready.IsZero() || n.Cordoned)
 	if m.VMSize != "" {
 		n.VMSize, n.Zone = m.VMSize, m.Zone
 	}
 	return n
 }
 
-// template is a node as the pool would make it now.
-func template(pool *hyperv1.NodePool, o *observed) node.Node {
+// nodeTemplate returns a node with the current settings of the pool.
+func nodeTemplate(pool *hyperv1.NodePool, o *observation) node.Node {
 	n := node.Node{Arch: pool.Spec.Arch, Labels: pool.Spec.NodeLabels}
 	if n.Arch == "" {
 		n.Arch = "amd64"
@@ -276,8 +286,8 @@ func canProvision(hc *hyperv1.HostedCluster) bool {
 		meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.IgnitionEndpointAvailable))
 }
 
-// installed are the images of the cluster's version history, newest first.
-func installed(hc *hyperv1.HostedCluster) []string {
+// releaseImages are the images of the cluster's version history, newest first.
+func releaseImages(hc *hyperv1.HostedCluster) []string {
 	if hc.Status.Version == nil {
 		return nil
 	}
@@ -288,9 +298,9 @@ func installed(hc *hyperv1.HostedCluster) []string {
 	return images
 }
 
-// clusterRelease is the release the control plane runs or rolls out; nil if that is not known yet.
+// clusterRelease returns the release that the control plane runs or rolls out; nil if it is not known yet.
 func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release {
-	images := installed(hc)
+	images := releaseImages(hc)
 	if len(images) == 0 {
 		return nil
 	}
@@ -301,12 +311,12 @@ func (r *Reconciler) clusterRelease(hc *hyperv1.HostedCluster) *release.Release 
 	return known
 }
 
-// marketplaceImage is what the operator fills in for the Azure marketplace image of a release.
+// marketplaceImage returns the Azure marketplace image of a release, which the operator adds to the spec.
 func marketplaceImage(r *release.Release) (publisher, offer, sku, version string) {
 	return "azureopenshift", "aro4", fmt.Sprintf("%d%d-v2", r.Version.Major, r.Version.Minor), "9.6.20251015"
 }
 
-// ensureMetadata adds what the operator adds to a NodePool: finalizer, owner, marketplace image.
+// ensureMetadata adds the fields that the operator adds to a NodePool: finalizer, owner, marketplace image.
 func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) error {
 	base := pool.DeepCopy()
 	controllerutil.AddFinalizer(pool, contract.Finalizer)
@@ -330,7 +340,7 @@ func (r *Reconciler) ensureMetadata(ctx context.Context, pool *hyperv1.NodePool,
 	if equality.Semantic.DeepEqual(base, pool) {
 		return nil
 	}
-	if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the operator's fields of the NodePool: %w", err)
 	}
 	return nil
@@ -351,14 +361,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, pool *hyperv1.NodePool, st
 	}
 	base := pool.DeepCopy()
 	pool.Status = status
-	if err := r.Management.Status().Patch(ctx, pool, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Status().Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the status of the NodePool: %w", err)
 	}
 	return nil
 }
 
-// delete removes the pool's nodes and machines, then its finalizer. When the whole cluster goes, the hosted API server
-// takes its nodes with it, and nobody is there to drain for.
+// delete removes the pool's nodes and machines, and then its finalizer. If the whole cluster is deleted, the nodes are
+// removed with the hosted API server and need no drain.
 func (r *Reconciler) delete(ctx context.Context, pool *hyperv1.NodePool) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(pool, contract.Finalizer) {
 		return 0, nil
@@ -368,12 +378,12 @@ func (r *Reconciler) delete(ctx context.Context, pool *hyperv1.NodePool) (time.D
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	record, recordErr := r.record(ctx, pool)
+	record, recordErr := r.readRecord(ctx, pool)
 	if recordErr != nil {
 		return 0, recordErr
 	}
 	if err == nil && hc.DeletionTimestamp.IsZero() && record != nil && canProvision(&hc) {
-		done, wait, err := r.drain(ctx, pool, &hc, record)
+		done, wait, err := r.scaleToZero(ctx, pool, &hc, record)
 		if err != nil || !done {
 			return wait, err
 		}
@@ -385,44 +395,46 @@ func (r *Reconciler) delete(ctx context.Context, pool *hyperv1.NodePool) (time.D
 	}
 	base := pool.DeepCopy()
 	controllerutil.RemoveFinalizer(pool, contract.Finalizer)
-	if err := r.Management.Patch(ctx, pool, ownwrites.Locked(base), operatorManager); client.IgnoreNotFound(err) != nil {
+	if err := r.Management.Patch(ctx, pool, readyourwrites.LockedPatch(base), operatorManager); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("removing the NodePool's finalizer: %w", err)
 	}
 	return 0, nil
 }
 
-// drain scales the pool down to nothing.
-func (r *Reconciler) drain(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster, record *corev1.ConfigMap) (done bool, wait time.Duration, err error) {
-	o := &observed{now: time.Now(), cluster: hc}
+// scaleToZero removes all machines of the pool, and reports whether none is left.
+func (r *Reconciler) scaleToZero(ctx context.Context, pool *hyperv1.NodePool, hc *hyperv1.HostedCluster, record *corev1.ConfigMap) (done bool, wait time.Duration, err error) {
+	o := &observation{now: time.Now(), cluster: hc}
 	before, err := decodeMachines(record.Data)
 	if err != nil {
 		return false, 0, err
 	}
-	o.target = r.target(pool, o)
+	if o.target, err = r.target(pool, o); err != nil {
+		return false, 0, err
+	}
 	o.target.replicas, o.target.controlPlaneReady, o.target.onDelete, o.target.inPlace = 0, true, false, false
 	o.target.maxSurge, o.target.autoRepair = 0, false
-	if o.target.undrained, err = r.drainNodes(ctx, pool, before); unreachable(err) {
-		return false, unreachablePause, nil
+	if o.target.remainingPods, err = r.drainNodes(ctx, pool, before); isUnreachable(err) {
+		return false, unreachableRetry, nil
 	} else if err != nil {
 		return false, 0, err
 	}
 	o.machines, wait = step(before, o.target, r.Scale, o.now, nil)
 	changed := !slices.Equal(before, o.machines)
 	if changed {
-		if err := r.writeRecord(ctx, pool, record, o.machines, autoscale{}); err != nil {
+		if err := r.writeRecord(ctx, pool, record, o.machines, autoscaling{}); err != nil {
 			return false, 0, err
 		}
 	}
-	if _, err := r.syncNodes(ctx, pool, o); unreachable(err) {
-		return false, unreachablePause, nil
+	if _, err := r.syncNodes(ctx, pool, o); isUnreachable(err) {
+		return false, unreachableRetry, nil
 	} else if err != nil {
 		return false, 0, err
 	}
 	if changed && len(o.machines) > 0 {
-		return false, again, nil
+		return false, immediately, nil
 	}
-	if len(o.target.undrained) > 0 {
-		wait = schedule.Sooner(wait, drainPause)
+	if len(o.target.remainingPods) > 0 {
+		wait = schedule.ShorterWait(wait, drainRetry)
 	}
 	return len(o.machines) == 0, wait, nil
 }

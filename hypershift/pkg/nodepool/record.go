@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
-	"github.com/hcpmesh/hcpmesh/hypershift/pkg/ownwrites"
+	"github.com/hcpmesh/hcpmesh/hypershift/pkg/readyourwrites"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +17,8 @@ func recordKey(pool *hyperv1.NodePool) client.ObjectKey {
 	return client.ObjectKey{Namespace: contract.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName), Name: "machines-" + pool.Name}
 }
 
-// record returns the ConfigMap that holds the pool's machines, nil if there is none.
-func (r *Reconciler) record(ctx context.Context, pool *hyperv1.NodePool) (*corev1.ConfigMap, error) {
+// readRecord returns the ConfigMap with the pool's machines; nil if it does not exist.
+func (r *Reconciler) readRecord(ctx context.Context, pool *hyperv1.NodePool) (*corev1.ConfigMap, error) {
 	var record corev1.ConfigMap
 	err := r.Management.Get(ctx, recordKey(pool), &record)
 	if apierrors.IsNotFound(err) {
@@ -30,8 +30,9 @@ func (r *Reconciler) record(ctx context.Context, pool *hyperv1.NodePool) (*corev
 	return &record, nil
 }
 
-// writeRecord stores the machines, and what the autoscaler decided, if nobody has since they were read.
-func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, record *corev1.ConfigMap, machines []Machine, scaling autoscale) error {
+// writeRecord stores the machines and the autoscaler's decision. It fails with a conflict if the record was written
+// since it was read.
+func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, record *corev1.ConfigMap, machines []Machine, scaling autoscaling) error {
 	data, err := encodeMachines(machines)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (r *Reconciler) writeRecord(ctx context.Context, pool *hyperv1.NodePool, re
 	base := record.DeepCopy()
 	record = record.DeepCopy()
 	record.Data = data
-	if err := r.Management.Patch(ctx, record, ownwrites.Locked(base), operatorManager); err != nil {
+	if err := r.Management.Patch(ctx, record, readyourwrites.LockedPatch(base), operatorManager); err != nil {
 		return fmt.Errorf("writing the record of machines: %w", err)
 	}
 	return nil

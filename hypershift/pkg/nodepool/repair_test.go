@@ -49,8 +49,8 @@ func TestRepair(t *testing.T) {
 						replaced++
 					}
 				}
-				if replaced != c.wantReplaced || settled(machines, target) != c.wantSettled || tooManyUnhealthy(machines, target) != c.wantTooMany {
-					t.Errorf("%s: %d replaced, settled %v: %+v", c.reason, replaced, settled(machines, target), machines)
+				if replaced != c.wantReplaced || converged(machines, target) != c.wantSettled || tooManyUnhealthy(machines, target) != c.wantTooMany {
+					t.Errorf("%s: %d replaced, settled %v: %+v", c.reason, replaced, converged(machines, target), machines)
 				}
 				if took := time.Since(began); replaced > 0 && took != schedule.NodeUnhealthy+schedule.NodeReady {
 					t.Errorf("%s: took %s", c.reason, took)
@@ -76,7 +76,7 @@ func TestRecovery(t *testing.T) {
 		time.Sleep(schedule.NodeUnhealthy - time.Second)
 		target.unhealthy = nil
 		machines = follow(t, machines, target, 1, newName, func([]Machine) {})
-		if len(machines) != 2 || machines[0].Name != name || !settled(machines, target) {
+		if len(machines) != 2 || machines[0].Name != name || !converged(machines, target) {
 			t.Errorf("%+v", machines)
 		}
 	})
@@ -89,11 +89,11 @@ func TestDrainOfPods(t *testing.T) {
 		machines := follow(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		smaller := rolling(1, 1, 0, "4.20.8")
 		machines, _ = step(machines, smaller, 1, time.Now(), newName)
-		i := slices.IndexFunc(machines, func(m Machine) bool { return !m.alive() })
+		i := slices.IndexFunc(machines, func(m Machine) bool { return !m.active() })
 		if i < 0 {
 			t.Fatalf("none was told to go: %+v", machines)
 		}
-		smaller.undrained = map[string]int{machines[i].Name: 1}
+		smaller.remainingPods = map[string]int{machines[i].Name: 1}
 		time.Sleep(time.Hour)
 		if machines, _ = step(machines, smaller, 1, time.Now(), newName); len(machines) != 2 {
 			t.Fatalf("a pod that may not be evicted was given up: %+v", machines)
@@ -103,7 +103,7 @@ func TestDrainOfPods(t *testing.T) {
 		if next, _ := step(machines, bounded, 1, time.Now(), newName); len(next) != 1 {
 			t.Errorf("the drain may take an hour: %+v", next)
 		}
-		smaller.undrained = nil
+		smaller.remainingPods = nil
 		if next, _ := step(machines, smaller, 1, time.Now(), newName); len(next) != 1 {
 			t.Errorf("nothing is left to drain: %+v", next)
 		}
@@ -140,7 +140,7 @@ func TestRolloutKeepsWhatMachinesAre(t *testing.T) {
 				}
 			}
 		})
-		if !settled(machines, target) {
+		if !converged(machines, target) {
 			t.Errorf("%+v", machines)
 		}
 	})
@@ -148,21 +148,21 @@ func TestRolloutKeepsWhatMachinesAre(t *testing.T) {
 
 func TestAutoscalerFollows(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	a, wait := autoscale{Replicas: 1}.follow(3, 1, now)
-	if a != (autoscale{Replicas: 3}) || wait != 0 {
+	a, wait := autoscaling{Replicas: 1}.update(3, 1, now)
+	if a != (autoscaling{Replicas: 3}) || wait != 0 {
 		t.Errorf("up: %+v, %s", a, wait)
 	}
-	a, wait = a.follow(2, 1, now)
-	if a != (autoscale{Replicas: 3, Less: now}) || wait != schedule.ScaleDown {
+	a, wait = a.update(2, 1, now)
+	if a != (autoscaling{Replicas: 3, FewerSince: now}) || wait != schedule.ScaleDown {
 		t.Errorf("down is waited for: %+v, %s", a, wait)
 	}
-	if b, _ := a.follow(3, 1, now.Add(time.Minute)); b != (autoscale{Replicas: 3}) {
+	if b, _ := a.update(3, 1, now.Add(time.Minute)); b != (autoscaling{Replicas: 3}) {
 		t.Errorf("needed after all: %+v", b)
 	}
-	if b, wait := a.follow(2, 1, now.Add(schedule.ScaleDown)); b != (autoscale{Replicas: 2}) || wait != 0 {
+	if b, wait := a.update(2, 1, now.Add(schedule.ScaleDown)); b != (autoscaling{Replicas: 2}) || wait != 0 {
 		t.Errorf("down: %+v, %s", b, wait)
 	}
-	if b, _ := a.follow(2, 0, now); b.Replicas != 2 {
+	if b, _ := a.update(2, 0, now); b.Replicas != 2 {
 		t.Errorf("down, as fast as it goes: %+v", b)
 	}
 	data := map[string]string{}

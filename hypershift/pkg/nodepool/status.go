@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions collects node pool conditions, which are a type of their own with the usual rules.
+// conditions sets conditions of a node pool, which have a type of their own. A transition time changes only with the
+// status.
 type conditions struct {
 	list       *[]hyperv1.NodePoolCondition
 	now        metav1.Time
@@ -35,7 +36,7 @@ func (c conditions) set(kind string, status corev1.ConditionStatus, reason, mess
 	*c.list = append(*c.list, condition)
 }
 
-func (c conditions) truth(kind string, yes bool, reason, message string) {
+func (c conditions) setBool(kind string, yes bool, reason, message string) {
 	status := corev1.ConditionFalse
 	if yes {
 		status = corev1.ConditionTrue
@@ -43,77 +44,79 @@ func (c conditions) truth(kind string, yes bool, reason, message string) {
 	c.set(kind, status, reason, message)
 }
 
-func (c conditions) yes(kind, message string) { c.truth(kind, true, hyperv1.AsExpectedReason, message) }
+func (c conditions) setTrue(kind, message string) {
+	c.setBool(kind, true, hyperv1.AsExpectedReason, message)
+}
 
 func (c conditions) remove(kind string) {
 	*c.list = slices.DeleteFunc(*c.list, func(condition hyperv1.NodePoolCondition) bool { return condition.Type == kind })
 }
 
-// decide returns the pool's status.
-func decide(pool *hyperv1.NodePool, o *observed) hyperv1.NodePoolStatus {
+// decide returns the status of the pool.
+func decide(pool *hyperv1.NodePool, o *observation) hyperv1.NodePoolStatus {
 	status := *pool.Status.DeepCopy()
 	c := conditions{list: &status.Conditions, now: metav1.NewTime(o.now), generation: pool.Generation}
 	if o.pause.Active {
-		c.truth(hyperv1.NodePoolReconciliationActiveConditionType, false, hyperv1.ReconciliationPausedConditionReason, o.pause.Message)
+		c.setBool(hyperv1.NodePoolReconciliationActiveConditionType, false, hyperv1.ReconciliationPausedConditionReason, o.pause.Message)
 		return status
 	}
 	if o.problem != nil {
-		c.truth(hyperv1.NodePoolReconciliationActiveConditionType, true, hyperv1.ReconciliationInvalidPausedUntilConditionReason, o.problem.Error())
+		c.setBool(hyperv1.NodePoolReconciliationActiveConditionType, true, hyperv1.ReconciliationInvalidPausedUntilConditionReason, o.problem.Error())
 	} else {
-		c.yes(hyperv1.NodePoolReconciliationActiveConditionType, "Reconciliation active on resource")
+		c.setTrue(hyperv1.NodePoolReconciliationActiveConditionType, "Reconciliation active on resource")
 	}
 	decideSpec(c, pool, o)
 	if o.release == nil || o.skew != "" {
-		c.truth(hyperv1.NodePoolReadyConditionType, false, hyperv1.NodePoolValidationFailedReason, "The NodePool's release cannot be used")
+		c.setBool(hyperv1.NodePoolReadyConditionType, false, hyperv1.NodePoolValidationFailedReason, "The NodePool's release cannot be used")
 		return status
 	}
 	provisioning := canProvision(o.cluster)
-	c.truth(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
+	c.setBool(hyperv1.NodePoolValidGeneratedPayloadConditionType, provisioning, reasonIf(provisioning, hyperv1.IgnitionEndpointMissingReason), textIf(provisioning, "Payload generated successfully", "Ignition endpoint is not available yet"))
 	decideMachines(c, &status, o)
 	return status
 }
 
-// decideSpec reports what can be told from the spec alone.
-func decideSpec(c conditions, pool *hyperv1.NodePool, o *observed) {
+// decideSpec sets the conditions that follow from the spec alone.
+func decideSpec(c conditions, pool *hyperv1.NodePool, o *observation) {
 	if o.release == nil {
-		c.truth(hyperv1.NodePoolValidReleaseImageConditionType, false, hyperv1.NodePoolValidationFailedReason, fmt.Sprintf("failed to lookup release image: %s is not in the release catalogue", pool.Spec.Release.Image))
+		c.setBool(hyperv1.NodePoolValidReleaseImageConditionType, false, hyperv1.NodePoolValidationFailedReason, fmt.Sprintf("failed to lookup release image: %s is not in the release catalogue", pool.Spec.Release.Image))
 	} else {
-		c.yes(hyperv1.NodePoolValidReleaseImageConditionType, "Using release image: "+pool.Spec.Release.Image)
+		c.setTrue(hyperv1.NodePoolValidReleaseImageConditionType, "Using release image: "+pool.Spec.Release.Image)
 	}
 	if o.skew == "" {
-		c.yes(hyperv1.NodePoolSupportedVersionSkewConditionType, "Release image version is valid")
+		c.setTrue(hyperv1.NodePoolSupportedVersionSkewConditionType, "Release image version is valid")
 	} else {
-		c.truth(hyperv1.NodePoolSupportedVersionSkewConditionType, false, hyperv1.NodePoolUnsupportedSkewReason, o.skew)
+		c.setBool(hyperv1.NodePoolSupportedVersionSkewConditionType, false, hyperv1.NodePoolUnsupportedSkewReason, o.skew)
 	}
-	c.yes(hyperv1.NodePoolUpdateManagementEnabledConditionType, "")
-	c.yes(hyperv1.NodePoolValidArchPlatform, "")
-	c.yes(hyperv1.NodePoolValidPlatformConfigConditionType, "")
-	c.yes(hyperv1.NodePoolValidMachineConfigConditionType, "")
-	c.yes(hyperv1.NodePoolValidTuningConfigConditionType, "")
+	c.setTrue(hyperv1.NodePoolUpdateManagementEnabledConditionType, "")
+	c.setTrue(hyperv1.NodePoolValidArchPlatform, "")
+	c.setTrue(hyperv1.NodePoolValidPlatformConfigConditionType, "")
+	c.setTrue(hyperv1.NodePoolValidMachineConfigConditionType, "")
+	c.setTrue(hyperv1.NodePoolValidTuningConfigConditionType, "")
 	if autoscaling := pool.Spec.AutoScaling; autoscaling != nil {
 		lowest := int32(1)
 		if autoscaling.Min != nil {
 			lowest = *autoscaling.Min
 		}
-		c.yes(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, lowest))
+		c.setTrue(hyperv1.NodePoolAutoscalingEnabledConditionType, fmt.Sprintf("Maximum nodes: %d, Minimum nodes: %d", autoscaling.Max, lowest))
 	} else {
-		c.truth(hyperv1.NodePoolAutoscalingEnabledConditionType, false, hyperv1.AsExpectedReason, "")
+		c.setBool(hyperv1.NodePoolAutoscalingEnabledConditionType, false, hyperv1.AsExpectedReason, "")
 	}
-	c.truth(hyperv1.NodePoolAutorepairEnabledConditionType, pool.Spec.Management.AutoRepair, hyperv1.AsExpectedReason, "")
+	c.setBool(hyperv1.NodePoolAutorepairEnabledConditionType, pool.Spec.Management.AutoRepair, hyperv1.AsExpectedReason, "")
 }
 
-// decideMachines reports the machines and what is being rolled out.
-func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observed) {
+// decideMachines sets the conditions and counts that follow from the machines and their rollout.
+func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observation) {
 	t := o.target
 	versions := map[[2]string]*hyperv1.NodeVersion{}
-	alive, provisioned, ready := 0, 0, 0
+	active, provisioned, ready := 0, 0, 0
 	var outdatedConfig, outdatedTemplate bool
 	for i := range o.machines {
 		m := &o.machines[i]
-		if !m.alive() {
+		if !m.active() {
 			continue
 		}
-		alive++
+		active++
 		healthy := m.ready() && (o.nodeReady == nil || o.nodeReady[m.Name])
 		outdatedConfig = outdatedConfig || m.Config != t.config
 		outdatedTemplate = outdatedTemplate || m.Template != t.template
@@ -139,48 +142,48 @@ func decideMachines(c conditions, status *hyperv1.NodePoolStatus, o *observed) {
 	}
 	slices.SortFunc(status.NodesInfo.NodeVersions, func(a, b hyperv1.NodeVersion) int { return cmp.Compare(a.OCPVersion, b.OCPVersion) })
 
-	complete := settled(o.machines, t) && ready == t.replicas
+	complete := converged(o.machines, t) && ready == t.replicas
 	if complete {
 		status.Version = t.version
 	}
-	// As long as a pool has no version it is updating to its first.
+	// A pool without a version is updating to its first version.
 	updatingVersion := status.Version != t.version
 	updatingConfig := !complete && (outdatedConfig || status.Version == "")
-	c.truth(hyperv1.NodePoolUpdatingVersionConditionType, updatingVersion, hyperv1.AsExpectedReason, textIf(updatingVersion, "Updating version in progress. Target version: "+t.version, ""))
-	c.truth(hyperv1.NodePoolUpdatingConfigConditionType, updatingConfig, hyperv1.AsExpectedReason, textIf(updatingConfig, "Updating config in progress. Target config: "+t.config, ""))
-	c.truth(hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, outdatedTemplate, hyperv1.AsExpectedReason, textIf(outdatedTemplate, "Updating platform machine template in progress", ""))
+	c.setBool(hyperv1.NodePoolUpdatingVersionConditionType, updatingVersion, hyperv1.AsExpectedReason, textIf(updatingVersion, "Updating version in progress. Target version: "+t.version, ""))
+	c.setBool(hyperv1.NodePoolUpdatingConfigConditionType, updatingConfig, hyperv1.AsExpectedReason, textIf(updatingConfig, "Updating config in progress. Target config: "+t.config, ""))
+	c.setBool(hyperv1.NodePoolUpdatingPlatformMachineTemplateConditionType, outdatedTemplate, hyperv1.AsExpectedReason, textIf(outdatedTemplate, "Updating platform machine template in progress", ""))
 
 	switch {
-	case t.replicas == 0 && alive == 0:
+	case t.replicas == 0 && active == 0:
 		c.remove(hyperv1.NodePoolReachedIgnitionEndpoint)
 		for _, kind := range []string{hyperv1.NodePoolAllMachinesReadyConditionType, hyperv1.NodePoolAllNodesHealthyConditionType} {
-			c.truth(kind, false, hyperv1.AsExpectedReason, "NodePool set to no replicas")
+			c.setBool(kind, false, hyperv1.AsExpectedReason, "NodePool set to no replicas")
 		}
-		c.yes(hyperv1.NodePoolReadyConditionType, "")
+		c.setTrue(hyperv1.NodePoolReadyConditionType, "")
 		return
-	case alive == 0:
+	case active == 0:
 		for _, kind := range []string{hyperv1.NodePoolAllMachinesReadyConditionType, hyperv1.NodePoolAllNodesHealthyConditionType} {
-			c.truth(kind, false, hyperv1.NodePoolNotFoundReason, "No Machines are created")
+			c.setBool(kind, false, hyperv1.NodePoolNotFoundReason, "No Machines are created")
 		}
 	default:
-		reached := provisioned > 0 || !t.neverIgnites && o.oldest() >= o.ignition
-		c.truth(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
-		machines := provisioned == alive && alive >= t.replicas
-		c.truth(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(alive, t.replicas)-provisioned, max(alive, t.replicas))))
-		healthy := ready == alive && alive >= t.replicas
-		c.truth(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, nodeTrouble(o.machines)), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(alive, t.replicas)-ready, max(alive, t.replicas))))
+		reached := provisioned > 0 || !t.neverIgnites && o.oldestMachineAge() >= o.ignition
+		c.setBool(hyperv1.NodePoolReachedIgnitionEndpoint, reached, reasonIf(reached, hyperv1.IgnitionNotReached), "")
+		machines := provisioned == active && active >= t.replicas
+		c.setBool(hyperv1.NodePoolAllMachinesReadyConditionType, machines, reasonIf(machines, "Provisioning"), textIf(machines, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d machines are not ready", max(active, t.replicas)-provisioned, max(active, t.replicas))))
+		healthy := ready == active && active >= t.replicas
+		c.setBool(hyperv1.NodePoolAllNodesHealthyConditionType, healthy, reasonIf(healthy, unhealthyReason(o.machines)), textIf(healthy, hyperv1.AllIsWellMessage, fmt.Sprintf("%d of %d nodes are not healthy", max(active, t.replicas)-ready, max(active, t.replicas))))
 	}
 	if tooManyUnhealthy(o.machines, t) {
-		c.truth(hyperv1.NodePoolReadyConditionType, false, "TooManyUnhealthy", fmt.Sprintf("Remediation is not allowed, more than %d machines are unhealthy", maxUnhealthy))
+		c.setBool(hyperv1.NodePoolReadyConditionType, false, "TooManyUnhealthy", fmt.Sprintf("Remediation is not allowed, more than %d machines are unhealthy", maxUnhealthy))
 		return
 	}
 	available := ready >= t.replicas
-	c.truth(hyperv1.NodePoolReadyConditionType, available, reasonIf(available, "ScalingUp"), textIf(available, "", fmt.Sprintf("Minimum availability requires %d replicas, current %d available", t.replicas, ready)))
+	c.setBool(hyperv1.NodePoolReadyConditionType, available, reasonIf(available, "ScalingUp"), textIf(available, "", fmt.Sprintf("Minimum availability requires %d replicas, current %d available", t.replicas, ready)))
 }
 
-// nodeTrouble is the reason why nodes are not healthy: they have stopped reporting, or have not begun.
-func nodeTrouble(machines []Machine) string {
-	if slices.ContainsFunc(machines, func(m Machine) bool { return m.alive() && !m.Unhealthy.IsZero() }) {
+// unhealthyReason returns the reason why nodes are not healthy: they have stopped reporting, or have not started yet.
+func unhealthyReason(machines []Machine) string {
+	if slices.ContainsFunc(machines, func(m Machine) bool { return m.active() && !m.Unhealthy.IsZero() }) {
 		return "NodeConditionsFailed"
 	}
 	return "NodeProvisioning"

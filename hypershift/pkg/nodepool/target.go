@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// skew says why nodes of a release do not fit a control plane: they may not be newer, nor more than three minor
-// versions older.
+// skew returns why nodes of a release are not compatible with a control plane: they must not be newer, nor more than
+// three minor versions older. It returns "" if they are compatible.
 func skew(pool, cluster *release.Release) string {
 	switch {
 	case cluster == nil:
@@ -28,11 +28,11 @@ func skew(pool, cluster *release.Release) string {
 	return ""
 }
 
-// target derives what the machines shall become from the spec.
-func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
+// target derives the desired state of the machines from the spec.
+func (r *Reconciler) target(pool *hyperv1.NodePool, o *observation) (target, error) {
 	faults, err := contract.ParseFaults(pool.Annotations)
 	if err != nil {
-		r.Log.Warn("NodePool asks for faults that do not exist", "nodePool", pool.Namespace+"/"+pool.Name, "error", err)
+		return target{}, err
 	}
 	t := target{
 		replicas: replicas(pool), config: configHash(pool, o.cluster), template: templateHash(pool),
@@ -52,24 +52,24 @@ func (r *Reconciler) target(pool *hyperv1.NodePool, o *observed) target {
 	if management.UpgradeType == hyperv1.UpgradeTypeInPlace {
 		t.inPlace, t.maxUnavailable = true, 1
 		if management.InPlace != nil {
-			t.maxUnavailable = max(1, scaled(management.InPlace.MaxUnavailable, t.replicas, 1, false))
+			t.maxUnavailable = max(1, scaledValue(management.InPlace.MaxUnavailable, t.replicas, 1, false))
 		}
-		return t
+		return t, nil
 	}
 	if management.Replace != nil {
 		t.onDelete = management.Replace.Strategy == hyperv1.UpgradeStrategyOnDelete
 		if rolling := management.Replace.RollingUpdate; rolling != nil {
-			t.maxSurge = scaled(rolling.MaxSurge, t.replicas, 1, true)
-			t.maxUnavailable = scaled(rolling.MaxUnavailable, t.replicas, 0, false)
+			t.maxSurge = scaledValue(rolling.MaxSurge, t.replicas, 1, true)
+			t.maxUnavailable = scaledValue(rolling.MaxUnavailable, t.replicas, 0, false)
 		}
 	}
 	if t.maxSurge == 0 && t.maxUnavailable == 0 {
-		t.maxUnavailable = 1 // as a MachineDeployment does: a rollout that may do neither would never end
+		t.maxUnavailable = 1 // as in a MachineDeployment: a rollout without surge and unavailability could never progress
 	}
-	return t
+	return t, nil
 }
 
-// unhealthyNodes are those that the annotation names.
+// unhealthyNodes returns the nodes that the annotation names.
 func unhealthyNodes(pool *hyperv1.NodePool) map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.SplitSeq(pool.Annotations[contract.UnhealthyAnnotation], ",") {
@@ -80,7 +80,7 @@ func unhealthyNodes(pool *hyperv1.NodePool) map[string]bool {
 	return names
 }
 
-func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
+func scaledValue(value *intstr.IntOrString, total, unset int, roundUp bool) int {
 	if value == nil {
 		return unset
 	}
@@ -91,8 +91,8 @@ func scaled(value *intstr.IntOrString, total, unset int, roundUp bool) int {
 	return max(0, n)
 }
 
-// replicas is the number of nodes that is asked for. An autoscaled pool has its minimum, or what the annotation says
-// its load asks for, within its range.
+// replicas returns the desired number of nodes. An autoscaled pool has its minimum, or the load that the annotation
+// states, within its range.
 func replicas(pool *hyperv1.NodePool) int {
 	autoscaling := pool.Spec.AutoScaling
 	if autoscaling == nil {
@@ -101,18 +101,18 @@ func replicas(pool *hyperv1.NodePool) int {
 		}
 		return int(*pool.Spec.Replicas)
 	}
-	lowest := 1
+	minimum := 1
 	if autoscaling.Min != nil {
-		lowest = int(*autoscaling.Min)
+		minimum = int(*autoscaling.Min)
 	}
 	load, err := strconv.Atoi(pool.Annotations[contract.AutoscaleAnnotation])
 	if err != nil {
-		load = lowest
+		load = minimum
 	}
-	return min(max(load, lowest), int(autoscaling.Max))
+	return min(max(load, minimum), int(autoscaling.Max))
 }
 
-// configHash identifies what a change of which replaces machines, besides release and template.
+// configHash identifies the settings, besides release and template, whose change replaces machines.
 func configHash(pool *hyperv1.NodePool, hc *hyperv1.HostedCluster) string {
 	var proxy, image any
 	if hc.Spec.Configuration != nil {
@@ -125,6 +125,6 @@ func templateHash(pool *hyperv1.NodePool) string { return hash(pool.Spec.Platfor
 
 func hash(parts ...any) string {
 	digest := sha256.New()
-	_ = json.NewEncoder(digest).Encode(parts) // API types always encode, and a digest takes everything
+	_ = json.NewEncoder(digest).Encode(parts) // API types can always be encoded, and writing to a digest never fails
 	return hex.EncodeToString(digest.Sum(nil))[:8]
 }

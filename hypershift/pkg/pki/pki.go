@@ -1,6 +1,6 @@
-// Package pki makes the certificates of a hosted control plane: one root of its own per cluster, what that root signs,
-// and the key that service-account tokens are signed with. Keys are ECDSA P-256, everything is PEM, and nothing here
-// is written to disk or logged.
+// Package pki creates the certificates of a hosted control plane: one root per cluster, the certificates that the root
+// signs, and the signing key of service-account tokens. Keys are ECDSA P-256 and all data is PEM. The package writes
+// nothing to disk and logs nothing.
 package pki
 
 import (
@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// Lifetimes. HyperShift's root lives ten years and its leaves one.
+// Lifetimes as in HyperShift: ten years for the root, one year for leaf certificates.
 const (
 	rootLifetime = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
-	// backdate lets a certificate be used by a peer whose clock is a little behind.
+	// backdate makes a certificate valid for a peer whose clock is slow.
 	backdate = 5 * time.Minute
 )
 
@@ -37,7 +37,7 @@ type Authority struct {
 	key  crypto.Signer
 }
 
-// NewAuthority makes a self-signed root.
+// NewAuthority creates a self-signed root.
 func NewAuthority(commonName string, now time.Time) (*Authority, error) {
 	return newAuthority(commonName, now.Add(-backdate), now.Add(rootLifetime))
 }
@@ -57,12 +57,12 @@ func newAuthority(commonName string, notBefore, notAfter time.Time) (*Authority,
 	}
 	pair, err := sign(template, template, key, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("making authority %q: %w", commonName, err)
+		return nil, fmt.Errorf("creating authority %q: %w", commonName, err)
 	}
 	return ReadAuthority(pair)
 }
 
-// ReadAuthority reads an authority that was stored.
+// ReadAuthority parses a stored authority.
 func ReadAuthority(pair Pair) (*Authority, error) {
 	cert, err := ReadCertificate(pair.Cert)
 	if err != nil {
@@ -73,12 +73,12 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 		return nil, err
 	}
 	if public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
-		return nil, errors.New("certificate and private key do not belong together")
+		return nil, errors.New("the certificate is not for the private key")
 	}
 	return &Authority{Pair: pair, cert: cert, key: key}, nil
 }
 
-// Server signs a serving certificate for names, which may be DNS names and IP addresses.
+// Server issues a serving certificate for names, which are DNS names or IP addresses.
 func (a *Authority) Server(commonName string, names []string, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: commonName},
@@ -97,7 +97,7 @@ func (a *Authority) Server(commonName string, names []string, now time.Time) (Pa
 	return a.leaf(template)
 }
 
-// Client signs a client certificate: commonName is the user, organizations are the groups.
+// Client issues a client certificate: commonName is the user, organizations are the groups.
 func (a *Authority) Client(commonName string, organizations []string, now time.Time) (Pair, error) {
 	return a.leaf(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: commonName, Organization: organizations},
@@ -120,7 +120,7 @@ func (a *Authority) leaf(template *x509.Certificate) (Pair, error) {
 	return pair, nil
 }
 
-// sign fills in the serial number; key is the subject's, encoded into the pair.
+// sign creates a certificate with a random serial number. key is the subject's key, which becomes part of the pair.
 func sign(template, parent *x509.Certificate, signer crypto.Signer, public crypto.PublicKey, key crypto.Signer) (Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -138,7 +138,7 @@ func sign(template, parent *x509.Certificate, signer crypto.Signer, public crypt
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
 }
 
-// NewSigningKey makes a key for service-account tokens and returns it with its public half.
+// NewSigningKey creates a key for service-account tokens and returns it with its public key.
 func NewSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -151,7 +151,7 @@ func NewSigningKey() (private, public []byte, err error) {
 	return private, public, err
 }
 
-// PublicKey returns the public half of a private key.
+// PublicKey returns the public key of a private key.
 func PublicKey(private []byte) ([]byte, error) {
 	key, err := ReadKey(private)
 	if err != nil {
@@ -164,7 +164,7 @@ func PublicKey(private []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// encodeKey uses the oldest encoding of an elliptic key, which kube-apiserver reads for service-account keys, too.
+// encodeKey returns the SEC 1 encoding of an elliptic key, which kube-apiserver also accepts for service-account keys.
 func encodeKey(key crypto.Signer) ([]byte, error) {
 	elliptic, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
@@ -177,7 +177,7 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// ReadCertificate reads the first certificate of text.
+// ReadCertificate parses the first certificate in text.
 func ReadCertificate(text []byte) (*x509.Certificate, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {
@@ -187,8 +187,7 @@ func ReadCertificate(text []byte) (*x509.Certificate, error) {
 	return nil, errors.New("no certificate in PEM")
 }
 
-// ReadKey reads a private key in any of the three encodings in use (PKCS #1, SEC 1, PKCS #8). Its errors never quote
-// the key.
+// ReadKey parses a private key in one of three encodings: PKCS #1, SEC 1 or PKCS #8. Its errors never contain the key.
 func ReadKey(text []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(bytes.TrimSpace(text))
 	if block == nil {
@@ -204,7 +203,7 @@ func ReadKey(text []byte) (crypto.Signer, error) {
 	case "PRIVATE KEY":
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	default:
-		return nil, fmt.Errorf("a PEM block of type %q is no private key", block.Type)
+		return nil, fmt.Errorf("a PEM block of type %q is not a private key", block.Type)
 	}
 	if err != nil {
 		return nil, err

@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// NewSigner makes a self-signed authority for a limited time. Its life begins at the second that now is in, which is what
-// certificates can express: who compares its beginning with a moment must count in seconds, too.
+// NewSigner creates a self-signed authority with the given lifetime. Its NotBefore is now truncated to the second,
+// because certificates have no fractions of seconds. Callers that compare NotBefore with a time must truncate that time
+// as well.
 func NewSigner(commonName string, now time.Time, lifetime time.Duration) (*Authority, error) {
-	begin := now.Truncate(time.Second)
-	return newAuthority(commonName, begin, begin.Add(lifetime))
+	notBefore := now.Truncate(time.Second)
+	return newAuthority(commonName, notBefore, notBefore.Add(lifetime))
 }
 
-// Certificate is the authority's own.
+// Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
 // Signed reports whether the authority signed a certificate.
@@ -25,12 +26,13 @@ func (a *Authority) Signed(cert *x509.Certificate) bool {
 	return cert.CheckSignatureFrom(a.cert) == nil
 }
 
-// ClientFor is Client with another lifetime, which ends with the authority's own.
+// ClientFor is like Client with another lifetime. The certificate ends no later than the authority.
 func (a *Authority) ClientFor(commonName string, organizations []string, now time.Time, lifetime time.Duration) (Pair, error) {
 	return a.leaf(a.client(pkix.Name{CommonName: commonName, Organization: organizations}, now, lifetime))
 }
 
-// SignRequest signs a client certificate for the key and subject of a request, and for nothing else that it asks for.
+// SignRequest issues a client certificate for the key and the subject of a request. It ignores all other fields of the
+// request.
 func (a *Authority) SignRequest(request *x509.CertificateRequest, now time.Time, lifetime time.Duration) ([]byte, error) {
 	template := a.client(request.Subject, now, lifetime)
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
@@ -60,7 +62,7 @@ func (a *Authority) client(subject pkix.Name, now time.Time, lifetime time.Durat
 	}
 }
 
-// ReadCertificates reads all certificates of a bundle; what is not a certificate is passed over.
+// ReadCertificates parses all certificates of a bundle and ignores other PEM blocks.
 func ReadCertificates(text []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -76,7 +78,7 @@ func ReadCertificates(text []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// Bundle writes certificates one after the other.
+// Bundle returns certificates as concatenated PEM blocks.
 func Bundle(certs []*x509.Certificate) []byte {
 	var text []byte
 	for _, cert := range certs {

@@ -1,45 +1,45 @@
-// Package schedule holds how long things take on a real management cluster, and turns "how long ago did this begin"
-// into "how far may it have come". The offsets are those observed in captured runs; a Scale stretches them: 1 replays
-// them, 0 lets everything happen as fast as its causes allow. Everything is a pure function of a persisted beginning
-// and the present, so a runtime that was killed resumes where the schedule is, without a memory of its own.
+// Package schedule defines how long the steps of HyperShift take, and computes from the time since a beginning which
+// step may have been reached. The durations were observed on real management clusters. A Scale multiplies them: 1
+// replays them, 0 makes each step as fast as its causes allow. All functions are pure functions of a stored beginning
+// and the present time, so a runtime that was killed continues where the schedule is.
 package schedule
 
 import "time"
 
-// Scale multiplies every observed duration. It is never negative.
+// Scale is a factor on all observed durations. It is never negative.
 type Scale float64
 
-// Of returns d as it lasts at this scale.
+// Of returns the duration d at this scale.
 func (s Scale) Of(d time.Duration) time.Duration { return time.Duration(float64(d) * float64(s)) }
 
-// Phase is how far the creation of a hosted control plane may have come. Phases are ordered.
+// Phase is a step of the creation of a hosted control plane. Phases are ordered.
 type Phase int
 
-// The phases of a creation, in order. Each names what is awaited while it lasts.
+// The phases of a creation, in order. The comment of each states what the creation waits for.
 const (
-	// Accepted: the HostedCluster is seen, no HostedControlPlane exists yet.
+	// Accepted: the HostedCluster was read; no HostedControlPlane exists yet.
 	Accepted Phase = iota
-	// Infrastructure: services and routes are being set up.
+	// Infrastructure: services and routes are being created.
 	Infrastructure
-	// Kubeconfig: the PKI and the kubeconfig are being made.
+	// Kubeconfig: the PKI and the kubeconfig are being created.
 	Kubeconfig
-	// EtcdMissing: etcd's StatefulSet is not there yet.
+	// EtcdMissing: etcd's StatefulSet does not exist yet.
 	EtcdMissing
 	// EtcdQuorum: etcd waits for its quorum.
 	EtcdQuorum
-	// APIServerMissing: the API server's Deployment is not there yet.
+	// APIServerMissing: the API server's Deployment does not exist yet.
 	APIServerMissing
 	// APIServerStarting: the API server is not available yet.
 	APIServerStarting
-	// LoadBalancer: the API server cannot be reached from outside yet.
+	// LoadBalancer: the API server is not reachable from outside yet.
 	LoadBalancer
-	// Components: everything that depends on the API server is being rolled out.
+	// Components: the components that depend on the API server are being rolled out.
 	Components
-	// Done: nothing is awaited by the schedule.
+	// Done: the schedule is complete.
 	Done
 )
 
-// phaseStarts are the beginnings of the phases after the HostedCluster's creation, as observed.
+// phaseStarts holds the observed start of each phase, relative to the creation of the HostedCluster.
 var phaseStarts = [...]time.Duration{
 	Accepted:          0,
 	Infrastructure:    15 * time.Second,
@@ -53,7 +53,7 @@ var phaseStarts = [...]time.Duration{
 	Done:              300 * time.Second,
 }
 
-// Wave is a set of control-plane components that become ready together, because they wait for the same dependency.
+// Wave is a set of control-plane components that become ready together, because they have the same dependency.
 type Wave int
 
 // The waves in order of their dependencies.
@@ -68,8 +68,8 @@ const (
 	WaveOperators
 )
 
-// createWaves are when the waves are rolled out in a creation, and upgradeWaves in an upgrade: three etcd members at
-// 40-50 s each, then the API server's pods at 90 s each, then the rest.
+// createWaves holds the time at which each wave is rolled out in a creation, upgradeWaves the same for an upgrade:
+// three etcd members of 40-50 s each, then the API server's pods of 90 s each, then the rest.
 var (
 	createWaves  = [...]time.Duration{WaveFoundation: 135 * time.Second, WaveAPIServer: 150 * time.Second, WaveControllers: 220 * time.Second, WaveOperators: 260 * time.Second}
 	upgradeWaves = [...]time.Duration{WaveFoundation: 140 * time.Second, WaveAPIServer: 410 * time.Second, WaveControllers: 450 * time.Second, WaveOperators: 480 * time.Second}
@@ -77,32 +77,32 @@ var (
 
 // Durations of single steps, as observed.
 const (
-	// NodeGeneratedPayload, NodeIgnition: a node pool's payload is generated, its first machine fetched its ignition.
+	// NodeGeneratedPayload: a node pool's payload is generated. NodeIgnition: its first machine has fetched its
+	// ignition configuration.
 	NodeGeneratedPayload = 33 * time.Second
 	NodeIgnition         = 40 * time.Second
 	// MachineReady: a machine is provisioned; NodeReady: its node is Ready and healthy.
 	MachineReady = 54 * time.Second
 	NodeReady    = 340 * time.Second
-	// NodeDrain: a node is drained and its machine is gone.
+	// NodeDrain: a node is drained and its machine is deleted.
 	NodeDrain = 20 * time.Second
-	// NodeUnhealthy: a node that stopped reporting is taken for unhealthy, and replaced where that is asked for.
+	// NodeUnhealthy: a node that stopped reporting counts as unhealthy, and is replaced if auto-repair is enabled.
 	NodeUnhealthy = 8 * time.Minute
-	// ScaleDown: fewer nodes would do for so long before the autoscaler takes one away.
+	// ScaleDown: the autoscaler removes a node after fewer nodes were sufficient for this time.
 	ScaleDown = 10 * time.Minute
-	// KeyDeploy, KeyPromote and KeyMigrate: the API servers read with a new encryption key, write with it, and have written all
-	// data anew.
+	// KeyDeploy: the API servers read with a new encryption key. KeyPromote: they write with it. KeyMigrate: all data
+	// has been rewritten.
 	KeyDeploy  = 270 * time.Second
 	KeyPromote = 270 * time.Second
 	KeyMigrate = 60 * time.Second
 	// CloudCleanup: the control plane has destroyed its cloud resources.
 	CloudCleanup = 30 * time.Second
-	// CloudTimeout: HyperShift goes on without having destroyed them.
+	// CloudTimeout: HyperShift continues without having destroyed them.
 	CloudTimeout = 10 * time.Minute
 )
 
-// Elapsed returns the phase that has been reached after elapsed, and how long until the next one; zero when there is
-// none.
-func (s Scale) Elapsed(elapsed time.Duration) (Phase, time.Duration) {
+// PhaseAfter returns the phase that is reached after elapsed, and the time until the next phase; zero if there is none.
+func (s Scale) PhaseAfter(elapsed time.Duration) (Phase, time.Duration) {
 	for phase := Done; ; phase-- {
 		if elapsed < s.Of(phaseStarts[phase]) && phase > Accepted {
 			continue
@@ -114,15 +114,16 @@ func (s Scale) Elapsed(elapsed time.Duration) (Phase, time.Duration) {
 	}
 }
 
-// Creation returns the waves that are rolled out elapsed after the creation, and how long until the next one.
+// Creation returns the last wave that is rolled out when elapsed has passed since the creation, -1 for none, and the
+// time until the next wave.
 func (s Scale) Creation(elapsed time.Duration) (Wave, time.Duration) {
-	return s.waves(createWaves[:], elapsed)
+	return s.lastWave(createWaves[:], elapsed)
 }
 
-// Upgrade is Creation for an upgrade that began elapsed ago. The components of a wave, of which size says how many there
-// are, are rolled out one after the other: ahead is how many of the next wave's are.
+// Upgrade is like Creation for an upgrade that began elapsed ago. The components of a wave are rolled out one after the
+// other; size returns their number. ahead is the number of components of the next wave that are rolled out.
 func (s Scale) Upgrade(elapsed time.Duration, size func(Wave) int) (wave Wave, ahead int, wait time.Duration) {
-	wave, wait = s.waves(upgradeWaves[:], elapsed)
+	wave, wait = s.lastWave(upgradeWaves[:], elapsed)
 	if wave == WaveOperators {
 		return wave, 0, wait
 	}
@@ -140,8 +141,8 @@ func (s Scale) Upgrade(elapsed time.Duration, size func(Wave) int) (wave Wave, a
 	return wave, ahead, wait
 }
 
-// waves returns the last wave that is rolled out, -1 for none.
-func (s Scale) waves(ends []time.Duration, elapsed time.Duration) (Wave, time.Duration) {
+// lastWave returns the last wave that is rolled out, -1 for none.
+func (s Scale) lastWave(ends []time.Duration, elapsed time.Duration) (Wave, time.Duration) {
 	for i, end := range ends {
 		if wait := s.Of(end) - elapsed; wait > 0 {
 			return Wave(i) - 1, wait
@@ -150,8 +151,8 @@ func (s Scale) waves(ends []time.Duration, elapsed time.Duration) (Wave, time.Du
 	return WaveOperators, 0
 }
 
-// Sooner returns the shorter of two waits, where zero means none.
-func Sooner(a, b time.Duration) time.Duration {
+// ShorterWait returns the shorter of two waits. Zero means no wait.
+func ShorterWait(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

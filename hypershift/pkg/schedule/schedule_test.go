@@ -43,7 +43,7 @@ func TestPhases(t *testing.T) {
 				began := time.Now()
 				var got []seen
 				for {
-					phase, wait := c.scale.Elapsed(time.Since(began))
+					phase, wait := c.scale.PhaseAfter(time.Since(began))
 					got = append(got, seen{phase, time.Since(began)})
 					if wait == 0 {
 						break
@@ -119,14 +119,14 @@ func TestUpgradeComponents(t *testing.T) {
 
 func TestPhaseBeforeTheBeginning(t *testing.T) {
 	// The API server truncates creation times to seconds, and clocks of two machines differ.
-	if phase, wait := Scale(1).Elapsed(-time.Second); phase != Accepted || wait != 16*time.Second {
+	if phase, wait := Scale(1).PhaseAfter(-time.Second); phase != Accepted || wait != 16*time.Second {
 		t.Errorf("phase %d, wait %s", phase, wait)
 	}
 }
 
 func TestSooner(t *testing.T) {
 	for _, c := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {1, 0, 1}, {0, 2, 2}, {1, 2, 1}, {2, 1, 1}} {
-		if got := Sooner(c.a, c.b); got != c.want {
+		if got := ShorterWait(c.a, c.b); got != c.want {
 			t.Errorf("Sooner(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
