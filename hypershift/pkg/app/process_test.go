@@ -16,6 +16,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -221,6 +222,43 @@ func TestRuntimeIsKilled(t *testing.T) {
 	if keys := s.etcdKeys(t); keys != "0" {
 		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
 	}
+}
+
+// TestRestartDateRestartsTheAPIServer changes HyperShift's annotation for restarting a control plane, and expects another
+// process of the hosted API server and no report of an outage.
+func TestRestartDateRestartsTheAPIServer(t *testing.T) {
+	m := newManagementCluster(t)
+	m.start(t, m.options(t.TempDir(), process))
+	s := m.sample(t, "restart")
+	s.create(t)
+	before := s.waitCluster(t, time.Minute, available)
+	pids := s.servers(t)
+	if len(pids) != 1 {
+		t.Fatalf("hosted API servers: %v", pids)
+	}
+	for _, date := range []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"} {
+		s.annotate(hyperv1.RestartDateAnnotation, date)
+		s.apply(t, s.cluster)
+		eventually.Holds(t, time.Minute, "a new process of the hosted API server serves", func() error {
+			now := s.servers(t)
+			if len(now) != 1 || now[0] == pids[0] {
+				return fmt.Errorf("hosted API servers: %v, before the restart: %v", now, pids)
+			}
+			_, err := s.nodesReady(t, 0)
+			return err
+		})
+		pids = s.servers(t)
+	}
+	after := s.hostedCluster(t)
+	availableBefore := meta.FindStatusCondition(before.Status.Conditions, string(hyperv1.HostedClusterAvailable))
+	availableAfter := meta.FindStatusCondition(after.Status.Conditions, string(hyperv1.HostedClusterAvailable))
+	if availableAfter == nil || availableAfter.Status != metav1.ConditionTrue || !availableAfter.LastTransitionTime.Equal(&availableBefore.LastTransitionTime) {
+		t.Errorf("condition Available before the restarts: %+v, after: %+v", availableBefore, availableAfter)
+	}
+	if after.Status.ControlPlaneEndpoint != before.Status.ControlPlaneEndpoint {
+		t.Errorf("endpoint before the restarts: %v, after: %v", before.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
+	}
+	s.delete(t)
 }
 
 // TestANodeThatWasNotReadyBecomesReady is about nodes that register before their network is up, as real ones do: the

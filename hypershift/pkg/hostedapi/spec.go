@@ -49,6 +49,8 @@ type Spec struct {
 	Authentication []byte
 	// ServiceAccountKey and ServiceAccountPublicKey sign and verify service-account tokens.
 	ServiceAccountKey, ServiceAccountPublicKey []byte
+	// RestartDate is an opaque value. The server restarts when it changes.
+	RestartDate string
 }
 
 const (
@@ -118,7 +120,8 @@ func (s *Spec) needsRestart(next *Spec) bool {
 		!slices.Equal(s.ServiceCIDRs, next.ServiceCIDRs) ||
 		s.MaxRequests != next.MaxRequests || s.MaxMutatingRequests != next.MaxMutatingRequests ||
 		!slices.Equal(slices.Sorted(maps.Keys(s.Named)), slices.Sorted(maps.Keys(next.Named))) ||
-		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey)
+		!bytes.Equal(s.ServiceAccountKey, next.ServiceAccountKey) ||
+		s.RestartDate != next.RestartDate
 }
 
 // probeTLSConfig returns the TLS configuration of the supervisor's probes.

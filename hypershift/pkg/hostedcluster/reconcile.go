@@ -445,6 +445,7 @@ func (r *Reconciler) ensureAPIServer(hc *hyperv1.HostedCluster, hcp *hyperv1.Hos
 		Serving: m.serving, Named: m.named, ServingCA: m.servingCA, Admin: m.admin, ClientCA: m.clientCA,
 		ServiceAccountKey: m.saKey, ServiceAccountPublicKey: m.saPublic, Authentication: o.Authentication,
 		MaxRequests: 150, MaxMutatingRequests: 50, // HyperShift's values for a cluster of size small
+		RestartDate: hcp.Annotations[hyperv1.RestartDateAnnotation],
 	}
 	for _, network := range hcp.Spec.Networking.ServiceNetwork {
 		spec.ServiceCIDRs = append(spec.ServiceCIDRs, network.CIDR.String())
