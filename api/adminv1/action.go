@@ -7,14 +7,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// The actions: the names of the routes that change something, by which the backend knows what to do. The parameters of
-// those that are Cluster Service's alone are its request, in protobuf's JSON form, without who asks.
+// The actions are the names of the routes that change something. The backend executes an admin operation by its action.
+// The parameters of an action that Cluster Service executes are the request of Cluster Service's API in protobuf's JSON form,
+// without the actor.
 const (
-	ActionClusterPause  = "clusters.pause"
-	ActionClusterResume = "clusters.resume"
-	ActionClusterResize = "clusters.resize"
-	ActionClusterRetry  = "clusters.retry"
-	ActionClusterForce  = "clusters.force"
+	ActionClusterPause   = "clusters.pause"
+	ActionClusterResume  = "clusters.resume"
+	ActionClusterSetSize = "clusters.setSize"
+	ActionClusterRetry   = "clusters.retry"
+	ActionClusterForce   = "clusters.force"
 
 	ActionDeletionRetry   = "deletions.retry"
 	ActionDeletionRelease = "deletions.release"
@@ -49,39 +50,52 @@ const (
 	ActionDriftDelete    = "drift.delete"
 )
 
+// Actions returns all actions. Admin has a route for each, and the backend executes each; tests of both services check it.
+func Actions() []string {
+	return []string{
+		ActionClusterPause, ActionClusterResume, ActionClusterSetSize, ActionClusterRetry, ActionClusterForce,
+		ActionDeletionRetry, ActionDeletionRelease, ActionDeletionForce,
+		ActionUpgradeStart, ActionUpgradePause, ActionUpgradeResume, ActionUpgradeAbort, ActionUpgradeAcknowledge,
+		ActionUpgradePolicyApply, ActionUpgradePolicyDelete,
+		ActionNodePoolScale, ActionCredentialRequest, ActionCredentialRevoke,
+		ActionShardUpdate, ActionShardRegister, ActionShardDrain, ActionShardDeregister, ActionPlacementSet,
+		ActionARMOperationRetry, ActionARMOperationCancel, ActionOrphanDelete, ActionDriftReconcile, ActionDriftDelete,
+	}
+}
+
 // PauseRequest pauses HyperShift's reconciliation of a cluster and its node pools.
 type PauseRequest struct {
-	// Duration is one of Go's, as in 2h: up to 168h. What is kept of it is when that ends.
+	// Duration is a Go duration such as 2h, at most 168h. The operation stores the resulting end time.
 	Duration string `json:"duration"`
 }
 
-// ResizeRequest overrides the size of a cluster's control plane.
-type ResizeRequest struct {
-	// Size is the name of one of the management cluster's sizes; empty takes the override back.
+// SetSizeRequest overrides the size class of a cluster's hosted control plane.
+type SetSizeRequest struct {
+	// Size is the name of a size class of the management cluster. Empty removes the override.
 	Size string `json:"size"`
 }
 
-// InterventionList is what SREs had Cluster Service do to a cluster.
-type InterventionList struct {
-	Items []Intervention `json:"items"`
+// ClusterActionList lists the actions that Cluster Service executed on a cluster, newest first.
+type ClusterActionList struct {
+	Items []ClusterAction `json:"items"`
 }
 
-// Intervention is one of Cluster Service's.
-type Intervention = Message[*clusterservicev1.ClusterAction]
+// ClusterAction is an action that Cluster Service executed on a cluster.
+type ClusterAction = Message[*clusterservicev1.ClusterAction]
 
 // NodePool is a node pool in ARM and in the fleet.
 type NodePool struct {
-	// ARM is nil when ARM no longer knows it, ClusterService when it has not reached that.
+	// ARM is nil if ARM no longer has the node pool. ClusterService is nil if the node pool has not reached it.
 	ARM            *ARMNodePool   `json:"arm,omitempty"`
 	ClusterService *FleetNodePool `json:"clusterService,omitempty"`
 }
 
-// NodePoolList is the node pools of a cluster, by name.
+// NodePoolList lists the node pools of a cluster by name.
 type NodePoolList struct {
 	Items []NodePool `json:"items"`
 }
 
-// ScaleRequest sets the size of a node pool in the customer's place: exactly one field. It is also the parameters of
+// ScaleRequest sets the size of a node pool in the customer's place. Exactly one field is set. It is also the parameters of
 // ActionNodePoolScale.
 type ScaleRequest struct {
 	// Replicas is 0 to 200.
@@ -91,65 +105,65 @@ type ScaleRequest struct {
 
 // ScaleResult is the result of ActionNodePoolScale.
 type ScaleResult struct {
-	// ARMOperationID is the operation of ARM's that brings the pool to its size.
+	// ARMOperationID is the ARM operation that brings the node pool to its size.
 	ARMOperationID string `json:"armOperationId"`
 	Generation     int64  `json:"generation"`
 }
 
-// CredentialRequest asks for a client certificate of the SREs' class. It is also the parameters of
-// ActionCredentialRequest; the credential's uid is the operation's id.
+// CredentialRequest requests a client certificate of class sre. It is also the parameters of ActionCredentialRequest. The
+// UID of the credential is the ID of the operation.
 type CredentialRequest struct {
-	// CertificateSigningRequest is PEM; its common name begins with system:sre-break-glass: and its only organization is
+	// CertificateSigningRequest is PEM. Its common name begins with system:sre-break-glass: and its only organization is
 	// system:masters.
 	CertificateSigningRequest string `json:"certificateSigningRequest"`
-	// Duration is how long the certificate is valid, one of Go's: 10m to 24h; empty means 1h.
+	// Duration is the validity of the certificate, a Go duration of 10m to 24h. Empty means 1h.
 	Duration string `json:"duration,omitempty"`
 }
 
-// CredentialList is the credentials of a cluster, without their certificates, and the revocations.
+// CredentialList lists the credentials of a cluster, without their certificates, and the revocations.
 type CredentialList struct {
 	Items       []FleetCredential `json:"items"`
 	Revocations []FleetRevocation `json:"revocations"`
 }
 
-// RevokeRequest revokes all credentials of a class. It is also the parameters of ActionCredentialRevoke; the revocation's
-// uid is the operation's id.
+// RevokeRequest revokes all credentials of a class. It is also the parameters of ActionCredentialRevoke. The UID of the
+// revocation is the ID of the operation.
 type RevokeRequest struct {
 	// Class is customer or sre.
 	Class string `json:"class"`
 }
 
-// BundleList is the bundles of a cluster at Maestro.
+// BundleList lists the Maestro bundles of a cluster.
 type BundleList struct {
 	Items []Bundle `json:"items"`
 }
 
-// ShardList is the provision shards.
+// ShardList lists the provision shards.
 type ShardList struct {
 	Items []Message[*clusterservicev1.ProvisionShard] `json:"items"`
 }
 
-// ARMOperationList is operations of ARM's, newest first.
+// ARMOperationList lists ARM operations, newest first.
 type ARMOperationList struct {
 	Items []ARMOperation `json:"items"`
 }
 
-// Orphan is a bundle at Maestro that no work of Cluster Service's is for.
+// Orphan is a Maestro bundle that belongs to no ManifestWork of Cluster Service.
 type Orphan struct {
 	ID        string    `json:"id"`
 	Consumer  string    `json:"consumer"`
 	Version   int64     `json:"version"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// DeletedAt is when its deletion was asked for; it is gone when the management cluster has confirmed that.
+	// DeletedAt is when the deletion was requested. Maestro removes the bundle once the agent confirms the deletion.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
-	// ClusterID is the id below ARM that its label names.
+	// ClusterID is the cluster ID in its label.
 	ClusterID string `json:"clusterId,omitempty"`
-	// Objects are what it carries, as in HostedCluster ocm-local-…/name.
+	// Objects are the objects in the bundle, for example HostedCluster ocm-local-…/name.
 	Objects []string `json:"objects"`
 }
 
-// OrphanList is the orphans of a region.
+// OrphanList lists the orphans of a region.
 type OrphanList struct {
 	Items []Orphan `json:"items"`
 }

@@ -18,13 +18,13 @@ const (
 	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
 )
 
-// engineers are the SREs of a local region, each with the one group that gives the role of that name; the stranger works for the
+// engineers are the SREs of a local region, each with the one group that gives the role of that name; the guest works for the
 // company as well, and has no business here.
 var engineers = []struct{ role, name, objectID, group string }{
 	{"break-glass", "oncall@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e001", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0001"},
 	{"operator", "operator@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e002", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0002"},
 	{"reader", "reader@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e003", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0003"},
-	{"", "stranger@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e004", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0004"},
+	{"", "guest@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e004", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0004"},
 }
 
 func (r *Region) engineersFile() string { return r.state.path("front-door", "engineers.json") }

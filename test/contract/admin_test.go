@@ -158,7 +158,7 @@ func (h *adminFixture) tokens() map[string]string {
 	h.must(err)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusted}}
 	tokens := map[string]string{}
-	for _, name := range []string{"oncall", "operator", "reader", "stranger"} {
+	for _, name := range []string{"oncall", "operator", "reader", "guest"} {
 		source, err := armclient.NewCredential(e.ARM, e.EngineersFile, name, client)
 		h.must(err)
 		token, err := source.GetToken(h.t.Context(), policy.TokenRequestOptions{Scopes: []string{e.AdminAudience + "/.default"}})

@@ -98,7 +98,7 @@ func TestDay2Operations(t *testing.T) {
 		host.await(ctx, "hostedclusters", `{.items[0].spec.secretEncryption.kms.azure.activeKey.keyVersion}`, equals("2"))
 	})
 	d.step("an SRE scales a node pool", func() {
-		d.hcpctl("nodepool", "resize", id, "steady", "--replicas", "2", "--as", "operator", "--reason", "the customer asked for it by phone", "--ticket", "INC-9")
+		d.hcpctl("nodepool", "scale", id, "steady", "--replicas", "2", "--as-sre", "--as", "operator", "--reason", "the customer asked for it by phone", "--ticket", "INC-9")
 		hosted.await(ctx, "nodes", readyStatus, words(4, equals("True")))
 		host.await(ctx, "nodepools", `{.items[*].spec.replicas}`, equals("2"))
 	})

@@ -7,16 +7,16 @@ import (
 	"flag"
 	"os"
 
-	"github.com/hcpmesh/hcpmesh/admin/pkg/service"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/app"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 )
 
 func main() {
-	var options service.Options
+	var options app.Options
 	flags := flag.NewFlagSet("admin", flag.ExitOnError)
 	options.AddFlags(flags)
 	process.Parse(flags, os.Args[1:], options.Validate)
 	process.Run("admin", options.Process, func(ctx context.Context, p *process.Process) error {
-		return service.Run(ctx, p, options)
+		return app.Run(ctx, p, options)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authn"
 )
 
-// order is every role, the least first: each includes those before it.
-var order = []adminv1.Role{adminv1.Reader, adminv1.Operator, adminv1.BreakGlass}
+// roles is every role, the least first: each includes those before it.
+var roles = []adminv1.Role{adminv1.Reader, adminv1.Operator, adminv1.BreakGlass}
 
 // Config says which groups have which roles.
 type Config struct {
@@ -39,8 +39,8 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for role, groups := range config.Groups {
-		if !slices.Contains(order, role) {
-			return nil, fmt.Errorf("%s: groups.%s: there is no such role; there are %v", path, role, order)
+		if !slices.Contains(roles, role) {
+			return nil, fmt.Errorf("%s: groups.%s: there is no such role; there are %v", path, role, roles)
 		}
 		if slices.Contains(groups, "") {
 			return nil, fmt.Errorf("%s: groups.%s: a group's id is empty", path, role)
@@ -49,12 +49,12 @@ func Load(path string) (*Config, error) {
 	return config, nil
 }
 
-// Roles are those that a caller's groups give, the least first, with what they include; none for a stranger.
+// Roles are those that a caller's groups give, the least first, with what they include; none for a guest.
 func (c *Config) Roles(caller authn.Caller) []adminv1.Role {
-	for i, role := range slices.Backward(order) {
+	for i, role := range slices.Backward(roles) {
 		for _, group := range c.Groups[role] {
 			if slices.ContainsFunc(caller.Groups, func(has string) bool { return strings.EqualFold(has, group) }) {
-				return slices.Clone(order[:i+1])
+				return slices.Clone(roles[:i+1])
 			}
 		}
 	}
@@ -63,9 +63,9 @@ func (c *Config) Roles(caller authn.Caller) []adminv1.Role {
 
 // Includes reports whether having a role is enough where another is wanted.
 func Includes(has, wanted adminv1.Role) bool {
-	i, j := slices.Index(order, has), slices.Index(order, wanted)
+	i, j := slices.Index(roles, has), slices.Index(roles, wanted)
 	return i >= 0 && j >= 0 && i >= j
 }
 
 // Known reports whether there is such a role.
-func Known(role adminv1.Role) bool { return slices.Contains(order, role) }
+func Known(role adminv1.Role) bool { return slices.Contains(roles, role) }

@@ -41,7 +41,7 @@ func TestRoles(t *testing.T) {
 		groups []string
 		want   []adminv1.Role
 	}{
-		"stranger":  {"no group of ours gives nothing", []string{"x"}, nil},
+		"guest":     {"no group of ours gives nothing", []string{"x"}, nil},
 		"reader":    {"the least", []string{"x", "readers"}, []adminv1.Role{adminv1.Reader}},
 		"operator":  {"a role includes those below it", []string{"operators"}, []adminv1.Role{adminv1.Reader, adminv1.Operator}},
 		"several":   {"the most that any group gives", []string{"readers", "others"}, []adminv1.Role{adminv1.Reader, adminv1.Operator, adminv1.BreakGlass}},

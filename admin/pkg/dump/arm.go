@@ -11,7 +11,7 @@ import (
 )
 
 // arm reads Cosmos DB's part.
-func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARMLayer, error) {
+func (t *Collector) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARMLayer, error) {
 	key, err := database.ResourceKey(cluster.ResourceID)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	if item != nil && item.Removed == nil && item.Value.UID == cluster.UID {
 		d := &item.Value
 		layer.Cluster = &adminv1.ARMCluster{
-			ARMState: stateOf(item, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet),
+			ARMState: armState(item, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet),
 			Resource: d.Cluster, Status: d.Status, RevocationOperationID: d.RevocationOperationID,
 		}
 	}
@@ -37,7 +37,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 			}
 			d := &pool.Value
 			layer.NodePools = append(layer.NodePools, adminv1.ARMNodePool{
-				ARMState: stateOf(pool, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.NodePool, Status: d.Status,
+				ARMState: armState(pool, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.NodePool, Status: d.Status,
 			})
 		case database.ExternalAuthKind:
 			auth, err := database.DecodeChange(t.db.ExternalAuths(), change)
@@ -46,7 +46,7 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 			}
 			d := &auth.Value
 			layer.ExternalAuths = append(layer.ExternalAuths, adminv1.ARMExternalAuth{
-				ARMState: stateOf(auth, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.ExternalAuth, Status: d.Status,
+				ARMState: armState(auth, d.UID, d.Generation, d.ProvisioningState, d.ActiveOperationID, d.Fleet), Resource: d.ExternalAuth, Status: d.Status,
 			})
 		case database.CredentialKind:
 			credential, err := database.DecodeChange(t.db.Credentials(), change)
@@ -63,8 +63,8 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(layer.NodePools, func(a, b adminv1.ARMNodePool) int { return compare(a.Resource.ID, b.Resource.ID) })
-	slices.SortFunc(layer.ExternalAuths, func(a, b adminv1.ARMExternalAuth) int { return compare(a.Resource.ID, b.Resource.ID) })
+	slices.SortFunc(layer.NodePools, func(a, b adminv1.ARMNodePool) int { return compareIDs(a.Resource.ID, b.Resource.ID) })
+	slices.SortFunc(layer.ExternalAuths, func(a, b adminv1.ARMExternalAuth) int { return compareIDs(a.Resource.ID, b.Resource.ID) })
 	if layer.Operations, err = t.Operations(ctx, key); err != nil {
 		return nil, err
 	}
@@ -78,40 +78,40 @@ func (t *Taker) arm(ctx context.Context, cluster adminv1.Cluster) (*adminv1.ARML
 	return layer, nil
 }
 
-func compare(a, b string) int { return strings.Compare(hub.Key(a), hub.Key(b)) }
+func compareIDs(a, b string) int { return strings.Compare(hub.Key(a), hub.Key(b)) }
 
 // Operations are ARM's of a resource and of what is below it, newest first.
-func (t *Taker) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {
+func (t *Collector) Operations(ctx context.Context, key database.Key) ([]adminv1.ARMOperation, error) {
 	operations := []adminv1.ARMOperation{}
 	err := t.db.ResourceOperations(ctx, key, func(item *database.Item[database.OperationDocument]) error {
-		operations = append(operations, OperationOf(&item.Value))
+		operations = append(operations, ARMOperation(&item.Value))
 		return nil
 	})
 	slices.SortFunc(operations, func(a, b adminv1.ARMOperation) int { return b.StartTime.Compare(a.StartTime) })
 	return operations, err
 }
 
-// OperationOf is an operation of ARM's as admin shows it.
-func OperationOf(o *database.OperationDocument) adminv1.ARMOperation {
+// ARMOperation is an operation of ARM's as admin shows it.
+func ARMOperation(o *database.OperationDocument) adminv1.ARMOperation {
 	return adminv1.ARMOperation{
 		OperationID: o.OperationID, Request: string(o.Request), ResourceID: o.ResourceID, UID: o.UID, Generation: o.Generation, Status: o.Status,
-		StartTime: o.StartTime, LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Error: failureOf(o.Error), CorrelationID: o.CorrelationID,
+		StartTime: o.StartTime, LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Error: failureDetail(o.Error), CorrelationID: o.CorrelationID,
 		Deletion: o.DeletionNotes,
 	}
 }
 
-func failureOf(e *database.OperationError) *adminv1.FailureDetail {
+func failureDetail(e *database.OperationError) *adminv1.FailureDetail {
 	if e == nil {
 		return nil
 	}
 	detail := &adminv1.FailureDetail{Code: e.Code, Message: e.Message, Target: e.Target}
 	for _, inner := range e.Details {
-		detail.Details = append(detail.Details, *failureOf(&inner))
+		detail.Details = append(detail.Details, *failureDetail(&inner))
 	}
 	return detail
 }
 
-func stateOf[T any](item *database.Item[T], uid string, generation int64, state hub.ProvisioningState, operation string, fleet database.FleetState) adminv1.ARMState {
+func armState[T any](item *database.Item[T], uid string, generation int64, state hub.ProvisioningState, operation string, fleet database.FleetState) adminv1.ARMState {
 	return adminv1.ARMState{
 		UID: uid, Generation: generation, ProvisioningState: state, ActiveOperationID: operation, Modified: item.Modified,
 		Fleet: adminv1.ARMFleetState{

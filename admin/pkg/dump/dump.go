@@ -26,30 +26,30 @@ import (
 // layerTimeout bounds how long one layer is waited for.
 const layerTimeout = 10 * time.Second
 
-// listPage is how many of a kind Cluster Service is asked for at a time.
-const listPage = 500
+// pageSize is how many of a kind Cluster Service is asked for at a time.
+const pageSize = 500
 
-// Bundles is Maestro, as far as it is asked.
-type Bundles interface {
+// BundleReader is Maestro, as far as it is asked.
+type BundleReader interface {
 	Bundles(ctx context.Context, ids []string) ([]maestro.Bundle, error)
 	EachPage(ctx context.Context, take func([]maestro.Bundle) error) error
 }
 
-// Taker takes dumps.
-type Taker struct {
+// Collector takes dumps.
+type Collector struct {
 	db      *database.DB
 	fleet   clusterservicev1.ClusterServiceClient
-	maestro Bundles
+	maestro BundleReader
 }
 
 // New makes a Taker.
-func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles Bundles) *Taker {
-	return &Taker{db: db, fleet: fleet, maestro: bundles}
+func New(db *database.DB, fleet clusterservicev1.ClusterServiceClient, bundles BundleReader) *Collector {
+	return &Collector{db: db, fleet: fleet, maestro: bundles}
 }
 
-// Take takes the dump of a cluster that was found.
-func (t *Taker) Take(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
-	return t.take(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
+// Collect takes the dump of a cluster that was found.
+func (t *Collector) Collect(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
+	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		works, err := t.Works(ctx, cluster.UID)
 		if err != nil {
 			// Without the works it is not known which bundles are the cluster's.
@@ -79,9 +79,9 @@ func (t *Taker) Take(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump
 	})
 }
 
-// WithoutBundles takes the dump of what ARM and Cluster Service know, without what they have Maestro do.
-func (t *Taker) WithoutBundles(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
-	return t.take(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
+// CollectWithoutBundles takes the dump of what ARM and Cluster Service know, without what they have Maestro do.
+func (t *Collector) CollectWithoutBundles(ctx context.Context, cluster adminv1.Cluster) *adminv1.Dump {
+	return t.collect(ctx, cluster, func(ctx context.Context, dump *adminv1.Dump, unavailable func(string, error)) {
 		layer, err := t.fleetLayer(ctx, cluster.UID)
 		if err != nil {
 			unavailable(adminv1.LayerClusterService, err)
@@ -91,15 +91,15 @@ func (t *Taker) WithoutBundles(ctx context.Context, cluster adminv1.Cluster) *ad
 	})
 }
 
-// OfRow takes the dump of what ARM knows, with Cluster Service's word of the cluster itself, which the caller has.
-func (t *Taker) OfRow(ctx context.Context, cluster adminv1.Cluster, row *clusterservicev1.Cluster) *adminv1.Dump {
-	return t.take(ctx, cluster, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
+// CollectARM takes the dump of what ARM knows, with Cluster Service's word of the cluster itself, which the caller has.
+func (t *Collector) CollectARM(ctx context.Context, cluster adminv1.Cluster, row *clusterservicev1.Cluster) *adminv1.Dump {
+	return t.collect(ctx, cluster, func(_ context.Context, dump *adminv1.Dump, _ func(string, error)) {
 		dump.ClusterService = &adminv1.FleetLayer{Cluster: &adminv1.FleetCluster{Of: row}}
 	})
 }
 
-// take asks ARM, and at once what else is asked; that may set other layers than ARM's.
-func (t *Taker) take(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
+// collect asks ARM, and at once what else is asked; that may set other layers than ARM's.
+func (t *Collector) collect(ctx context.Context, cluster adminv1.Cluster, rest func(ctx context.Context, dump *adminv1.Dump, unavailable func(layer string, err error))) *adminv1.Dump {
 	dump := &adminv1.Dump{TakenAt: time.Now().UTC(), Cluster: cluster}
 	var mu sync.Mutex
 	unavailable := func(layer string, err error) {
@@ -127,7 +127,7 @@ func (t *Taker) take(ctx context.Context, cluster adminv1.Cluster, rest func(ctx
 }
 
 // Works are the works of a cluster at Cluster Service.
-func (t *Taker) Works(ctx context.Context, uid string) ([]*clusterservicev1.Work, error) {
+func (t *Collector) Works(ctx context.Context, uid string) ([]*clusterservicev1.Work, error) {
 	response, err := t.fleet.ListWorks(ctx, &clusterservicev1.ListWorksRequest{ClusterUid: uid})
 	if err != nil {
 		return nil, apierror.FromGRPC(err)
@@ -136,7 +136,7 @@ func (t *Taker) Works(ctx context.Context, uid string) ([]*clusterservicev1.Work
 }
 
 // Bundles are Maestro's of a cluster's works, cleaned, in the order of the works.
-func (t *Taker) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, error) {
+func (t *Collector) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, error) {
 	works, err := t.Works(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (t *Taker) Bundles(ctx context.Context, uid string) ([]adminv1.Bundle, erro
 	return t.bundles(ctx, works)
 }
 
-func (t *Taker) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]adminv1.Bundle, error) {
+func (t *Collector) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]adminv1.Bundle, error) {
 	names, order := map[string]string{}, []string{}
 	for _, w := range works {
 		names[w.GetId()] = w.GetName()
@@ -169,14 +169,14 @@ func (t *Taker) bundles(ctx context.Context, works []*clusterservicev1.Work) ([]
 	return bundles, nil
 }
 
-// fleetAtOnce is how many calls Cluster Service gets at once for one layer.
-const fleetAtOnce = 8
+// maxFleetCalls is how many calls Cluster Service gets at once for one layer.
+const maxFleetCalls = 8
 
 // fleetLayer asks for everything at once; what fails ends the others.
-func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer, error) {
+func (t *Collector) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer, error) {
 	layer := &adminv1.FleetLayer{}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fleetAtOnce)
+	group.SetLimit(maxFleetCalls)
 	group.Go(func() error {
 		cluster, err := t.fleet.GetCluster(ctx, &clusterservicev1.GetClusterRequest{Uid: uid})
 		switch err := apierror.FromGRPC(err); {
@@ -187,15 +187,15 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 		}
 		return nil
 	})
-	into(group, &layer.NodePools, func(token string) (*clusterservicev1.ListNodePoolsResponse, error) {
-		return t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	readAll(group, &layer.NodePools, func(token string) (*clusterservicev1.ListNodePoolsResponse, error) {
+		return t.fleet.ListNodePools(ctx, &clusterservicev1.ListNodePoolsRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
 	}, (*clusterservicev1.ListNodePoolsResponse).GetNodePools)
-	into(group, &layer.ExternalAuths, func(token string) (*clusterservicev1.ListExternalAuthsResponse, error) {
-		return t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	readAll(group, &layer.ExternalAuths, func(token string) (*clusterservicev1.ListExternalAuthsResponse, error) {
+		return t.fleet.ListExternalAuths(ctx, &clusterservicev1.ListExternalAuthsRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
 	}, (*clusterservicev1.ListExternalAuthsResponse).GetExternalAuths)
-	t.access(ctx, group, uid, &layer.Credentials, &layer.Revocations)
-	into(group, &layer.Upgrades, func(token string) (*clusterservicev1.ListUpgradesResponse, error) {
-		return t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	t.readCredentials(ctx, group, uid, &layer.Credentials, &layer.Revocations)
+	readAll(group, &layer.Upgrades, func(token string) (*clusterservicev1.ListUpgradesResponse, error) {
+		return t.fleet.ListUpgrades(ctx, &clusterservicev1.ListUpgradesRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
 	}, (*clusterservicev1.ListUpgradesResponse).GetUpgrades)
 	group.Go(func() error {
 		shards, err := t.fleet.ListProvisionShards(ctx, &clusterservicev1.ListProvisionShardsRequest{})
@@ -212,17 +212,17 @@ func (t *Taker) fleetLayer(ctx context.Context, uid string) (*adminv1.FleetLayer
 }
 
 // Credentials are a cluster's, without their certificates, and the revocations.
-func (t *Taker) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
+func (t *Collector) Credentials(ctx context.Context, uid string) (credentials []adminv1.FleetCredential, revocations []adminv1.FleetRevocation, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	t.access(ctx, group, uid, &credentials, &revocations)
+	t.readCredentials(ctx, group, uid, &credentials, &revocations)
 	err = group.Wait() // what is returned is read after this, whatever the order within a return
 	return credentials, revocations, err
 }
 
-// access has a group read a cluster's credentials, without their certificates, and the revocations.
-func (t *Taker) access(ctx context.Context, group *errgroup.Group, uid string, credentials *[]adminv1.FleetCredential, revocations *[]adminv1.FleetRevocation) {
-	into(group, credentials, func(token string) (*clusterservicev1.ListBreakGlassCredentialsResponse, error) {
-		return t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+// readCredentials has a group read a cluster's credentials, without their certificates, and the revocations.
+func (t *Collector) readCredentials(ctx context.Context, group *errgroup.Group, uid string, credentials *[]adminv1.FleetCredential, revocations *[]adminv1.FleetRevocation) {
+	readAll(group, credentials, func(token string) (*clusterservicev1.ListBreakGlassCredentialsResponse, error) {
+		return t.fleet.ListBreakGlassCredentials(ctx, &clusterservicev1.ListBreakGlassCredentialsRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
 	}, func(page *clusterservicev1.ListBreakGlassCredentialsResponse) []*clusterservicev1.BreakGlassCredential {
 		shown := page.GetCredentials()
 		for i, c := range shown {
@@ -230,8 +230,8 @@ func (t *Taker) access(ctx context.Context, group *errgroup.Group, uid string, c
 		}
 		return shown
 	})
-	into(group, revocations, func(token string) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
-		return t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: listPage, PageToken: token})
+	readAll(group, revocations, func(token string) (*clusterservicev1.ListBreakGlassRevocationsResponse, error) {
+		return t.fleet.ListBreakGlassRevocations(ctx, &clusterservicev1.ListBreakGlassRevocationsRequest{ClusterUid: uid, PageSize: pageSize, PageToken: token})
 	}, (*clusterservicev1.ListBreakGlassRevocationsResponse).GetRevocations)
 }
 
@@ -247,8 +247,8 @@ func WithoutCertificate(c *clusterservicev1.BreakGlassCredential) *clusterservic
 	return c
 }
 
-// into has a group read a list to its end.
-func into[P interface{ GetNextPageToken() string }, M proto.Message](group *errgroup.Group, all *[]adminv1.Message[M], list func(token string) (P, error), items func(P) []M) {
+// readAll has a group read a list to its end.
+func readAll[P interface{ GetNextPageToken() string }, M proto.Message](group *errgroup.Group, all *[]adminv1.Message[M], list func(token string) (P, error), items func(P) []M) {
 	group.Go(func() error {
 		*all = []adminv1.Message[M]{}
 		err := clusterservice.EachPage(list, func(page P) error {

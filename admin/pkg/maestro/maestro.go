@@ -22,10 +22,10 @@ import (
 
 // The bounds of one request: how many bundles it asks for, how much of an answer is read, and how long it may take.
 const (
-	mostIDs   = 50
-	perPage   = 200
-	mostBytes = 64 << 20
-	timeout   = 10 * time.Second
+	maxIDs   = 50
+	pageSize = 200
+	maxBytes = 64 << 20
+	timeout  = 10 * time.Second
 )
 
 // source is the name under which Cluster Service publishes.
@@ -97,7 +97,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 	var all []Bundle
 	for len(ids) > 0 {
-		some := ids[:min(mostIDs, len(ids))]
+		some := ids[:min(maxIDs, len(ids))]
 		ids = ids[len(some):]
 		found, err := c.list(ctx, url.Values{"search": {"id in ('" + strings.Join(some, "','") + "')"}, "size": {strconv.Itoa(len(some))}})
 		if err != nil {
@@ -112,11 +112,11 @@ func (c *Client) Bundles(ctx context.Context, ids []string) ([]Bundle, error) {
 // more of them than can be held. It ends with the first error of take.
 func (c *Client) EachPage(ctx context.Context, take func([]Bundle) error) error {
 	for number := 1; ; number++ {
-		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(perPage)}})
+		found, err := c.list(ctx, url.Values{"search": {"source = '" + source + "'"}, "orderBy": {"id"}, "page": {strconv.Itoa(number)}, "size": {strconv.Itoa(pageSize)}})
 		if err != nil {
 			return err
 		}
-		if err := take(found.Items); err != nil || len(found.Items) < perPage {
+		if err := take(found.Items); err != nil || len(found.Items) < pageSize {
 			return err
 		}
 	}
@@ -137,12 +137,12 @@ func (c *Client) list(ctx context.Context, query url.Values) (*page, error) {
 		return nil, apierror.New(apierror.Unavailable, "Maestro cannot be reached.").WithCause(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(response.Body, mostBytes+1))
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {
 	case err != nil:
 		return nil, apierror.New(apierror.Unavailable, "Maestro's answer was cut off.").WithCause(err)
-	case len(content) > mostBytes:
-		return nil, fmt.Errorf("maestro's list of resource bundles is larger than %d bytes", mostBytes)
+	case len(content) > maxBytes:
+		return nil, fmt.Errorf("maestro's list of resource bundles is larger than %d bytes", maxBytes)
 	case response.StatusCode != http.StatusOK:
 		return nil, apierror.New(apierror.Unavailable, "Maestro answered with status %d.", response.StatusCode)
 	}

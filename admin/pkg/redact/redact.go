@@ -16,7 +16,7 @@ func Manifest(manifest json.RawMessage) json.RawMessage {
 	if err := json.Unmarshal(manifest, &object); err != nil {
 		return json.RawMessage(`"` + Removed + `"`)
 	}
-	clean(object)
+	redactObject(object)
 	// What was decoded can be encoded.
 	out, _ := json.Marshal(object)
 	return out
@@ -24,7 +24,7 @@ func Manifest(manifest json.RawMessage) json.RawMessage {
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-func clean(object map[string]any) {
+func redactObject(object map[string]any) {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		if annotations, ok := metadata["annotations"].(map[string]any); ok && annotations[lastApplied] != nil {
 			annotations[lastApplied] = Removed
@@ -34,7 +34,7 @@ func clean(object map[string]any) {
 	if items, ok := object["items"].([]any); ok {
 		for _, item := range items {
 			if inner, ok := item.(map[string]any); ok {
-				clean(inner)
+				redactObject(inner)
 			}
 		}
 	}

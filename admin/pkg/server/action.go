@@ -13,11 +13,11 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// longestPause is Cluster Service's.
-const longestPause = 7 * 24 * time.Hour
+// maxPause is Cluster Service's.
+const maxPause = 7 * 24 * time.Hour
 
-// target finds the cluster in the path.
-func (s *Server) target(ctx context.Context, rq *request) (database.AdminTarget, error) {
+// clusterInPath finds the cluster in the path.
+func (s *Server) clusterInPath(ctx context.Context, rq *request) (database.AdminTarget, error) {
 	cluster, err := s.finder.One(ctx, rq.http.PathValue("cluster"))
 	if err != nil {
 		return database.AdminTarget{}, err
@@ -25,23 +25,23 @@ func (s *Server) target(ctx context.Context, rq *request) (database.AdminTarget,
 	return database.AdminTarget{Kind: "cluster", ID: cluster.UID, ResourceID: cluster.ResourceID, ClusterUID: cluster.UID}, nil
 }
 
-// placed is about the cluster in the path, whose uid the request has as its own.
-func (s *Server) placed(ctx context.Context, rq *request, r *clusterservicev1.SetPlacementPolicyRequest) (database.AdminTarget, error) {
-	target, err := s.target(ctx, rq)
+// placementTarget is about the cluster in the path, whose uid the request has as its own.
+func (s *Server) placementTarget(ctx context.Context, rq *request, r *clusterservicev1.SetPlacementPolicyRequest) (database.AdminTarget, error) {
+	target, err := s.clusterInPath(ctx, rq)
 	r.Uid = target.ClusterUID
 	return target, err
 }
 
 func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.PauseRequest
-	if err := rq.body(&asked); err != nil {
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
 	duration, err := time.ParseDuration(asked.Duration)
-	if err != nil || duration < time.Minute || duration > longestPause {
+	if err != nil || duration < time.Minute || duration > maxPause {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be 1m to 168h, as in 2h"}})
 	}
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +51,12 @@ func (s *Server) pauseCluster(ctx context.Context, rq *request) (any, error) {
 	})
 }
 
-func (s *Server) resizeCluster(ctx context.Context, rq *request) (any, error) {
-	var asked adminv1.ResizeRequest
-	if err := rq.body(&asked); err != nil {
+func (s *Server) setClusterSize(ctx context.Context, rq *request) (any, error) {
+	var asked adminv1.SetSizeRequest
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func (s *Server) resizeCluster(ctx context.Context, rq *request) (any, error) {
 
 func (s *Server) scaleNodePool(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.ScaleRequest
-	if err := rq.body(&asked); err != nil {
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
-	if err := validScale(asked); err != nil {
+	if err := validateScale(asked); err != nil {
 		return nil, err
 	}
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +87,19 @@ func (s *Server) scaleNodePool(ctx context.Context, rq *request) (any, error) {
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "nodePool", ID: pool.ARM.UID, ResourceID: pool.ARM.Resource.ID, ClusterUID: target.ClusterUID}, asked)
 }
 
-// mostReplicas is what ARM lets a customer ask for.
-const mostReplicas = 200
+// maxReplicas is what ARM lets a customer ask for.
+const maxReplicas = 200
 
-func validScale(asked adminv1.ScaleRequest) error {
+func validateScale(asked adminv1.ScaleRequest) error {
 	wrong := func(field, message string) error {
 		return apierror.InvalidFields([]apierror.Violation{{Field: field, Message: message}})
 	}
 	switch {
 	case (asked.Replicas == nil) == (asked.AutoScaling == nil):
 		return wrong("replicas", "Invalid value: exactly one of replicas and autoScaling is needed")
-	case asked.Replicas != nil && (*asked.Replicas < 0 || *asked.Replicas > mostReplicas):
+	case asked.Replicas != nil && (*asked.Replicas < 0 || *asked.Replicas > maxReplicas):
 		return wrong("replicas", "Invalid value: must be 0 to 200")
-	case asked.AutoScaling != nil && (asked.AutoScaling.Min < 0 || asked.AutoScaling.Min > asked.AutoScaling.Max || asked.AutoScaling.Max > mostReplicas):
+	case asked.AutoScaling != nil && (asked.AutoScaling.Min < 0 || asked.AutoScaling.Min > asked.AutoScaling.Max || asked.AutoScaling.Max > maxReplicas):
 		return wrong("autoScaling", "Invalid value: must be 0 <= min <= max <= 200")
 	}
 	return nil
@@ -107,7 +107,7 @@ func validScale(asked adminv1.ScaleRequest) error {
 
 func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.CredentialRequest
-	if err := rq.body(&asked); err != nil {
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
 	if asked.CertificateSigningRequest == "" {
@@ -119,7 +119,7 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 	if d, err := time.ParseDuration(asked.Duration); err != nil || d < 10*time.Minute || d > 24*time.Hour {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "duration", Message: "Invalid value: must be 10m to 24h, as in 1h"}})
 	}
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,13 @@ func (s *Server) requestCredential(ctx context.Context, rq *request) (any, error
 
 func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.RevokeRequest
-	if err := rq.body(&asked); err != nil {
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
 	if asked.Class != "customer" && asked.Class != "sre" {
 		return nil, apierror.InvalidFields([]apierror.Violation{{Field: "class", Message: `Unsupported value: supported values: "customer", "sre"`}})
 	}
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (s *Server) revokeCredentials(ctx context.Context, rq *request) (any, error
 
 // onARMOperation is an action on an operation of ARM's, which is named by its id.
 func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
-	if err := rq.nobody(); err != nil {
+	if err := rq.noBody(); err != nil {
 		return nil, err
 	}
 	item, err := s.armOperation(ctx, rq)
@@ -156,11 +156,11 @@ func (s *Server) onARMOperation(ctx context.Context, rq *request) (any, error) {
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "operation", ID: item.Value.OperationID, ResourceID: item.Key.ResourceID}, nil)
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
+// errStop ends a search.
+var errStop = errors.New("found")
 
 func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
-	if err := rq.nobody(); err != nil {
+	if err := rq.noBody(); err != nil {
 		return nil, err
 	}
 	id := rq.http.PathValue("bundle")
@@ -170,10 +170,10 @@ func (s *Server) deleteOrphan(ctx context.Context, rq *request) (any, error) {
 			return nil
 		}
 		found = &orphan
-		return errFound
+		return errStop
 	})
 	switch {
-	case err != nil && !errors.Is(err, errFound):
+	case err != nil && !errors.Is(err, errStop):
 		return nil, err
 	case found == nil:
 		return nil, apierror.New(apierror.NotFound, "There is no orphan '%s'.", id)

@@ -33,7 +33,7 @@ func (s *Server) dumpCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.taker.Take(ctx, cluster), nil
+	return s.collector.Collect(ctx, cluster), nil
 }
 
 // explainCluster explains a cluster from what ARM and Cluster Service report. A layer that cannot be read makes the
@@ -44,5 +44,5 @@ func (s *Server) explainCluster(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return explanation.Explain(name, s.taker.WithoutBundles(ctx, cluster)), nil
+	return explanation.Explain(name, s.collector.CollectWithoutBundles(ctx, cluster)), nil
 }

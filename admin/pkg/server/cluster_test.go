@@ -322,7 +322,7 @@ func TestRefusals(t *testing.T) {
 		code                   string
 	}{
 		"nobody":         {"a token is needed", "", "/clusters", 401, "Unauthorized"},
-		"stranger":       {"and a group that gives a role", "stranger", "/clusters", 403, "Forbidden"},
+		"guest":          {"and a group that gives a role", "guest", "/clusters", 403, "Forbidden"},
 		"unknown":        {"there is no such cluster", "reader", "/clusters/beta", 404, "NotFound"},
 		"several":        {"a path means one cluster", "reader", "/clusters/" + subscription + "/dump", 409, "Conflict"},
 		"no resource id": {"half a resource id", "reader", "/clusters?q=%2Fsubscriptions", 400, "InvalidParameter"},

@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-// ofStep is about a step of the deletion of the cluster in the path. One of the ARM side is refused with why.
-func ofStep[R interface {
+// stepTarget is about a step of the deletion of the cluster in the path. One of the ARM side is refused with why.
+func stepTarget[R interface {
 	proto.Message
 	GetClusterUid() string
 	GetStep() string
@@ -23,12 +23,12 @@ func ofStep[R interface {
 		if refusal := why(deletion.ARMStepKind(r.GetStep())); refusal != "" {
 			return database.AdminTarget{}, apierror.New(apierror.Conflict, "Step %s: %s", r.GetStep(), refusal).WithTarget("step")
 		}
-		return ofCluster[R](s)(ctx, rq, r)
+		return clusterTarget[R](s)(ctx, rq, r)
 	}
 }
 
-// unreleasable says why finalizers cannot be taken off a step of the ARM side.
-func unreleasable(kind string) string {
+// releaseRefusal says why finalizers cannot be taken off a step of the ARM side.
+func releaseRefusal(kind string) string {
 	if kind == "" {
 		return ""
 	}
@@ -42,18 +42,18 @@ func (s *Server) getDeletion(ctx context.Context, rq *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := s.taker.WithoutBundles(ctx, cluster)
+	taken := s.collector.CollectWithoutBundles(ctx, cluster)
 	if taken.ARM == nil && taken.ClusterService == nil {
 		return nil, apierror.New(apierror.Unavailable, "Neither ARM's documents nor Cluster Service could be asked.")
 	}
 	shown := adminv1.ClusterDeletion{Cluster: cluster, Items: []adminv1.Deletion{}, Unavailable: taken.Unavailable}
 	for _, g := range deletion.Graphs(taken) {
-		shown.Items = append(shown.Items, shownDeletion(g))
+		shown.Items = append(shown.Items, deletionResponse(g))
 	}
 	return shown, nil
 }
 
-func shownDeletion(g deletion.Graph) adminv1.Deletion {
+func deletionResponse(g deletion.Graph) adminv1.Deletion {
 	return adminv1.Deletion{Kind: g.Kind, ResourceID: g.ResourceID, UID: g.UID, ClusterUID: g.ClusterUID, DeleteTime: g.StartTime, OperationID: g.OperationID,
 		Over: g.Done, Deletion: adminv1.Message[*clusterservicev1.Deletion]{Of: &clusterservicev1.Deletion{Steps: g.Steps}}}
 }

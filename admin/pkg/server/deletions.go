@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// deletionsAtOnce is how many clusters are looked at at once for the list of all deletions.
-	deletionsAtOnce = 16
+	// maxConcurrentDumps is how many clusters are looked at at once for the list of all deletions.
+	maxConcurrentDumps = 16
 	// listPage is how many of a kind Cluster Service is asked for at a time.
 	listPage = 500
 )
 
-// going is a cluster that is being deleted, or in which something is.
-type going struct {
+// pendingDeletion is a cluster that is being deleted, or in which something is.
+type pendingDeletion struct {
 	cluster adminv1.Cluster
 	// row is Cluster Service's of a cluster that it is deleting; nil for another.
 	row *clusterservicev1.Cluster
@@ -40,8 +40,8 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 		return nil, err
 	}
 	list := adminv1.DeletionList{Items: []adminv1.Deletion{}, Unavailable: map[string]string{}}
-	all := map[string]*going{}
-	armErr, fleetErr := s.goingInARM(ctx, all), s.goingInFleet(ctx, all)
+	all := map[string]*pendingDeletion{}
+	armErr, fleetErr := s.pendingInARM(ctx, all), s.pendingInFleet(ctx, all)
 	if armErr != nil && fleetErr != nil {
 		return nil, fleetErr
 	}
@@ -52,10 +52,10 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 	}
 	var mu sync.Mutex
 	var group errgroup.Group
-	group.SetLimit(deletionsAtOnce)
+	group.SetLimit(maxConcurrentDumps)
 	for _, g := range all {
 		group.Go(func() error {
-			taken := s.takeGoing(ctx, g)
+			taken := s.collectPending(ctx, g)
 			mu.Lock()
 			defer mu.Unlock()
 			for layer, why := range taken.Unavailable {
@@ -63,7 +63,7 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 			}
 			for _, graph := range deletion.Graphs(taken) {
 				if !graph.Done {
-					list.Items = append(list.Items, shownDeletion(graph))
+					list.Items = append(list.Items, deletionResponse(graph))
 				}
 			}
 			return nil
@@ -81,24 +81,24 @@ func (s *Server) listDeletions(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// takeGoing takes what the deletions of a cluster follow from.
-func (s *Server) takeGoing(ctx context.Context, g *going) *adminv1.Dump {
+// collectPending takes what the deletions of a cluster follow from.
+func (s *Server) collectPending(ctx context.Context, g *pendingDeletion) *adminv1.Dump {
 	if g.row == nil {
-		return s.taker.WithoutBundles(ctx, g.cluster)
+		return s.collector.CollectWithoutBundles(ctx, g.cluster)
 	}
-	taken := s.taker.OfRow(ctx, g.cluster, g.row)
+	taken := s.collector.CollectARM(ctx, g.cluster, g.row)
 	if taken.ARM != nil && taken.ARM.Cluster == nil {
 		// The row was read first: by now it may be that of a cluster that is gone.
-		return s.taker.WithoutBundles(ctx, g.cluster)
+		return s.collector.CollectWithoutBundles(ctx, g.cluster)
 	}
 	return taken
 }
 
-// goingInARM adds the clusters with an operation that deletes them, or something in them.
-func (s *Server) goingInARM(ctx context.Context, all map[string]*going) error {
+// pendingInARM adds the clusters with an operation that deletes them, or something in them.
+func (s *Server) pendingInARM(ctx context.Context, all map[string]*pendingDeletion) error {
 	return s.Database.ActiveOperations(ctx, func(item *database.Item[database.OperationDocument]) error {
 		o := &item.Value
-		id := clusterOf(o.ResourceID)
+		id := clusterIDOf(o.ResourceID)
 		if o.Request != database.DeleteRequest || id == "" || all[hub.Key(id)] != nil {
 			return nil
 		}
@@ -114,13 +114,13 @@ func (s *Server) goingInARM(ctx context.Context, all map[string]*going) error {
 			}
 			cluster.UID = found.Value.UID
 		}
-		all[hub.Key(id)] = &going{cluster: cluster}
+		all[hub.Key(id)] = &pendingDeletion{cluster: cluster}
 		return nil
 	})
 }
 
-// clusterOf is the resource id of the cluster that a resource is or belongs to; empty for another resource.
-func clusterOf(id string) string {
+// clusterIDOf is the resource id of the cluster that a resource is or belongs to; empty for another resource.
+func clusterIDOf(id string) string {
 	parts := strings.Split(id, "/")
 	if len(parts) < 9 {
 		return ""
@@ -128,17 +128,17 @@ func clusterOf(id string) string {
 	return strings.Join(parts[:9], "/")
 }
 
-// goingInFleet adds the clusters that Cluster Service is deleting, or parts of. What is on its way in a cluster that goes is the
+// pendingInFleet adds the clusters that Cluster Service is deleting, or parts of. What is on its way in a cluster that goes is the
 // cluster's.
-func (s *Server) goingInFleet(ctx context.Context, all map[string]*going) error {
-	at := func(id, uid string) *going {
+func (s *Server) pendingInFleet(ctx context.Context, all map[string]*pendingDeletion) error {
+	at := func(id, uid string) *pendingDeletion {
 		key := hub.Key(id)
 		// Another life of the resource id is another cluster.
 		if all[key] != nil && all[key].cluster.UID != uid {
 			key += "#" + uid
 		}
 		if all[key] == nil {
-			all[key] = &going{cluster: adminv1.Cluster{ResourceID: id, UID: uid}}
+			all[key] = &pendingDeletion{cluster: adminv1.Cluster{ResourceID: id, UID: uid}}
 		}
 		return all[key]
 	}
@@ -161,7 +161,7 @@ func (s *Server) goingInFleet(ctx context.Context, all map[string]*going) error 
 		})
 	}, func(page *clusterservicev1.ListNodePoolsResponse) error {
 		for _, p := range page.GetNodePools() {
-			at(clusterOf(p.GetResourceId()), p.GetClusterUid())
+			at(clusterIDOf(p.GetResourceId()), p.GetClusterUid())
 		}
 		return nil
 	})
@@ -174,7 +174,7 @@ func (s *Server) goingInFleet(ctx context.Context, all map[string]*going) error 
 		})
 	}, func(page *clusterservicev1.ListExternalAuthsResponse) error {
 		for _, a := range page.GetExternalAuths() {
-			at(clusterOf(a.GetResourceId()), a.GetClusterUid())
+			at(clusterIDOf(a.GetResourceId()), a.GetClusterUid())
 		}
 		return nil
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// mostDrift is how many differences are listed.
-const mostDrift = 1000
+// maxDrift is how many differences are listed.
+const maxDrift = 1000
 
 var errEnough = errors.New("that is enough")
 
@@ -20,7 +20,7 @@ var errEnough = errors.New("that is enough")
 func (s *Server) listDrift(ctx context.Context, _ *request) (any, error) {
 	list := adminv1.DriftList{Items: []adminv1.Drift{}}
 	counts, err := reconciliation.Compare(ctx, s.Database, reconciliation.FleetInventory{Client: s.Fleet}, reconciliation.Options{}, func(f reconciliation.Drift) error {
-		if len(list.Items) == mostDrift {
+		if len(list.Items) == maxDrift {
 			list.More = true
 			return errEnough
 		}
@@ -71,7 +71,7 @@ func (s *Server) drift(ctx context.Context, f reconciliation.Drift) (*adminv1.Dr
 }
 
 func (s *Server) reconcileDrift(ctx context.Context, rq *request) (any, error) {
-	if err := rq.nobody(); err != nil {
+	if err := rq.noBody(); err != nil {
 		return nil, err
 	}
 	return s.accept(ctx, rq, database.AdminTarget{Kind: "region", ID: "drift"}, nil)
@@ -79,7 +79,7 @@ func (s *Server) reconcileDrift(ctx context.Context, rq *request) (any, error) {
 
 // deleteDrift takes an orphan's uid. It is looked for anew: what ARM has is not deleted here.
 func (s *Server) deleteDrift(ctx context.Context, rq *request) (any, error) {
-	if err := rq.nobody(); err != nil {
+	if err := rq.noBody(); err != nil {
 		return nil, err
 	}
 	uid := rq.http.PathValue("uid")

@@ -18,18 +18,18 @@ import (
 
 // The bounds of an elevation.
 const (
-	leastDuration = time.Minute
-	mostDuration  = 8 * time.Hour
-	leastReason   = 8
-	mostReason    = 1024
-	mostTicket    = 128
-	// mostActive is how many one caller may have at a time.
-	mostActive = 20
+	minDuration = time.Minute
+	maxDuration = 8 * time.Hour
+	minReason   = 8
+	maxReason   = 1024
+	maxTicket   = 128
+	// maxActive is how many one caller may have at a time.
+	maxActive = 20
 )
 
 // elevationTo is the newest elevation under which the caller may do what needs a role.
 func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role) (*database.ElevationDocument, error) {
-	active, err := s.active(ctx, rq.caller.ObjectID)
+	active, err := s.activeElevations(ctx, rq.caller.ObjectID)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func (s *Server) elevationTo(ctx context.Context, rq *request, role adminv1.Role
 	return nil, apierror.New(apierror.PermissionDenied, "An elevation to the role %s is needed for this, and you have none that is active: give hcpctl a --reason and a --ticket, or see `hcpctl elevate` (POST %s/elevations).", role, adminv1.Root)
 }
 
-// active are the elevations of a caller that give their roles now, newest first.
-func (s *Server) active(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
+// activeElevations are the elevations of a caller that give their roles now, newest first.
+func (s *Server) activeElevations(ctx context.Context, objectID string) ([]*database.Item[database.ElevationDocument], error) {
 	records, _, err := s.Database.AdminRecords(ctx, database.AdminFilter{Kinds: []database.Kind{database.ElevationKind}, ObjectID: objectID, ActiveOnly: true}, "", 100)
 	if err != nil {
 		return nil, err
@@ -58,21 +58,21 @@ func (s *Server) active(ctx context.Context, objectID string) ([]*database.Item[
 
 func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) {
 	var asked adminv1.ElevationRequest
-	if err := rq.body(&asked); err != nil {
+	if err := rq.decodeBody(&asked); err != nil {
 		return nil, err
 	}
 	// What is around the words counts for nothing, and must not be kept where there is a limit to them.
 	asked.Reason, asked.Ticket = strings.TrimSpace(asked.Reason), strings.TrimSpace(asked.Ticket)
-	rq.done = done{target: string(asked.Role), reason: shortened(asked.Reason), ticket: shortened(asked.Ticket)}
+	rq.audited = auditFields{target: string(asked.Role), reason: truncate(asked.Reason), ticket: truncate(asked.Ticket)}
 	duration, err := rq.checkElevation(asked)
 	if err != nil {
 		return nil, err
 	}
-	active, err := s.active(ctx, rq.caller.ObjectID)
+	active, err := s.activeElevations(ctx, rq.caller.ObjectID)
 	if err != nil {
 		return nil, err
 	}
-	if len(active) >= mostActive {
+	if len(active) >= maxActive {
 		return nil, apierror.New(apierror.Throttled, "You have %d elevations that are active; end one of them.", len(active)).WithRetryAfter(time.Minute)
 	}
 	id, now := uuid.NewString(), time.Now().UTC()
@@ -88,8 +88,8 @@ func (s *Server) createElevation(ctx context.Context, rq *request) (any, error) 
 	if err := batch.Commit(ctx); err != nil {
 		return nil, err
 	}
-	rq.done.operation = id
-	return elevation(&document), nil
+	rq.audited.operation = id
+	return elevationResponse(&document), nil
 }
 
 // checkElevation checks what was asked for.
@@ -104,15 +104,15 @@ func (rq *request) checkElevation(asked adminv1.ElevationRequest) (time.Duration
 	case !slices.Contains(rq.roles, asked.Role):
 		return 0, apierror.New(apierror.PermissionDenied, "None of your groups gives the role %s.", asked.Role)
 	}
-	if n := utf8.RuneCountInString(asked.Reason); n < leastReason || n > mostReason {
-		fail("reason", "Invalid value: must be %d to %d characters", leastReason, mostReason)
+	if n := utf8.RuneCountInString(asked.Reason); n < minReason || n > maxReason {
+		fail("reason", "Invalid value: must be %d to %d characters", minReason, maxReason)
 	}
-	if n := utf8.RuneCountInString(asked.Ticket); n < 1 || n > mostTicket {
-		fail("ticket", "Invalid value: must be 1 to %d characters", mostTicket)
+	if n := utf8.RuneCountInString(asked.Ticket); n < 1 || n > maxTicket {
+		fail("ticket", "Invalid value: must be 1 to %d characters", maxTicket)
 	}
 	duration, err := time.ParseDuration(asked.Duration)
-	if err != nil || duration < leastDuration || duration > mostDuration {
-		fail("duration", "Invalid value: %q: must be %s to %s, as in 30m", asked.Duration, leastDuration, mostDuration)
+	if err != nil || duration < minDuration || duration > maxDuration {
+		fail("duration", "Invalid value: %q: must be %s to %s, as in 30m", asked.Duration, minDuration, maxDuration)
 	}
 	return duration, apierror.InvalidFields(violations)
 }
@@ -135,7 +135,7 @@ func (s *Server) listElevations(ctx context.Context, rq *request) (any, error) {
 	}
 	list := adminv1.ElevationList{Items: []adminv1.Elevation{}, NextPageToken: next}
 	for _, r := range records {
-		if e := elevation(&r.Elevation.Value); e.Active || !only {
+		if e := elevationResponse(&r.Elevation.Value); e.Active || !only {
 			list.Items = append(list.Items, e)
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
 			return apierror.New(apierror.NotFound, "There is no elevation '%s'.", id)
 		}
 		e := &item.Value
-		rq.done = done{target: id, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
+		rq.audited = auditFields{target: id, reason: e.Actor.Reason, ticket: e.Actor.Ticket, operation: id}
 		if e.Actor.ObjectID != rq.caller.ObjectID && !slices.Contains(rq.roles, adminv1.BreakGlass) {
 			return apierror.New(apierror.PermissionDenied, "The elevation is another's; the role %s is needed to end it.", adminv1.BreakGlass)
 		}
@@ -166,13 +166,13 @@ func (s *Server) endElevation(ctx context.Context, rq *request) (any, error) {
 				return err
 			}
 		}
-		ended = elevation(e)
+		ended = elevationResponse(e)
 		return nil
 	})
 	return ended, err
 }
 
-func elevation(e *database.ElevationDocument) adminv1.Elevation {
+func elevationResponse(e *database.ElevationDocument) adminv1.Elevation {
 	return adminv1.Elevation{
 		ID: e.ElevationID, Name: e.Actor.Name, ObjectID: e.Actor.ObjectID, Role: adminv1.Role(e.Actor.Role), Reason: e.Actor.Reason, Ticket: e.Actor.Ticket,
 		StartTime: e.StartTime, ExpirationTime: e.ExpirationTime, EndTime: e.EndTime, EndedBy: e.EndedBy, Active: e.Active(time.Now()),

@@ -22,8 +22,8 @@ import (
 // maxBody bounds a request's body.
 const maxBody = 64 << 10
 
-// body reads a request's body; a field that does not exist is refused by its name.
-func (rq *request) body(into any) error {
+// decodeBody reads a request's body; a field that does not exist is refused by its name.
+func (rq *request) decodeBody(into any) error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if err != nil {
 		return apierror.New(apierror.InvalidResource, "The body is larger than %d bytes, or was cut off.", maxBody).WithCause(err)
@@ -46,8 +46,8 @@ func (rq *request) body(into any) error {
 	return nil
 }
 
-// nobody refuses a body where none is taken; an empty object is none.
-func (rq *request) nobody() error {
+// noBody refuses a body where none is taken; an empty object is none.
+func (rq *request) noBody() error {
 	content, err := io.ReadAll(http.MaxBytesReader(rq.w, rq.http.Body, maxBody))
 	if text := strings.TrimSpace(string(content)); err != nil || text != "" && text != "{}" {
 		return apierror.New(apierror.Invalid, "The request takes no body.")
@@ -62,7 +62,7 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	if id == "" {
 		id = uuid.NewString()
 	}
-	rq.done.target, rq.done.cluster = target.ID, target.ClusterUID
+	rq.audited.target, rq.audited.cluster = target.ID, target.ClusterUID
 	document := database.AdminOperationDocument{
 		OperationID: id, SortKey: database.AdminSortKey(now, id), Action: rq.route.Name, Target: target, State: database.AdminAccepted,
 		StartTime: now, LastTransitionTime: now, RequestID: rq.id, RequestDigest: rq.digest,
@@ -83,24 +83,24 @@ func (s *Server) accept(ctx context.Context, rq *request, target database.AdminT
 	err := batch.Commit(ctx)
 	if race, lost := database.AsWriteConflict(err); lost && race.Exists && rq.operation != "" {
 		// The same request, sent twice at once.
-		if before, findErr := s.repeated(ctx, rq); before != nil || findErr != nil {
+		if before, findErr := s.previousOperation(ctx, rq); before != nil || findErr != nil {
 			return before, findErr
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return rq.began(&document), nil
+	return rq.accepted(&document), nil
 }
 
-// began answers with an operation that the request is the beginning of.
-func (rq *request) began(o *database.AdminOperationDocument) adminv1.Operation {
-	rq.done.operation, rq.done.target, rq.done.cluster = o.OperationID, o.Target.ID, o.Target.ClusterUID
+// accepted answers with an operation that the request is the beginning of.
+func (rq *request) accepted(o *database.AdminOperationDocument) adminv1.Operation {
+	rq.audited.operation, rq.audited.target, rq.audited.cluster = o.OperationID, o.Target.ID, o.Target.ClusterUID
 	rq.w.Header().Set("Location", adminv1.Root+"/operations/"+o.OperationID)
-	return operation(o)
+	return operationResponse(o)
 }
 
-func operation(o *database.AdminOperationDocument) adminv1.Operation {
+func operationResponse(o *database.AdminOperationDocument) adminv1.Operation {
 	shown := adminv1.Operation{
 		ID: o.OperationID, Action: o.Action, Parameters: o.Parameters, State: adminv1.OperationState(o.State), StartTime: o.StartTime,
 		LastTransitionTime: o.LastTransitionTime, EndTime: o.EndTime, Attempts: o.Attempts, Result: o.Result,
@@ -140,7 +140,7 @@ func (s *Server) listOperations(ctx context.Context, rq *request) (any, error) {
 	}
 	list := adminv1.OperationList{Items: []adminv1.Operation{}, NextPageToken: next}
 	for _, r := range records {
-		list.Items = append(list.Items, operation(&r.Operation.Value))
+		list.Items = append(list.Items, operationResponse(&r.Operation.Value))
 	}
 	return list, nil
 }
@@ -154,7 +154,7 @@ func (s *Server) getOperation(ctx context.Context, rq *request) (any, error) {
 	if item == nil || item.Removed != nil {
 		return nil, apierror.New(apierror.NotFound, "There is no operation '%s'.", id)
 	}
-	return operation(&item.Value), nil
+	return operationResponse(&item.Value), nil
 }
 
 func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
@@ -169,18 +169,18 @@ func (s *Server) listAudit(ctx context.Context, rq *request) (any, error) {
 	list := adminv1.AuditList{Items: []adminv1.AuditEntry{}, NextPageToken: next}
 	for _, r := range records {
 		if r.Elevation != nil {
-			shown := elevation(&r.Elevation.Value)
+			shown := elevationResponse(&r.Elevation.Value)
 			list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Elevation: &shown})
 			continue
 		}
-		shown := operation(&r.Operation.Value)
+		shown := operationResponse(&r.Operation.Value)
 		list.Items = append(list.Items, adminv1.AuditEntry{Time: shown.StartTime, Operation: &shown})
 	}
 	return list, nil
 }
 
-// done is what the audit log says of a request besides who made it.
-type done struct {
+// auditFields is what the audit log says of a request besides who made it.
+type auditFields struct {
 	// target is what something was done to, cluster the uid of the cluster that it belongs to.
 	target, cluster string
 	// reason and ticket where no elevation has them.
@@ -189,9 +189,9 @@ type done struct {
 	operation string
 }
 
-// audit writes one line for every request that was to change something, whatever came of it, and for every one that was
+// logAudit writes one line for every request that was to change something, whatever came of it, and for every one that was
 // refused: who, what, why, and with which outcome; nothing of what was sent or answered.
-func (s *Server) audit(ctx context.Context, rq *request) {
+func (s *Server) logAudit(ctx context.Context, rq *request) {
 	refused := rq.status == http.StatusUnauthorized || rq.status == http.StatusForbidden
 	if rq.route.Method == http.MethodGet && !refused {
 		return
@@ -204,22 +204,22 @@ func (s *Server) audit(ctx context.Context, rq *request) {
 		outcome = "failed"
 	}
 	if rq.elevation != nil {
-		rq.done.reason, rq.done.ticket = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket
+		rq.audited.reason, rq.audited.ticket = rq.elevation.Actor.Reason, rq.elevation.Actor.Ticket
 	}
-	if rq.done.target == "" {
-		rq.done.target = rq.pathTarget()
+	if rq.audited.target == "" {
+		rq.audited.target = rq.pathIdentifier()
 	}
 	attributes := []slog.Attr{
 		slog.String("record", "audit"), slog.String("actor", rq.caller.Name), slog.String("object_id", rq.caller.ObjectID), slog.String("tenant_id", rq.caller.TenantID),
-		slog.String("role", string(rq.route.Role)), slog.String("reason", rq.done.reason), slog.String("ticket", rq.done.ticket),
-		slog.String("action", rq.route.Name), slog.String("target", shortened(rq.done.target)), slog.String("cluster_uid", rq.done.cluster),
-		slog.String("outcome", outcome), slog.Int("status", rq.status), slog.String("operation_id", rq.done.operation), slog.String("request_id", rq.id),
+		slog.String("role", string(rq.route.Role)), slog.String("reason", rq.audited.reason), slog.String("ticket", rq.audited.ticket),
+		slog.String("action", rq.route.Name), slog.String("target", truncate(rq.audited.target)), slog.String("cluster_uid", rq.audited.cluster),
+		slog.String("outcome", outcome), slog.Int("status", rq.status), slog.String("operation_id", rq.audited.operation), slog.String("request_id", rq.id),
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "audit", attributes...)
 }
 
-// pathTarget is what the path names.
-func (rq *request) pathTarget() string {
+// pathIdentifier is what the path names.
+func (rq *request) pathIdentifier() string {
 	for _, name := range []string{"cluster", "shard", "upgrade", "policy", "credential", "operation", "elevation", "bundle"} {
 		if value := rq.http.PathValue(name); value != "" {
 			return value
@@ -228,7 +228,7 @@ func (rq *request) pathTarget() string {
 	return ""
 }
 
-func shortened(text string) string {
+func truncate(text string) string {
 	if len(text) > 512 {
 		return strings.ToValidUTF8(text[:512], "") + "…"
 	}

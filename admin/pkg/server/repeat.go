@@ -20,9 +20,9 @@ import (
 // maxKey bounds an idempotency key.
 const maxKey = 128
 
-// identify gives a request that has an idempotency key the id of its operation, which follows from the caller and the key, and
+// readIdempotencyKey gives a request that has an idempotency key the id of its operation, which follows from the caller and the key, and
 // the digest by which it is known again.
-func (rq *request) identify() error {
+func (rq *request) readIdempotencyKey() error {
 	keys := rq.http.Header.Values(adminv1.IdempotencyKey)
 	if len(keys) == 0 {
 		return nil
@@ -44,9 +44,9 @@ func (rq *request) identify() error {
 	return nil
 }
 
-// repeated is the operation that the request began when it was sent before; nil when it was not, or has no key. It is looked for
+// previousOperation is the operation that the request began when it was sent before; nil when it was not, or has no key. It is looked for
 // before anything is checked: what was right then may be refused now, for it has had its effect.
-func (s *Server) repeated(ctx context.Context, rq *request) (any, error) {
+func (s *Server) previousOperation(ctx context.Context, rq *request) (any, error) {
 	if rq.operation == "" {
 		return nil, nil
 	}
@@ -57,5 +57,5 @@ func (s *Server) repeated(ctx context.Context, rq *request) (any, error) {
 	if item.Value.RequestDigest != rq.digest {
 		return nil, apierror.New(apierror.Conflict, "The key was used for another request, which began the operation %s.", rq.operation).WithTarget(adminv1.IdempotencyKey)
 	}
-	return rq.began(&item.Value), nil
+	return rq.accepted(&item.Value), nil
 }

@@ -57,8 +57,8 @@ func (rq *request) page() (size int, token string, err error) {
 	return size, query.Get("pageToken"), nil
 }
 
-// known refuses parameters that the route does not have.
-func (rq *request) known() error {
+// rejectUnknownParameters refuses parameters that the route does not have.
+func (rq *request) rejectUnknownParameters() error {
 	for name := range rq.http.URL.Query() {
 		found := false
 		for _, p := range rq.route.Query {

@@ -13,19 +13,19 @@ import (
 func Routes() []Route { return (&Server{}).routes() }
 
 func (s *Server) routes() []Route {
-	return slices.Concat(s.clusterRoutes(), s.partRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.operationRoutes())
+	return slices.Concat(s.clusterRoutes(), s.childRoutes(), s.deletionRoutes(), s.upgradeRoutes(), s.regionRoutes(), s.operationRoutes())
 }
 
-// read is a route that shows something.
-func read(path, name, summary string, response any, handle handler, query ...Parameter) Route {
+// readRoute is a route that shows something.
+func readRoute(path, name, summary string, response any, handle handler, query ...Parameter) Route {
 	return Route{
 		Method: http.MethodGet, Path: path, Name: name, Summary: summary, Role: adminv1.Reader, Response: response, Status: http.StatusOK,
 		handle: handle, Query: query,
 	}
 }
 
-// change is a route by which something is changed: what is asked for is written down as an operation.
-func change(method, path, name, summary string, role adminv1.Role, asked any, handle handler) Route {
+// changeRoute is a route by which something is changed: what is asked for is written down as an operation.
+func changeRoute(method, path, name, summary string, role adminv1.Role, asked any, handle handler) Route {
 	return Route{
 		Method: method, Path: path, Name: name, Summary: summary, Role: role, Mutates: true, Request: asked, Response: adminv1.Operation{},
 		Status: http.StatusAccepted, handle: handle,
@@ -55,59 +55,59 @@ func (s *Server) clusterRoutes() []Route {
 			Summary: "What every layer knows of a cluster, with secrets removed.",
 			Role:    adminv1.Reader, Response: adminv1.Dump{}, Status: http.StatusOK, handle: s.dumpCluster,
 		},
-		read(clusterPath+"/explanation", "clusters.explanation", "What a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
-		read(clusterPath+"/interventions", "clusters.interventions", "What SREs had Cluster Service do to a cluster, newest first.", adminv1.InterventionList{}, s.listInterventions),
-		change(http.MethodPost, clusterPath+"/pause", adminv1.ActionClusterPause,
+		readRoute(clusterPath+"/explanation", "clusters.explanation", "What a cluster and its children wait for, since when, who must act, and which command helps.", adminv1.Explanation{}, s.explainCluster),
+		readRoute(clusterPath+"/actions", "clusters.actions", "List the actions that Cluster Service executed on a cluster, newest first.", adminv1.ClusterActionList{}, s.listClusterActions),
+		changeRoute(http.MethodPost, clusterPath+"/pause", adminv1.ActionClusterPause,
 			"Has HyperShift leave the cluster's control plane and node pools alone for a while; what runs keeps running.", adminv1.Operator, adminv1.PauseRequest{}, s.pauseCluster),
-		change(http.MethodPost, clusterPath+"/resume", adminv1.ActionClusterResume, "Ends a pause.", adminv1.Operator, nil,
-			byRPC(s, ofCluster[*clusterservicev1.ResumeClusterRequest](s))),
-		change(http.MethodPost, clusterPath+"/resize", adminv1.ActionClusterResize,
-			"Overrides the size of the cluster's control plane, or takes that back.", adminv1.Operator, adminv1.ResizeRequest{}, s.resizeCluster),
-		change(http.MethodPost, clusterPath+"/retry", adminv1.ActionClusterRetry,
+		changeRoute(http.MethodPost, clusterPath+"/resume", adminv1.ActionClusterResume, "Ends a pause.", adminv1.Operator, nil,
+			forwarded(s, clusterTarget[*clusterservicev1.ResumeClusterRequest](s))),
+		changeRoute(http.MethodPost, clusterPath+"/set-size", adminv1.ActionClusterSetSize,
+			"Overrides the size of the cluster's control plane, or takes that back.", adminv1.Operator, adminv1.SetSizeRequest{}, s.setClusterSize),
+		changeRoute(http.MethodPost, clusterPath+"/retry", adminv1.ActionClusterRetry,
 			"Has everything begun anew at once that the cluster waits for: placement, the publishing of its works, and what is tried in Azure.", adminv1.Operator, nil,
-			byRPC(s, ofCluster[*clusterservicev1.RetryClusterRequest](s))),
-		change(http.MethodPost, clusterPath+"/force", adminv1.ActionClusterForce,
+			forwarded(s, clusterTarget[*clusterservicev1.RetryClusterRequest](s))),
+		changeRoute(http.MethodPost, clusterPath+"/force", adminv1.ActionClusterForce,
 			"Ends the wait of a cluster that is being created for a step in Azure that is stuck; the step goes on to be tried.", adminv1.BreakGlass,
-			adminv1.Message[*clusterservicev1.ForceClusterStepRequest]{}, byRPC(s, ofCluster[*clusterservicev1.ForceClusterStepRequest](s))),
+			adminv1.Message[*clusterservicev1.ForceClusterStepRequest]{}, forwarded(s, clusterTarget[*clusterservicev1.ForceClusterStepRequest](s))),
 	}
 }
 
-// partRoutes are about what belongs to a cluster.
-func (s *Server) partRoutes() []Route {
+// childRoutes are about what belongs to a cluster.
+func (s *Server) childRoutes() []Route {
 	return []Route{
-		read(clusterPath+"/node-pools", "nodePools.list", "The node pools of a cluster, in ARM and in the fleet.", adminv1.NodePoolList{}, s.listNodePools),
-		read(clusterPath+"/node-pools/{pool}", "nodePools.get", "One node pool, by its name.", adminv1.NodePool{}, s.getNodePool),
-		change(http.MethodPost, clusterPath+"/node-pools/{pool}/scale", adminv1.ActionNodePoolScale,
+		readRoute(clusterPath+"/node-pools", "nodePools.list", "The node pools of a cluster, in ARM and in the fleet.", adminv1.NodePoolList{}, s.listNodePools),
+		readRoute(clusterPath+"/node-pools/{pool}", "nodePools.get", "One node pool, by its name.", adminv1.NodePool{}, s.getNodePool),
+		changeRoute(http.MethodPost, clusterPath+"/node-pools/{pool}/scale", adminv1.ActionNodePoolScale,
 			"Sets the size of a node pool in the customer's place: ARM shows it as an update.", adminv1.Operator, adminv1.ScaleRequest{}, s.scaleNodePool),
-		read(clusterPath+"/credentials", "credentials.list", "The break-glass credentials of a cluster, without certificates, and the revocations.", adminv1.CredentialList{}, s.listCredentials),
-		read(adminv1.Root+"/credentials/{credential}", "credentials.get", "One credential; an SRE's with its certificate, which is of use to whoever has the key.",
+		readRoute(clusterPath+"/credentials", "credentials.list", "The break-glass credentials of a cluster, without certificates, and the revocations.", adminv1.CredentialList{}, s.listCredentials),
+		readRoute(adminv1.Root+"/credentials/{credential}", "credentials.get", "One credential; an SRE's with its certificate, which is of use to whoever has the key.",
 			adminv1.FleetCredential{}, s.getCredential),
-		change(http.MethodPost, clusterPath+"/credentials", adminv1.ActionCredentialRequest,
+		changeRoute(http.MethodPost, clusterPath+"/credentials", adminv1.ActionCredentialRequest,
 			"Asks for a credential of the SREs' class, whose uid is the operation's id.", adminv1.BreakGlass, adminv1.CredentialRequest{}, s.requestCredential),
-		change(http.MethodPost, clusterPath+"/credentials/revoke", adminv1.ActionCredentialRevoke,
+		changeRoute(http.MethodPost, clusterPath+"/credentials/revoke", adminv1.ActionCredentialRevoke,
 			"Revokes all credentials of a class, by replacing its signer.", adminv1.Operator, adminv1.RevokeRequest{}, s.revokeCredentials),
-		read(clusterPath+"/works", "works.list", "The bundles of a cluster at Maestro, with what the management cluster says of them; without secrets.", adminv1.BundleList{}, s.listBundles),
-		read(clusterPath+"/arm-operations", "armOperations.list", "The operations of ARM's of a cluster and of what is below it, newest first.", adminv1.ARMOperationList{}, s.listARMOperations),
-		read(adminv1.Root+"/arm-operations/{operation}", "armOperations.get", "One operation of ARM's, of any subscription.", adminv1.ARMOperation{}, s.getARMOperation),
-		change(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/retry", adminv1.ActionARMOperationRetry,
+		readRoute(clusterPath+"/works", "works.list", "The bundles of a cluster at Maestro, with what the management cluster says of them; without secrets.", adminv1.BundleList{}, s.listBundles),
+		readRoute(clusterPath+"/arm-operations", "armOperations.list", "The operations of ARM's of a cluster and of what is below it, newest first.", adminv1.ARMOperationList{}, s.listARMOperations),
+		readRoute(adminv1.Root+"/arm-operations/{operation}", "armOperations.get", "One operation of ARM's, of any subscription.", adminv1.ARMOperation{}, s.getARMOperation),
+		changeRoute(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/retry", adminv1.ActionARMOperationRetry,
 			"Has the backend take an operation of ARM's up again at once.", adminv1.Operator, nil, s.onARMOperation),
-		change(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/cancel", adminv1.ActionARMOperationCancel,
+		changeRoute(http.MethodPost, adminv1.Root+"/arm-operations/{operation}/cancel", adminv1.ActionARMOperationCancel,
 			"Ends a create or an update of ARM's as Canceled; what Cluster Service has taken of it stays.", adminv1.BreakGlass, nil, s.onARMOperation),
 	}
 }
 
 func (s *Server) deletionRoutes() []Route {
 	return []Route{
-		change(http.MethodPost, clusterPath+"/deletion/retry", adminv1.ActionDeletionRetry, "Has every step of a deletion that runs tried again at once: those of Cluster Service, and those of the ARM side.",
-			adminv1.Operator, nil, byRPC(s, ofCluster[*clusterservicev1.RetryDeletionRequest](s))),
-		change(http.MethodPost, clusterPath+"/deletion/release", adminv1.ActionDeletionRelease, "Has finalizers taken off what a step of a deletion waits for.",
-			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, byRPC(s, ofStep[*clusterservicev1.ReleaseDeletionFinalizersRequest](s, unreleasable))),
-		change(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of Cluster Service's of a deletion; what is left behind is listed. A step of the ARM side is refused.",
-			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, byRPC(s, ofStep[*clusterservicev1.ForceDeletionStepRequest](s, deletion.ForceRefusal))),
-		read(adminv1.Root+"/deletions", "deletions.list", "What is being deleted in the region, with the steps of each; what goes with its cluster is not named apart.", adminv1.DeletionList{},
+		changeRoute(http.MethodPost, clusterPath+"/deletion/retry", adminv1.ActionDeletionRetry, "Has every step of a deletion that runs tried again at once: those of Cluster Service, and those of the ARM side.",
+			adminv1.Operator, nil, forwarded(s, clusterTarget[*clusterservicev1.RetryDeletionRequest](s))),
+		changeRoute(http.MethodPost, clusterPath+"/deletion/release", adminv1.ActionDeletionRelease, "Has finalizers taken off what a step of a deletion waits for.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ReleaseDeletionFinalizersRequest]{}, forwarded(s, stepTarget[*clusterservicev1.ReleaseDeletionFinalizersRequest](s, releaseRefusal))),
+		changeRoute(http.MethodPost, clusterPath+"/deletion/force", adminv1.ActionDeletionForce, "Ends the wait for a step of Cluster Service's of a deletion; what is left behind is listed. A step of the ARM side is refused.",
+			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.ForceDeletionStepRequest]{}, forwarded(s, stepTarget[*clusterservicev1.ForceDeletionStepRequest](s, deletion.ForceRefusal))),
+		readRoute(adminv1.Root+"/deletions", "deletions.list", "What is being deleted in the region, with the steps of each; what goes with its cluster is not named apart.", adminv1.DeletionList{},
 			s.listDeletions, Parameter{Name: "stuck", Type: "boolean", Description: "Only what has a step that is stuck."}),
-		read(clusterPath+"/deletion", "deletions.get", "The deletion of a cluster; while the cluster stays, those in it.", adminv1.ClusterDeletion{}, s.getDeletion),
-		read(adminv1.Root+"/deletion-leftovers", "deletions.leftovers", "What forced deletions left behind and is not gone yet.", adminv1.LeftoverList{}, s.listLeftovers,
+		readRoute(clusterPath+"/deletion", "deletions.get", "The deletion of a cluster; while the cluster stays, those in it.", adminv1.ClusterDeletion{}, s.getDeletion),
+		readRoute(adminv1.Root+"/deletion-leftovers", "deletions.leftovers", "What forced deletions left behind and is not gone yet.", adminv1.LeftoverList{}, s.listLeftovers,
 			Parameter{Name: "cluster", Type: "string", Description: "Only what is left of this cluster."},
 			Parameter{Name: "gone", Type: "boolean", Description: "What has gone, too."}),
 	}
@@ -116,32 +116,32 @@ func (s *Server) deletionRoutes() []Route {
 func (s *Server) upgradeRoutes() []Route {
 	const upgrade, policy = adminv1.Root + "/upgrades/{upgrade}", adminv1.Root + "/upgrade-policies/{policy}"
 	return []Route{
-		read(adminv1.Root+"/upgrades", "upgrades.region", "The upgrades of the region; those that have ended are kept for a week.", adminv1.UpgradeList{}, s.listRegionUpgrades,
+		readRoute(adminv1.Root+"/upgrades", "upgrades.region", "The upgrades of the region; those that have ended are kept for a week.", adminv1.UpgradeList{}, s.listRegionUpgrades,
 			append([]Parameter{{Name: "active", Type: "boolean", Description: "Only those that are under way."}}, paging...)...),
-		read(clusterPath+"/upgrades", "upgrades.list", "The upgrades of a cluster.", adminv1.UpgradeList{}, s.listUpgrades),
-		read(clusterPath+"/upgrade-plan", "upgrades.plan", "What an upgrade would do, why it would be refused, and what would be allowed.",
+		readRoute(clusterPath+"/upgrades", "upgrades.list", "The upgrades of a cluster.", adminv1.UpgradeList{}, s.listUpgrades),
+		readRoute(clusterPath+"/upgrade-plan", "upgrades.plan", "What an upgrade would do, why it would be refused, and what would be allowed.",
 			adminv1.Message[*clusterservicev1.UpgradePlan]{}, s.planUpgrade,
 			Parameter{Name: "version", Type: "string", Description: "MAJOR.MINOR.PATCH; by default the newest of the cluster's minor version."},
 			Parameter{Name: "nodePools", Type: "string", Description: "The node pools that follow: none (the default), unpinned or all."}),
-		change(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id. One that acknowledges gates needs the role break-glass.",
-			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, byRPC(s, s.upgraded)),
-		read(upgrade, "upgrades.get", "One upgrade.", adminv1.Message[*clusterservicev1.Upgrade]{}, s.getUpgrade),
-		change(http.MethodPost, upgrade+"/pause", adminv1.ActionUpgradePause, "Holds an upgrade: what has begun goes on, nothing new begins.",
-			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.PauseUpgradeRequest]("upgrade", "upgrade", "uid"))),
-		change(http.MethodPost, upgrade+"/resume", adminv1.ActionUpgradeResume, "Lets a held upgrade go on.",
-			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.ResumeUpgradeRequest]("upgrade", "upgrade", "uid"))),
-		change(http.MethodPost, upgrade+"/abort", adminv1.ActionUpgradeAbort, "Gives an upgrade up, as far as it has not begun.",
-			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.AbortUpgradeRequest]("upgrade", "upgrade", "uid"))),
-		change(http.MethodPost, upgrade+"/acknowledge", adminv1.ActionUpgradeAcknowledge, "Passes a gate of an upgrade by taking responsibility.",
+		changeRoute(http.MethodPost, clusterPath+"/upgrades", adminv1.ActionUpgradeStart, "Starts an upgrade of a cluster; its uid is the operation's id. One that acknowledges gates needs the role break-glass.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.StartUpgradeRequest]{}, forwarded(s, s.upgradeTarget)),
+		readRoute(upgrade, "upgrades.get", "One upgrade.", adminv1.Message[*clusterservicev1.Upgrade]{}, s.getUpgrade),
+		changeRoute(http.MethodPost, upgrade+"/pause", adminv1.ActionUpgradePause, "Holds an upgrade: what has begun goes on, nothing new begins.",
+			adminv1.Operator, nil, forwarded(s, pathTarget[*clusterservicev1.PauseUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		changeRoute(http.MethodPost, upgrade+"/resume", adminv1.ActionUpgradeResume, "Lets a held upgrade go on.",
+			adminv1.Operator, nil, forwarded(s, pathTarget[*clusterservicev1.ResumeUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		changeRoute(http.MethodPost, upgrade+"/abort", adminv1.ActionUpgradeAbort, "Gives an upgrade up, as far as it has not begun.",
+			adminv1.Operator, nil, forwarded(s, pathTarget[*clusterservicev1.AbortUpgradeRequest]("upgrade", "upgrade", "uid"))),
+		changeRoute(http.MethodPost, upgrade+"/acknowledge", adminv1.ActionUpgradeAcknowledge, "Passes a gate of an upgrade by taking responsibility.",
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.AcknowledgeUpgradeGateRequest]{},
-			byRPC(s, ofPath[*clusterservicev1.AcknowledgeUpgradeGateRequest]("upgrade", "upgrade", "uid"))),
-		read(adminv1.Root+"/upgrade-policies", "upgradePolicies.list", "The upgrade policies of the region.", adminv1.UpgradePolicyList{}, s.listUpgradePolicies),
-		read(policy, "upgradePolicies.get", "One upgrade policy, with how it stands.", adminv1.Message[*clusterservicev1.UpgradePolicy]{}, s.getUpgradePolicy),
-		change(http.MethodPut, policy, adminv1.ActionUpgradePolicyApply, "Stores an upgrade policy under its name.",
+			forwarded(s, pathTarget[*clusterservicev1.AcknowledgeUpgradeGateRequest]("upgrade", "upgrade", "uid"))),
+		readRoute(adminv1.Root+"/upgrade-policies", "upgradePolicies.list", "The upgrade policies of the region.", adminv1.UpgradePolicyList{}, s.listUpgradePolicies),
+		readRoute(policy, "upgradePolicies.get", "One upgrade policy, with how it stands.", adminv1.Message[*clusterservicev1.UpgradePolicy]{}, s.getUpgradePolicy),
+		changeRoute(http.MethodPut, policy, adminv1.ActionUpgradePolicyApply, "Stores an upgrade policy under its name.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.ApplyUpgradePolicyRequest]{},
-			byRPC(s, ofPath[*clusterservicev1.ApplyUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
-		change(http.MethodDelete, policy, adminv1.ActionUpgradePolicyDelete, "Ends an upgrade policy; its upgrades that are under way go on.",
-			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.DeleteUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
+			forwarded(s, pathTarget[*clusterservicev1.ApplyUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
+		changeRoute(http.MethodDelete, policy, adminv1.ActionUpgradePolicyDelete, "Ends an upgrade policy; its upgrades that are under way go on.",
+			adminv1.Operator, nil, forwarded(s, pathTarget[*clusterservicev1.DeleteUpgradePolicyRequest]("upgradePolicy", "policy", "name"))),
 	}
 }
 
@@ -149,29 +149,29 @@ func (s *Server) upgradeRoutes() []Route {
 func (s *Server) regionRoutes() []Route {
 	const shard = adminv1.Root + "/shards/{shard}"
 	return []Route{
-		read(adminv1.Root+"/shards", "shards.list", "The provision shards, with what they hold.", adminv1.ShardList{}, s.listShards),
-		change(http.MethodPatch, shard, adminv1.ActionShardUpdate, "Sets what an operator decides of a provision shard: whether new clusters are kept away, and its capacity.",
+		readRoute(adminv1.Root+"/shards", "shards.list", "The provision shards, with what they hold.", adminv1.ShardList{}, s.listShards),
+		changeRoute(http.MethodPatch, shard, adminv1.ActionShardUpdate, "Sets what an operator decides of a provision shard: whether new clusters are kept away, and its capacity.",
 			adminv1.Operator, adminv1.Message[*clusterservicev1.UpdateProvisionShardRequest]{},
-			byRPC(s, ofPath[*clusterservicev1.UpdateProvisionShardRequest]("provisionShard", "shard", "name"))),
-		read(shard, "shards.get", "One provision shard, with what it carries.", adminv1.Message[*clusterservicev1.ProvisionShardReport]{}, s.getShard),
-		change(http.MethodPut, shard, adminv1.ActionShardRegister, "Registers a provision shard, whose Maestro consumer has the same name.",
+			forwarded(s, pathTarget[*clusterservicev1.UpdateProvisionShardRequest]("provisionShard", "shard", "name"))),
+		readRoute(shard, "shards.get", "One provision shard, with what it carries.", adminv1.Message[*clusterservicev1.ProvisionShardReport]{}, s.getShard),
+		changeRoute(http.MethodPut, shard, adminv1.ActionShardRegister, "Registers a provision shard, whose Maestro consumer has the same name.",
 			adminv1.BreakGlass, adminv1.Message[*clusterservicev1.RegisterProvisionShardRequest]{},
-			byRPC(s, ofPath[*clusterservicev1.RegisterProvisionShardRequest]("provisionShard", "shard", "name"))),
-		change(http.MethodDelete, shard, adminv1.ActionShardDeregister, "Forgets a provision shard that holds no cluster.",
-			adminv1.BreakGlass, nil, byRPC(s, ofPath[*clusterservicev1.DeregisterProvisionShardRequest]("provisionShard", "shard", "name"))),
-		read(shard+"/drain-plan", "shards.drainPlan", "Where the clusters of a provision shard would go.", adminv1.Message[*clusterservicev1.DrainPlan]{}, s.planDrain),
-		change(http.MethodPost, shard+"/drain", adminv1.ActionShardDrain, "Keeps new clusters away from a provision shard for good; it moves none away.",
-			adminv1.Operator, nil, byRPC(s, ofPath[*clusterservicev1.DrainProvisionShardRequest]("provisionShard", "shard", "name"))),
-		read(clusterPath+"/placement", "placement.explain", "Why a cluster is where it is, or why it waits.", adminv1.Message[*clusterservicev1.PlacementExplanation]{}, s.explainPlacement),
-		change(http.MethodPut, clusterPath+"/placement", adminv1.ActionPlacementSet, "Sets the rules by which a cluster is placed, over the region's.",
-			adminv1.Operator, adminv1.Message[*clusterservicev1.SetPlacementPolicyRequest]{}, byRPC(s, s.placed)),
-		read(adminv1.Root+"/orphans", "orphans.list", "Bundles at Maestro that no work of Cluster Service's is for.", adminv1.OrphanList{}, s.listOrphans),
-		change(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Has an orphan removed, with what it carries on the management cluster.",
+			forwarded(s, pathTarget[*clusterservicev1.RegisterProvisionShardRequest]("provisionShard", "shard", "name"))),
+		changeRoute(http.MethodDelete, shard, adminv1.ActionShardDeregister, "Forgets a provision shard that holds no cluster.",
+			adminv1.BreakGlass, nil, forwarded(s, pathTarget[*clusterservicev1.DeregisterProvisionShardRequest]("provisionShard", "shard", "name"))),
+		readRoute(shard+"/drain-plan", "shards.drainPlan", "Where the clusters of a provision shard would go.", adminv1.Message[*clusterservicev1.DrainPlan]{}, s.planDrain),
+		changeRoute(http.MethodPost, shard+"/drain", adminv1.ActionShardDrain, "Keeps new clusters away from a provision shard for good; it moves none away.",
+			adminv1.Operator, nil, forwarded(s, pathTarget[*clusterservicev1.DrainProvisionShardRequest]("provisionShard", "shard", "name"))),
+		readRoute(clusterPath+"/placement", "placement.explain", "Why a cluster is where it is, or why it waits.", adminv1.Message[*clusterservicev1.PlacementExplanation]{}, s.explainPlacement),
+		changeRoute(http.MethodPut, clusterPath+"/placement", adminv1.ActionPlacementSet, "Sets the rules by which a cluster is placed, over the region's.",
+			adminv1.Operator, adminv1.Message[*clusterservicev1.SetPlacementPolicyRequest]{}, forwarded(s, s.placementTarget)),
+		readRoute(adminv1.Root+"/orphans", "orphans.list", "Bundles at Maestro that no work of Cluster Service's is for.", adminv1.OrphanList{}, s.listOrphans),
+		changeRoute(http.MethodDelete, adminv1.Root+"/orphans/{bundle}", adminv1.ActionOrphanDelete, "Has an orphan removed, with what it carries on the management cluster.",
 			adminv1.BreakGlass, nil, s.deleteOrphan),
-		read(adminv1.Root+"/drift", "drift.list", "Where ARM's documents and the fleet disagree and no operation is under way, compared now.", adminv1.DriftList{}, s.listDrift),
-		change(http.MethodPost, adminv1.Root+"/drift/reconcile", adminv1.ActionDriftReconcile, "Has the backend compare the whole region, and send to the fleet again what it lost.",
+		readRoute(adminv1.Root+"/drift", "drift.list", "Where ARM's documents and the fleet disagree and no operation is under way, compared now.", adminv1.DriftList{}, s.listDrift),
+		changeRoute(http.MethodPost, adminv1.Root+"/drift/reconcile", adminv1.ActionDriftReconcile, "Has the backend compare the whole region, and send to the fleet again what it lost.",
 			adminv1.Operator, nil, s.reconcileDrift),
-		change(http.MethodDelete, adminv1.Root+"/drift/{uid}", adminv1.ActionDriftDelete, "Has the fleet delete what ARM's documents do not have.",
+		changeRoute(http.MethodDelete, adminv1.Root+"/drift/{uid}", adminv1.ActionDriftDelete, "Has the fleet delete what ARM's documents do not have.",
 			adminv1.BreakGlass, nil, s.deleteDrift),
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// named are the fields of Cluster Service's requests that the path or the service says, and no body may: whom it is about,
+// reservedFields are the fields of Cluster Service's requests that the path or the service says, and no body may: whom it is about,
 // who asks, and under which uid.
-var named = []protoreflect.Name{"cluster_uid", "uid", "name", "actor"}
+var reservedFields = []protoreflect.Name{"cluster_uid", "uid", "name", "actor"}
 
 // rpcRequest reads a body that is a request of Cluster Service's, in protobuf's JSON form; none is an empty one.
 func rpcRequest(rq *request, into proto.Message) error {
@@ -38,7 +38,7 @@ func rpcRequest(rq *request, into proto.Message) error {
 		return apierror.New(apierror.Invalid, "The body cannot be read: %s.", text).WithCause(err)
 	}
 	message := into.ProtoReflect()
-	for _, name := range named {
+	for _, name := range reservedFields {
 		if field := message.Descriptor().Fields().ByName(name); field != nil && message.Has(field) {
 			return apierror.InvalidFields([]apierror.Violation{{Field: field.JSONName(), Message: "Forbidden: the path and the caller's elevation say it"}})
 		}
@@ -46,9 +46,9 @@ func rpcRequest(rq *request, into proto.Message) error {
 	return nil
 }
 
-// byRPC is an action whose parameters are a request of Cluster Service's. about finds what it is for, and writes that into
+// forwarded is an action whose parameters are a request of Cluster Service's. about finds what it is for, and writes that into
 // the request.
-func byRPC[R proto.Message](s *Server, about func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
+func forwarded[R proto.Message](s *Server, about func(ctx context.Context, rq *request, r R) (database.AdminTarget, error)) func(context.Context, *request) (any, error) {
 	return func(ctx context.Context, rq *request) (any, error) {
 		var none R
 		r := none.ProtoReflect().New().Interface().(R)
@@ -67,34 +67,34 @@ func byRPC[R proto.Message](s *Server, about func(ctx context.Context, rq *reque
 	}
 }
 
-// ofCluster is about the cluster in the path.
-func ofCluster[R interface {
+// clusterTarget is about the cluster in the path.
+func clusterTarget[R interface {
 	proto.Message
 	GetClusterUid() string
 }](s *Server) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
 	return func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
-		target, err := s.target(ctx, rq)
-		set(r, "cluster_uid", target.ClusterUID)
+		target, err := s.clusterInPath(ctx, rq)
+		setField(r, "cluster_uid", target.ClusterUID)
 		return target, err
 	}
 }
 
-// ofPath is about what the path names with a word, whose uid or name the request has in a field.
-func ofPath[R proto.Message](kind, word string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
+// pathTarget is about what the path names with a word, whose uid or name the request has in a field.
+func pathTarget[R proto.Message](kind, word string, field protoreflect.Name) func(ctx context.Context, rq *request, r R) (database.AdminTarget, error) {
 	return func(_ context.Context, rq *request, r R) (database.AdminTarget, error) {
 		id := rq.http.PathValue(word)
-		set(r, field, id)
+		setField(r, field, id)
 		return database.AdminTarget{Kind: kind, ID: id}, nil
 	}
 }
 
-func set(r proto.Message, field protoreflect.Name, value string) {
+func setField(r proto.Message, field protoreflect.Name, value string) {
 	message := r.ProtoReflect()
 	message.Set(message.Descriptor().Fields().ByName(field), protoreflect.ValueOfString(value))
 }
 
-// message is the answer of a call to Cluster Service.
-func message[M proto.Message](m M, err error) (any, error) {
+// messageResponse is the answer of a call to Cluster Service.
+func messageResponse[M proto.Message](m M, err error) (any, error) {
 	if err != nil {
 		return nil, apierror.FromGRPC(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/admin/openapi"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
 	"github.com/hcpmesh/hcpmesh/admin/pkg/dump"
-	"github.com/hcpmesh/hcpmesh/admin/pkg/find"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/lookup"
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
@@ -35,7 +35,7 @@ const requestTimeout = 30 * time.Second
 type Config struct {
 	Database *database.DB
 	Fleet    clusterservicev1.ClusterServiceClient
-	Maestro  dump.Bundles
+	Maestro  dump.BundleReader
 	// Access says who may do what, Authenticator who somebody is.
 	Access        *access.Config
 	Authenticator authn.Authenticator
@@ -48,16 +48,16 @@ type Config struct {
 // Server serves the API.
 type Server struct {
 	Config
-	finder   *find.Finder
-	taker    *dump.Taker
-	mux      *http.ServeMux
-	requests *prometheus.CounterVec
+	finder    *lookup.Finder
+	collector *dump.Collector
+	mux       *http.ServeMux
+	requests  *prometheus.CounterVec
 }
 
 // New makes a Server.
 func New(config Config) *Server {
 	s := &Server{
-		Config: config, finder: find.New(config.Database, config.Fleet, config.Environment), taker: dump.New(config.Database, config.Fleet, config.Maestro),
+		Config: config, finder: lookup.New(config.Database, config.Fleet, config.Environment), collector: dump.New(config.Database, config.Fleet, config.Maestro),
 		mux: http.NewServeMux(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "admin_requests_total", Help: "Requests by route (its name in the OpenAPI document) and status.",
@@ -110,8 +110,8 @@ type request struct {
 	elevation *database.ElevationDocument
 	// operation is the id that its operation has, and digest what it is known by, if it may be sent again; else empty.
 	operation, digest string
-	// done is what the audit log says of the request.
-	done done
+	// audited is what the audit log says of the request.
+	audited auditFields
 	// status that was answered, and the error behind it.
 	status int
 	cause  error
@@ -129,10 +129,10 @@ func (s *Server) serve(route Route) http.Handler {
 		if err != nil {
 			s.fail(rq, err)
 		} else {
-			s.answer(rq, route.Status, answer)
+			s.respond(rq, route.Status, answer)
 		}
 		s.requests.WithLabelValues(route.Name, strconv.Itoa(rq.status)).Inc()
-		s.audit(ctx, rq)
+		s.logAudit(ctx, rq)
 		if rq.cause != nil && apierror.KindOf(rq.cause) == apierror.Internal {
 			s.Log.ErrorContext(ctx, "a request failed", "request_id", rq.id, "route", route.Name, "error", rq.cause)
 		}
@@ -148,25 +148,25 @@ func (s *Server) handle(ctx context.Context, rq *request) (any, error) {
 	if len(rq.roles) == 0 || !access.Includes(rq.roles[len(rq.roles)-1], rq.route.Role) {
 		return nil, apierror.New(apierror.PermissionDenied, "The role %s is needed for this, which none of your groups gives.", rq.route.Role)
 	}
-	if err := rq.known(); err != nil {
+	if err := rq.rejectUnknownParameters(); err != nil {
 		return nil, err
 	}
 	if rq.route.Mutates {
 		if rq.elevation, err = s.elevationTo(ctx, rq, rq.route.Role); err != nil {
 			return nil, err
 		}
-		if err := rq.identify(); err != nil {
+		if err := rq.readIdempotencyKey(); err != nil {
 			return nil, err
 		}
-		if before, err := s.repeated(ctx, rq); before != nil || err != nil {
+		if before, err := s.previousOperation(ctx, rq); before != nil || err != nil {
 			return before, err
 		}
 	}
 	return rq.route.handle(ctx, rq)
 }
 
-// answer sends a body as JSON.
-func (s *Server) answer(rq *request, status int, body any) {
+// respond sends a body as JSON.
+func (s *Server) respond(rq *request, status int, body any) {
 	content, err := json.Marshal(body)
 	if err != nil {
 		s.fail(rq, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-func (s *Server) listInterventions(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+func (s *Server) listClusterActions(ctx context.Context, rq *request) (any, error) {
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -22,20 +22,20 @@ func (s *Server) listInterventions(ctx context.Context, rq *request) (any, error
 	if err != nil {
 		return nil, apierror.FromGRPC(err)
 	}
-	return adminv1.InterventionList{Items: adminv1.Messages(response.GetActions())}, nil
+	return adminv1.ClusterActionList{Items: adminv1.Messages(response.GetActions())}, nil
 }
 
 func (s *Server) listBundles(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	bundles, err := s.taker.Bundles(ctx, target.ClusterUID)
+	bundles, err := s.collector.Bundles(ctx, target.ClusterUID)
 	return adminv1.BundleList{Items: bundles}, err
 }
 
 func (s *Server) listNodePools(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Server) listNodePools(ctx context.Context, rq *request) (any, error) {
 }
 
 func (s *Server) getNodePool(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Server) getNodePool(ctx context.Context, rq *request) (any, error) {
 }
 
 func (s *Server) nodePools(ctx context.Context, cluster database.AdminTarget) ([]adminv1.NodePool, error) {
-	taken := s.taker.Take(ctx, adminv1.Cluster{UID: cluster.ClusterUID, ResourceID: cluster.ResourceID})
+	taken := s.collector.Collect(ctx, adminv1.Cluster{UID: cluster.ClusterUID, ResourceID: cluster.ResourceID})
 	if taken.ARM == nil {
 		return nil, apierror.New(apierror.Unavailable, "%s", taken.Unavailable[adminv1.LayerARM])
 	}
@@ -96,11 +96,11 @@ func (s *Server) nodePool(ctx context.Context, cluster database.AdminTarget, nam
 }
 
 func (s *Server) listCredentials(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	credentials, revocations, err := s.taker.Credentials(ctx, target.ClusterUID)
+	credentials, revocations, err := s.collector.Credentials(ctx, target.ClusterUID)
 	return adminv1.CredentialList{Items: credentials, Revocations: revocations}, err
 }
 
@@ -110,7 +110,7 @@ func (s *Server) getCredential(ctx context.Context, rq *request) (any, error) {
 	if err == nil && c.GetSpec().GetClass() != clusterservicev1.BreakGlassClass_BREAK_GLASS_CLASS_SRE {
 		c = dump.WithoutCertificate(c)
 	}
-	return message(c, err)
+	return messageResponse(c, err)
 }
 
 func (s *Server) listShards(ctx context.Context, _ *request) (any, error) {
@@ -122,7 +122,7 @@ func (s *Server) listShards(ctx context.Context, _ *request) (any, error) {
 }
 
 func (s *Server) listARMOperations(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Server) listARMOperations(ctx context.Context, rq *request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	operations, err := s.taker.Operations(ctx, key)
+	operations, err := s.collector.Operations(ctx, key)
 	return adminv1.ARMOperationList{Items: operations}, err
 }
 
@@ -139,7 +139,7 @@ func (s *Server) getARMOperation(ctx context.Context, rq *request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return dump.OperationOf(&item.Value), nil
+	return dump.ARMOperation(&item.Value), nil
 }
 
 func (s *Server) armOperation(ctx context.Context, rq *request) (*database.Item[database.OperationDocument], error) {
@@ -199,17 +199,17 @@ func (s *Server) orphans(ctx context.Context, each func(adminv1.Orphan) error) e
 }
 
 func (s *Server) getShard(ctx context.Context, rq *request) (any, error) {
-	return message(s.Fleet.GetProvisionShard(ctx, &clusterservicev1.GetProvisionShardRequest{Name: rq.http.PathValue("shard")}))
+	return messageResponse(s.Fleet.GetProvisionShard(ctx, &clusterservicev1.GetProvisionShardRequest{Name: rq.http.PathValue("shard")}))
 }
 
 func (s *Server) planDrain(ctx context.Context, rq *request) (any, error) {
-	return message(s.Fleet.PlanDrain(ctx, &clusterservicev1.PlanDrainRequest{Name: rq.http.PathValue("shard")}))
+	return messageResponse(s.Fleet.PlanDrain(ctx, &clusterservicev1.PlanDrainRequest{Name: rq.http.PathValue("shard")}))
 }
 
 func (s *Server) explainPlacement(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
-	return message(s.Fleet.ExplainPlacement(ctx, &clusterservicev1.ExplainPlacementRequest{Uid: target.ClusterUID}))
+	return messageResponse(s.Fleet.ExplainPlacement(ctx, &clusterservicev1.ExplainPlacementRequest{Uid: target.ClusterUID}))
 }

@@ -61,7 +61,7 @@ func (h *harness) began(t *testing.T) []string {
 	return list
 }
 
-// TestSweepRequests kills admin before and after each of its writes while an engineer pauses, resumes and resizes a cluster and
+// TestSweepRequests kills admin before and after each of its writes while an engineer pauses, resumes and sizes a cluster and
 // asks again, with the same key, for what was not answered: each is one operation.
 //
 // That the sweep finds what it is for was tried by hand: with the key ignored, what was written before the death is there twice.
@@ -83,7 +83,7 @@ func TestSweepRequests(t *testing.T) {
 		begin()
 		defer func() { end() }()
 		h.elevate(t)
-		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"resize", `{"size":"large"}`}} {
+		for i, request := range []struct{ action, body string }{{"pause", `{"duration":"2h"}`}, {"resume", ""}, {"set-size", `{"size":"large"}`}} {
 			for {
 				answer := ask(handler, "operator", fmt.Sprint("key-", i), http.MethodPost, "/clusters/"+uid+"/"+request.action, request.body)
 				if d.Crashed() {

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (s *Server) listUpgrades(ctx context.Context, rq *request) (any, error) {
 	return list, nil
 }
 
-// upgraded is about the cluster in the path. Whoever acknowledges a gate at the start needs the same role as later.
-func (s *Server) upgraded(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
+// upgradeTarget is about the cluster in the path. Whoever acknowledges a gate at the start needs the same role as later.
+func (s *Server) upgradeTarget(ctx context.Context, rq *request, r *clusterservicev1.StartUpgradeRequest) (database.AdminTarget, error) {
 	if len(r.GetAcknowledge()) > 0 {
 		elevation, err := s.elevationTo(ctx, rq, adminv1.BreakGlass)
 		if err != nil {
@@ -37,32 +37,32 @@ func (s *Server) upgraded(ctx context.Context, rq *request, r *clusterservicev1.
 		}
 		rq.elevation = elevation
 	}
-	return ofCluster[*clusterservicev1.StartUpgradeRequest](s)(ctx, rq, r)
+	return clusterTarget[*clusterservicev1.StartUpgradeRequest](s)(ctx, rq, r)
 }
 
 func (s *Server) planUpgrade(ctx context.Context, rq *request) (any, error) {
-	target, err := s.target(ctx, rq)
+	target, err := s.clusterInPath(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
 	query := rq.http.URL.Query()
-	follow, known := follows[query.Get("nodePools")]
+	follow, known := nodePoolFollows[query.Get("nodePools")]
 	if !known {
 		return nil, apierror.New(apierror.InvalidParameter, "Unsupported value: '%s': supported values: none, unpinned, all.", query.Get("nodePools")).WithTarget("nodePools")
 	}
-	return message(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: query.Get("version"), NodePools: follow}))
+	return messageResponse(s.Fleet.PlanUpgrade(ctx, &clusterservicev1.PlanUpgradeRequest{ClusterUid: target.ClusterUID, Version: query.Get("version"), NodePools: follow}))
 }
 
-// follows are the words for which node pools follow their control plane.
-var follows = map[string]clusterservicev1.NodePoolFollow{
+// nodePoolFollows are the words for which node pools follow their control plane.
+var nodePoolFollows = map[string]clusterservicev1.NodePoolFollow{
 	"":         clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
 	"none":     clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_NONE,
 	"unpinned": clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_UNPINNED,
 	"all":      clusterservicev1.NodePoolFollow_NODE_POOL_FOLLOW_ALL,
 }
 
-// underWay are the states of upgrades that have not ended.
-var underWay = []clusterservicev1.UpgradeState{
+// activeStates are the states of upgrades that have not ended.
+var activeStates = []clusterservicev1.UpgradeState{
 	clusterservicev1.UpgradeState_UPGRADE_STATE_WAITING, clusterservicev1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE, clusterservicev1.UpgradeState_UPGRADE_STATE_NODE_POOLS,
 }
 
@@ -77,7 +77,7 @@ func (s *Server) listRegionUpgrades(ctx context.Context, rq *request) (any, erro
 	}
 	asked := &clusterservicev1.ListUpgradesRequest{PageSize: int32(size), PageToken: token}
 	if active {
-		asked.States = underWay
+		asked.States = activeStates
 	}
 	response, err := s.Fleet.ListUpgrades(ctx, asked)
 	if err != nil {
@@ -87,11 +87,11 @@ func (s *Server) listRegionUpgrades(ctx context.Context, rq *request) (any, erro
 }
 
 func (s *Server) getUpgradePolicy(ctx context.Context, rq *request) (any, error) {
-	return message(s.Fleet.GetUpgradePolicy(ctx, &clusterservicev1.GetUpgradePolicyRequest{Name: rq.http.PathValue("policy")}))
+	return messageResponse(s.Fleet.GetUpgradePolicy(ctx, &clusterservicev1.GetUpgradePolicyRequest{Name: rq.http.PathValue("policy")}))
 }
 
 func (s *Server) getUpgrade(ctx context.Context, rq *request) (any, error) {
-	return message(s.Fleet.GetUpgrade(ctx, &clusterservicev1.GetUpgradeRequest{Uid: rq.http.PathValue("upgrade")}))
+	return messageResponse(s.Fleet.GetUpgrade(ctx, &clusterservicev1.GetUpgradeRequest{Uid: rq.http.PathValue("upgrade")}))
 }
 
 func (s *Server) listUpgradePolicies(ctx context.Context, _ *request) (any, error) {

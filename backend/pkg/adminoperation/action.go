@@ -28,11 +28,11 @@ type action func(ctx context.Context, o *database.AdminOperationDocument) (resul
 // table is every action by the name of its route.
 func (e *Executor) table() map[string]action {
 	return map[string]action{
-		adminv1.ActionClusterPause:  forward(e.rpc.PauseCluster),
-		adminv1.ActionClusterResume: forward(e.rpc.ResumeCluster),
-		adminv1.ActionClusterResize: forward(e.rpc.SetClusterSize),
-		adminv1.ActionClusterRetry:  forward(e.rpc.RetryCluster),
-		adminv1.ActionClusterForce:  forward(e.rpc.ForceClusterStep),
+		adminv1.ActionClusterPause:   forward(e.rpc.PauseCluster),
+		adminv1.ActionClusterResume:  forward(e.rpc.ResumeCluster),
+		adminv1.ActionClusterSetSize: forward(e.rpc.SetClusterSize),
+		adminv1.ActionClusterRetry:   forward(e.rpc.RetryCluster),
+		adminv1.ActionClusterForce:   forward(e.rpc.ForceClusterStep),
 
 		adminv1.ActionDeletionRetry:   e.retryDeletion,
 		adminv1.ActionDeletionRelease: forward(e.rpc.ReleaseDeletionFinalizers),

@@ -1,10 +1,14 @@
 package adminoperation
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/hcpmesh/hcpmesh/api/adminv1"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
@@ -32,5 +36,14 @@ func TestAReasonInAnyScriptIsCutWhole(t *testing.T) {
 				t.Errorf("%s: more of the %s was cut than needed: %d of %d bytes are left", reason, of, len(text.cut), len(text.whole))
 			}
 		}
+	}
+}
+
+// TestEveryActionIsExecuted checks that the table holds exactly the actions for which admin has routes.
+func TestEveryActionIsExecuted(t *testing.T) {
+	table := (&Executor{rpc: clusterservicev1.NewClusterServiceClient(nil)}).table()
+	want, got := slices.Sorted(slices.Values(adminv1.Actions())), slices.Sorted(maps.Keys(table))
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %v, want %v", got, want)
 	}
 }

@@ -75,7 +75,7 @@ func (r *Record) taken() []answer {
 }
 
 // EveryRoute checks that each was answered as it should be, and refused to each role below its own. Callers are named for their
-// roles: reader, operator, oncall; a stranger has none.
+// roles: reader, operator, oncall; a guest has none.
 func (r *Record) EveryRoute(t *testing.T) {
 	t.Helper()
 	statuses := map[string]map[string][]int{}
@@ -85,7 +85,7 @@ func (r *Record) EveryRoute(t *testing.T) {
 		}
 		statuses[a.route][a.who] = append(statuses[a.route][a.who], a.status)
 	}
-	below := map[adminv1.Role][]string{adminv1.Reader: {"stranger"}, adminv1.Operator: {"reader"}, adminv1.BreakGlass: {"reader", "operator"}}
+	below := map[adminv1.Role][]string{adminv1.Reader: {"guest"}, adminv1.Operator: {"reader"}, adminv1.BreakGlass: {"reader", "operator"}}
 	for _, route := range server.Routes() {
 		answers := statuses[route.Method+" "+route.Path]
 		answered := false

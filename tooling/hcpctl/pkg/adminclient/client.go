@@ -84,8 +84,8 @@ func New(options Options) (*Client, error) {
 	return &Client{options: options, http: client, credential: credential}, nil
 }
 
-// bearer is a token that is good for a while yet.
-func (c *Client) bearer(ctx context.Context) (string, error) {
+// accessToken is a token that is good for a while yet.
+func (c *Client) accessToken(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Until(c.token.ExpiresOn) > time.Minute {
@@ -99,9 +99,9 @@ func (c *Client) bearer(ctx context.Context) (string, error) {
 	return token.Token, nil
 }
 
-// Passing says whether the same request may be answered otherwise later: nobody answered, or admin said that it cannot now.
-func Passing(err error) bool {
-	var unanswered *unansweredError
+// IsRetryable says whether the same request may be answered otherwise later: nobody answered, or admin said that it cannot now.
+func IsRetryable(err error) bool {
+	var unanswered *unreachableError
 	var answered *Error
 	if errors.As(err, &answered) {
 		return answered.Status >= http.StatusInternalServerError || answered.Status == http.StatusTooManyRequests
@@ -109,16 +109,16 @@ func Passing(err error) bool {
 	return errors.As(err, &unanswered)
 }
 
-// unansweredError is of a request to which no answer came: it may have been heard, or not.
-type unansweredError struct{ err error }
+// unreachableError is of a request to which no answer came: it may have been heard, or not.
+type unreachableError struct{ err error }
 
 // Error says what to do.
-func (e *unansweredError) Error() string {
+func (e *unreachableError) Error() string {
 	return fmt.Sprintf("admin, the SREs' API, cannot be reached (%v); is it up? See `hcpctl region status`, and what it wrote: `hcpctl region logs admin`", e.err)
 }
 
 // Unwrap gives the failure of the connection.
-func (e *unansweredError) Unwrap() error { return e.err }
+func (e *unreachableError) Unwrap() error { return e.err }
 
 // do sends a request and decodes the answer into a value; either body may be nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
@@ -143,7 +143,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return err
 	}
-	token, err := c.bearer(ctx)
+	token, err := c.accessToken(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,12 +160,12 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		if errors.As(err, &failed) {
 			err = failed.Err
 		}
-		return &unansweredError{err}
+		return &unreachableError{err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return &unansweredError{fmt.Errorf("reading its answer: %w", err)}
+		return &unreachableError{fmt.Errorf("reading its answer: %w", err)}
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		var failure adminv1.Failure

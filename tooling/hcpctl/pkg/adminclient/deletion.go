@@ -46,15 +46,15 @@ func (c *Client) RetryDeletion(ctx context.Context, cluster string) (*adminv1.Op
 
 // ReleaseFinalizers has finalizers taken off what a step of a deletion waits for.
 func (c *Client) ReleaseFinalizers(ctx context.Context, cluster, step string, finalizers []string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "deletion/release", asked(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
+	return c.Act(ctx, cluster, "deletion/release", message(&csv1.ReleaseDeletionFinalizersRequest{Step: step, Finalizers: finalizers}))
 }
 
 // ForceClusterStep has a cluster that is being created wait no longer for a step.
 func (c *Client) ForceClusterStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "force", asked(&csv1.ForceClusterStepRequest{Step: step}))
+	return c.Act(ctx, cluster, "force", message(&csv1.ForceClusterStepRequest{Step: step}))
 }
 
 // ForceDeletionStep has nobody wait for a step of a deletion any more.
 func (c *Client) ForceDeletionStep(ctx context.Context, cluster, step string) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "deletion/force", asked(&csv1.ForceDeletionStepRequest{Step: step}))
+	return c.Act(ctx, cluster, "deletion/force", message(&csv1.ForceDeletionStepRequest{Step: step}))
 }

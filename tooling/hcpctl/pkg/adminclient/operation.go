@@ -27,12 +27,12 @@ const (
 // askAgain is how long a request that was not answered rests before it is sent again.
 const askAgain = 500 * time.Millisecond
 
-// change asks for something that is executed later. It is asked for once more when no answer came; with its key that is the same
+// requestOperation asks for something that is executed later. It is asked for once more when no answer came; with its key that is the same
 // operation, should the first have been heard.
-func (c *Client) change(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
+func (c *Client) requestOperation(ctx context.Context, method, path string, body any) (*adminv1.Operation, error) {
 	operation, key := &adminv1.Operation{}, uuid.NewString()
 	err := c.send(ctx, method, path, nil, key, body, operation)
-	var unanswered *unansweredError
+	var unanswered *unreachableError
 	if errors.As(err, &unanswered) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -48,7 +48,7 @@ func (c *Client) change(ctx context.Context, method, path string, body any) (*ad
 
 // Act does an action on a cluster, as in pause, with a body that may be nil.
 func (c *Client) Act(ctx context.Context, cluster, action string, body any) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, clusterPath(cluster)+"/"+action, body)
+	return c.requestOperation(ctx, http.MethodPost, clusterPath(cluster)+"/"+action, body)
 }
 
 // Scale sets the size of a node pool in the customer's place.
@@ -58,12 +58,12 @@ func (c *Client) Scale(ctx context.Context, cluster, pool string, size adminv1.S
 
 // ActOnARMOperation does an action, retry or cancel, on an operation of ARM's.
 func (c *Client) ActOnARMOperation(ctx context.Context, id, action string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, "/arm-operations/"+url.PathEscape(id)+"/"+action, nil)
+	return c.requestOperation(ctx, http.MethodPost, "/arm-operations/"+url.PathEscape(id)+"/"+action, nil)
 }
 
 // DeleteOrphan has an orphan removed.
 func (c *Client) DeleteOrphan(ctx context.Context, id string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodDelete, "/orphans/"+url.PathEscape(id), nil)
+	return c.requestOperation(ctx, http.MethodDelete, "/orphans/"+url.PathEscape(id), nil)
 }
 
 // Orphans are the bundles at Maestro that are nobody's.
@@ -82,12 +82,12 @@ func (c *Client) Drift(ctx context.Context) (*adminv1.DriftList, error) {
 
 // ReconcileDrift has the whole region compared, and what the fleet lost sent again.
 func (c *Client) ReconcileDrift(ctx context.Context) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, "/drift/reconcile", nil)
+	return c.requestOperation(ctx, http.MethodPost, "/drift/reconcile", nil)
 }
 
 // DeleteDrift has the fleet delete what ARM does not have.
 func (c *Client) DeleteDrift(ctx context.Context, uid string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodDelete, "/drift/"+url.PathEscape(uid), nil)
+	return c.requestOperation(ctx, http.MethodDelete, "/drift/"+url.PathEscape(uid), nil)
 }
 
 // Bundles are those of a cluster at Maestro.
@@ -124,8 +124,8 @@ func (c *Client) EndElevation(ctx context.Context, id string) (*adminv1.Elevatio
 // mostPerPage is how many things admin lists at a time.
 const mostPerPage = 500
 
-// newest reads a list, newest first, until it has limit items or all; more says that there are others.
-func newest[L, T any](ctx context.Context, c *Client, path string, query url.Values, limit int, read func(*L) (items []T, next string)) (all []T, more bool, err error) {
+// listNewest reads a list, newest first, until it has limit items or all; more says that there are others.
+func listNewest[L, T any](ctx context.Context, c *Client, path string, query url.Values, limit int, read func(*L) (items []T, next string)) (all []T, more bool, err error) {
 	all = []T{}
 	for {
 		query.Set("pageSize", strconv.Itoa(min(max(limit-len(all), 1), mostPerPage)))
@@ -148,7 +148,7 @@ func (c *Client) Elevations(ctx context.Context, active bool, limit int) (list [
 	if active {
 		query.Set("active", "true")
 	}
-	return newest(ctx, c, "/elevations", query, limit, func(l *adminv1.ElevationList) ([]adminv1.Elevation, string) { return l.Items, l.NextPageToken })
+	return listNewest(ctx, c, "/elevations", query, limit, func(l *adminv1.ElevationList) ([]adminv1.Elevation, string) { return l.Items, l.NextPageToken })
 }
 
 // Operation is how one stands.
@@ -164,12 +164,12 @@ func (c *Client) Operations(ctx context.Context, cluster, state string, limit in
 			query.Set(name, value)
 		}
 	}
-	return newest(ctx, c, "/operations", query, limit, func(l *adminv1.OperationList) ([]adminv1.Operation, string) { return l.Items, l.NextPageToken })
+	return listNewest(ctx, c, "/operations", query, limit, func(l *adminv1.OperationList) ([]adminv1.Operation, string) { return l.Items, l.NextPageToken })
 }
 
 // Audit is the newest of what SREs did, limit entries at most.
 func (c *Client) Audit(ctx context.Context, limit int) (list []adminv1.AuditEntry, more bool, err error) {
-	return newest(ctx, c, "/audit", url.Values{}, limit, func(l *adminv1.AuditList) ([]adminv1.AuditEntry, string) { return l.Items, l.NextPageToken })
+	return listNewest(ctx, c, "/audit", url.Values{}, limit, func(l *adminv1.AuditList) ([]adminv1.AuditEntry, string) { return l.Items, l.NextPageToken })
 }
 
 // Await waits for the end of an operation, and returns it as it ended; one that failed is an error besides.
@@ -189,7 +189,7 @@ func (c *Client) Await(ctx context.Context, operation *adminv1.Operation) (*admi
 			operation, heard = current, time.Now()
 		case ctx.Err() != nil:
 			// The next turn says so.
-		case !Passing(err) || time.Since(heard) > awayFor:
+		case !IsRetryable(err) || time.Since(heard) > awayFor:
 			return operation, fmt.Errorf("operation %s was accepted and goes on, but cannot be asked after: %w", operation.ID, err)
 		}
 	}
@@ -219,8 +219,8 @@ func Result[M proto.Message](operation *adminv1.Operation) (M, error) {
 	return answer.Of, nil
 }
 
-// asked is a request of Cluster Service's as a body; the path and admin say the rest of it.
-func asked[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
+// message is a request of Cluster Service's as a body; the path and admin say the rest of it.
+func message[M proto.Message](request M) adminv1.Message[M] { return adminv1.Message[M]{Of: request} }
 
 // Effect is what an operation's result says that it changed; empty when it says nothing.
 func Effect(operation *adminv1.Operation) string {

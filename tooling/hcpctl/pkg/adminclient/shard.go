@@ -40,22 +40,22 @@ func (c *Client) DrainPlan(ctx context.Context, name string) (*csv1.DrainPlan, e
 
 // RegisterShard makes a management cluster a shard.
 func (c *Client) RegisterShard(ctx context.Context, name string, request *csv1.RegisterProvisionShardRequest) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPut, shardPath(name), asked(request))
+	return c.requestOperation(ctx, http.MethodPut, shardPath(name), message(request))
 }
 
 // UpdateShard sets what operators decide of a shard.
 func (c *Client) UpdateShard(ctx context.Context, name string, request *csv1.UpdateProvisionShardRequest) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPatch, shardPath(name), asked(request))
+	return c.requestOperation(ctx, http.MethodPatch, shardPath(name), message(request))
 }
 
 // DrainShard keeps new clusters away from a shard for good.
 func (c *Client) DrainShard(ctx context.Context, name string, acceptNoRoom bool) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, shardPath(name)+"/drain", asked(&csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom}))
+	return c.requestOperation(ctx, http.MethodPost, shardPath(name)+"/drain", message(&csv1.DrainProvisionShardRequest{AcceptNoRoom: acceptNoRoom}))
 }
 
 // DeregisterShard has a shard forgotten.
 func (c *Client) DeregisterShard(ctx context.Context, name string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodDelete, shardPath(name), nil)
+	return c.requestOperation(ctx, http.MethodDelete, shardPath(name), nil)
 }
 
 // Placement explains why a cluster is where it is.
@@ -69,5 +69,5 @@ func (c *Client) Placement(ctx context.Context, cluster string) (*csv1.Placement
 
 // SetPlacement sets the rules by which a cluster is placed; nil takes them back.
 func (c *Client) SetPlacement(ctx context.Context, cluster string, policy *csv1.PlacementPolicy) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPut, clusterPath(cluster)+"/placement", asked(&csv1.SetPlacementPolicyRequest{Policy: policy}))
+	return c.requestOperation(ctx, http.MethodPut, clusterPath(cluster)+"/placement", message(&csv1.SetPlacementPolicyRequest{Policy: policy}))
 }

@@ -55,17 +55,17 @@ func (c *Client) Upgrades(ctx context.Context, active bool) ([]*csv1.Upgrade, er
 
 // StartUpgrade begins an upgrade of a cluster, whose uid is the operation's id.
 func (c *Client) StartUpgrade(ctx context.Context, cluster string, request *csv1.StartUpgradeRequest) (*adminv1.Operation, error) {
-	return c.Act(ctx, cluster, "upgrades", asked(request))
+	return c.Act(ctx, cluster, "upgrades", message(request))
 }
 
 // ActOnUpgrade does an action on an upgrade: pause, resume or abort.
 func (c *Client) ActOnUpgrade(ctx context.Context, uid, action string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/"+action, nil)
+	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/"+action, nil)
 }
 
 // AcknowledgeGate passes a gate of an upgrade.
 func (c *Client) AcknowledgeGate(ctx context.Context, uid, gate string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/acknowledge", asked(&csv1.AcknowledgeUpgradeGateRequest{Gate: gate}))
+	return c.requestOperation(ctx, http.MethodPost, "/upgrades/"+url.PathEscape(uid)+"/acknowledge", message(&csv1.AcknowledgeUpgradeGateRequest{Gate: gate}))
 }
 
 func policyPath(name string) string { return "/upgrade-policies/" + url.PathEscape(name) }
@@ -90,10 +90,10 @@ func (c *Client) UpgradePolicy(ctx context.Context, name string) (*csv1.UpgradeP
 
 // ApplyUpgradePolicy stores a policy under its name.
 func (c *Client) ApplyUpgradePolicy(ctx context.Context, name string, spec *csv1.UpgradePolicySpec) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodPut, policyPath(name), asked(&csv1.ApplyUpgradePolicyRequest{Spec: spec}))
+	return c.requestOperation(ctx, http.MethodPut, policyPath(name), message(&csv1.ApplyUpgradePolicyRequest{Spec: spec}))
 }
 
 // DeleteUpgradePolicy ends a policy.
 func (c *Client) DeleteUpgradePolicy(ctx context.Context, name string) (*adminv1.Operation, error) {
-	return c.change(ctx, http.MethodDelete, policyPath(name), nil)
+	return c.requestOperation(ctx, http.MethodDelete, policyPath(name), nil)
 }

@@ -24,8 +24,8 @@ func (e *environment) addAdminFlags(c *cobra.Command) *cobra.Command {
 // adminClient makes the client of admin.
 func (e *environment) adminClient() (*adminclient.Client, error) { return e.connect(e.admin) }
 
-// connectLocally takes what the flags leave open from the local region.
-func (e *environment) connectLocally(options adminclient.Options) (*adminclient.Client, error) {
+// connectLocal takes what the flags leave open from the local region.
+func (e *environment) connectLocal(options adminclient.Options) (*adminclient.Client, error) {
 	endpoints, err := e.endpoints()
 	if err != nil {
 		return nil, err
@@ -36,8 +36,8 @@ func (e *environment) connectLocally(options adminclient.Options) (*adminclient.
 	return adminclient.New(options)
 }
 
-// reading makes a command that shows what admin knows.
-func (e *environment) reading(c *cobra.Command, show func(ctx context.Context, client *adminclient.Client, args []string) error) *cobra.Command {
+// readCommand makes a command that shows what admin knows.
+func (e *environment) readCommand(c *cobra.Command, show func(ctx context.Context, client *adminclient.Client, args []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, err := e.adminClient()
 		if err != nil {
@@ -48,23 +48,23 @@ func (e *environment) reading(c *cobra.Command, show func(ctx context.Context, c
 	return e.addAdminFlags(c)
 }
 
-// present prints a value as json or yaml when that was asked for, else as table does.
-func (e *environment) present(value any, table func() error) error {
+// printAs prints a value as json or yaml when that was asked for, else as table does.
+func (e *environment) printAs(value any, table func() error) error {
 	if e.output == "table" {
 		return table()
 	}
 	return display.Object(e.out, e.output, value)
 }
 
-// message is present for a message of Cluster Service's, in the API's own form.
-func (e *environment) message(message proto.Message, table func() error) error {
-	return e.present(adminv1.Message[proto.Message]{Of: message}, table)
+// printMessage is present for a message of Cluster Service's, in the API's own form.
+func (e *environment) printMessage(message proto.Message, table func() error) error {
+	return e.printAs(adminv1.Message[proto.Message]{Of: message}, table)
 }
 
-// limitation is how many items of a list that grows for ever are shown.
-type limitation struct{ most int }
+// listLimit is how many items of a list that grows for ever are shown.
+type listLimit struct{ most int }
 
-func (l *limitation) add(c *cobra.Command, most int) {
+func (l *listLimit) add(c *cobra.Command, most int) {
 	c.Flags().IntVar(&l.most, "limit", most, "most `number` of them, the newest")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if l.most < 1 {
@@ -74,8 +74,8 @@ func (l *limitation) add(c *cobra.Command, most int) {
 	}
 }
 
-// more says that there is more than was shown.
-func (e *environment) more(l limitation, more bool) {
+// printTruncated says that there is more than was shown.
+func (e *environment) printTruncated(l listLimit, more bool) {
 	if more {
 		fmt.Fprintf(e.err, "these are the newest %d; --limit shows more\n", l.most)
 	}
@@ -91,12 +91,12 @@ or URL of an API server, a subscription or a resource group.`,
 		ValidArgsFunction: e.completeFleet,
 	}
 	e.addOutputFlag(c)
-	return e.reading(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		found, err := client.FindClusters(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.present(found, func() error {
+		return e.printAs(found, func() error {
 			if len(found) == 0 {
 				return &notFound{fmt.Sprintf("no cluster of this region is found by %q; it takes a whole name or id, see `hcpctl cluster find --help`", args[0])}
 			}
@@ -130,7 +130,7 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 		}
 		return nil
 	}
-	return e.reading(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		dump, err := client.Dump(ctx, args[0])
 		if err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// signedWithin is how long a credential, or a revocation, is waited for once Cluster Service has taken the request.
-const signedWithin = 2 * time.Minute
+// credentialTimeout is how long a credential, or a revocation, is waited for once Cluster Service has taken the request.
+const credentialTimeout = 2 * time.Minute
 
 // breakGlass is the SREs' way into a hosted API server.
 func (e *environment) breakGlass() *cobra.Command {
@@ -23,7 +23,7 @@ func (e *environment) breakGlass() *cobra.Command {
 
 func (e *environment) breakGlassRequest() *cobra.Command {
 	var file, duration string
-	var why because
+	var why justification
 	c := &cobra.Command{
 		Use: "request CLUSTER", Short: "Request a credential of the SREs' class, and write a kubeconfig that uses it (role break-glass)", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
@@ -44,7 +44,7 @@ administrator until it expires, or its class is revoked.`,
 			if err != nil {
 				return err
 			}
-			operation, err := e.elevated(c.Context(), client, adminv1.BreakGlass, why, func(ctx context.Context) (*adminv1.Operation, error) {
+			operation, err := e.withElevation(c.Context(), client, adminv1.BreakGlass, why, func(ctx context.Context) (*adminv1.Operation, error) {
 				return client.Act(ctx, args[0], "credentials", adminv1.CredentialRequest{CertificateSigningRequest: string(request), Duration: duration})
 			})
 			if err != nil {
@@ -73,7 +73,7 @@ administrator until it expires, or its class is revoked.`,
 
 // awaitSigned waits until the control plane has signed a credential.
 func awaitSigned(ctx context.Context, client *adminclient.Client, uid string) (*csv1.BreakGlassCredentialStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -101,12 +101,12 @@ func (e *environment) breakGlassRevoke() *cobra.Command {
 	var class string
 	// await is set when it is asked for.
 	var await func(operation *adminv1.Operation) error
-	c := e.interveneAndShow(&cobra.Command{
+	c := e.requestAndShow(&cobra.Command{
 		Use: "revoke CLUSTER", Short: "Revoke all credentials of a class, by replacing its signer", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Revoke all credentials of a class, by replacing its signer, and wait until the cluster's API server was seen to refuse them.`,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		await = func(operation *adminv1.Operation) error {
-			if err := awaitRefused(ctx, client, args[0], operation.ID); err != nil {
+			if err := awaitRevoked(ctx, client, args[0], operation.ID); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(e.out, "the API server refuses every certificate of the class %s that was signed before (revocation %s)\n", class, operation.ID)
@@ -118,9 +118,9 @@ func (e *environment) breakGlassRevoke() *cobra.Command {
 	return c
 }
 
-// awaitRefused waits until a revocation has succeeded: the API server itself was seen to refuse the old signer.
-func awaitRefused(ctx context.Context, client *adminclient.Client, cluster, uid string) error {
-	ctx, cancel := context.WithTimeout(ctx, signedWithin)
+// awaitRevoked waits until a revocation has succeeded: the API server itself was seen to refuse the old signer.
+func awaitRevoked(ctx context.Context, client *adminclient.Client, cluster, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, credentialTimeout)
 	defer cancel()
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
@@ -128,7 +128,7 @@ func awaitRefused(ctx context.Context, client *adminclient.Client, cluster, uid 
 		list, err := client.Credentials(ctx, cluster)
 		switch {
 		case err == nil:
-		case adminclient.Passing(err):
+		case adminclient.IsRetryable(err):
 			list = &adminv1.CredentialList{} // it goes on all the same
 		default:
 			return fmt.Errorf("the revocation %s has begun, but cannot be asked after: %w", uid, err)
@@ -142,7 +142,7 @@ func awaitRefused(ctx context.Context, client *adminclient.Client, cluster, uid 
 				return nil
 			case csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_PENDING, csv1.BreakGlassRevocationState_BREAK_GLASS_REVOCATION_STATE_REVOKING:
 			default:
-				return fmt.Errorf("the revocation %s did not succeed: it is %s", uid, word(state, "BREAK_GLASS_REVOCATION_STATE_"))
+				return fmt.Errorf("the revocation %s did not succeed: it is %s", uid, enumWord(state, "BREAK_GLASS_REVOCATION_STATE_"))
 			}
 		}
 		select {

@@ -18,7 +18,7 @@ import (
 )
 
 func (e *environment) breakGlassList() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "list CLUSTER", Short: "List a cluster's credentials: who asked for them and why, until when, and when and from where they were used", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
@@ -26,7 +26,7 @@ func (e *environment) breakGlassList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return e.present(list, func() error {
+		return e.printAs(list, func() error {
 			return display.Table(e.out, []string{"UID", "CLASS", "STATE", "REQUESTER", "REASON", "EXPIRES", "FIRST USE", "LAST USE", "FROM"}, credentialRows(list.Items))
 		})
 	})
@@ -35,14 +35,14 @@ func (e *environment) breakGlassList() *cobra.Command {
 }
 
 func (e *environment) breakGlassShow() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "show UID", Short: "Show one credential, with the fingerprint by which the API server's audit log names its certificate", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		credential, err := client.Credential(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.present(credential, func() error { return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential)) })
+		return e.printAs(credential, func() error { return display.Table(e.out, []string{"FIELD", "VALUE"}, credentialFields(credential)) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -58,8 +58,8 @@ func credentialRows(items []adminv1.FleetCredential) [][]string {
 	for _, item := range items {
 		spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 		use := status.GetUse()
-		rows = append(rows, []string{item.Of.GetUid(), word(spec.GetClass(), "BREAK_GLASS_CLASS_"), stateOf(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
-			moment(status.GetExpirationTime()), moment(use.GetFirstTime()), moment(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
+		rows = append(rows, []string{item.Of.GetUid(), enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_"), credentialState(status.GetState()), spec.GetRequester(), cmp.Or(spec.GetReason(), "-"),
+			formatTime(status.GetExpirationTime()), formatTime(use.GetFirstTime()), formatTime(use.GetLastTime()), cmp.Or(strings.Join(use.GetAddresses(), ", "), "-")})
 	}
 	return rows
 }
@@ -69,23 +69,23 @@ func credentialFields(item *adminv1.FleetCredential) [][]string {
 	spec, status := item.Of.GetSpec(), item.Of.GetStatus()
 	use := status.GetUse()
 	fields := [][]string{
-		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", word(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"state", stateOf(status.GetState())},
-		{"requester", spec.GetRequester()}, {"reason", cmp.Or(spec.GetReason(), "-")}, {"requested", moment(item.Of.GetCreateTime())},
-		{"expires", moment(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
+		{"uid", item.Of.GetUid()}, {"cluster uid", item.Of.GetClusterUid()}, {"class", enumWord(spec.GetClass(), "BREAK_GLASS_CLASS_")}, {"state", credentialState(status.GetState())},
+		{"requester", spec.GetRequester()}, {"reason", cmp.Or(spec.GetReason(), "-")}, {"requested", formatTime(item.Of.GetCreateTime())},
+		{"expires", formatTime(status.GetExpirationTime())}, {"fingerprint", cmp.Or(status.GetCertificateFingerprint(), "-")},
 	}
 	if use == nil {
 		return append(fields, []string{"used", "no use was reported"})
 	}
-	return append(fields, []string{"first use", fmt.Sprintf("%s, %s", moment(use.GetFirstTime()), use.GetFirstRequest())},
-		[]string{"last use", moment(use.GetLastTime()) + " (to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
+	return append(fields, []string{"first use", fmt.Sprintf("%s, %s", formatTime(use.GetFirstTime()), use.GetFirstRequest())},
+		[]string{"last use", formatTime(use.GetLastTime()) + " (to the hour)"}, []string{"from", strings.Join(use.GetAddresses(), ", ")})
 }
 
-func stateOf(state csv1.BreakGlassCredentialState) string {
+func credentialState(state csv1.BreakGlassCredentialState) string {
 	return strings.TrimPrefix(state.String(), "BREAK_GLASS_CREDENTIAL_STATE_")
 }
 
-// moment is a time in UTC to the second, or a dash for none.
-func moment(t *timestamppb.Timestamp) string {
+// formatTime is a time in UTC to the second, or a dash for none.
+func formatTime(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"
 	}

@@ -16,7 +16,7 @@ func (e *environment) cluster() *cobra.Command {
 		e.clusterCreate(), e.get(clusters()), e.clusterList(), e.clusterUpdate(), e.delete(clusters(), "Delete a cluster with its node pools, and wait until it is gone"),
 		e.clusterWatch(), e.clusterCredential(), e.clusterKubeconfig(),
 	}
-	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterResize()}
+	engineers := []*cobra.Command{e.clusterFind(), e.clusterDump(), e.clusterPause(), e.clusterResume(), e.clusterRetry(), e.clusterForce(), e.clusterSetSize()}
 	c := group("cluster", "Work with clusters, through Azure Resource Manager", slices.Concat(customers, engineers)...)
 	c.AddGroup(&cobra.Group{ID: forCustomers, Title: "As a customer, through Azure Resource Manager:"}, &cobra.Group{ID: forSREs, Title: "As an SRE, any cluster of the region:"})
 	for _, customer := range customers {
@@ -143,7 +143,7 @@ administrator. What customers use is 'hcpctl cluster credential request'.`,
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := management.Kubeconfig(c.Context(), endpoints.Kubeconfigs, at(resource, "id"))
+			kubeconfig, err := management.Kubeconfig(c.Context(), endpoints.Kubeconfigs, field(resource, "id"))
 			if err != nil {
 				return err
 			}

@@ -269,7 +269,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"missing name":       {"cobra says what is expected", []string{"cluster", "get"}, "accepts 1 arg(s), received 0"},
 		"tag":                {"a tag has a value", []string{"cluster", "create", "a", "--tag", "team"}, `the tag "team" is not of the form KEY=VALUE`},
 		"issuer":             {"there is no default", []string{"externalauth", "create", "a", "entra", "--audience", "x"}, "--issuer and --audience are required, or --file"},
-		"replicas":           {"scaling to 0 must be meant", []string{"nodepool", "scale", "a", "workers"}, "--replicas is required"},
+		"replicas":           {"scaling to 0 must be meant", []string{"nodepool", "scale", "a", "workers"}, "[replicas max]"},
 		"every field error":  {"all that is wrong is said at once", []string{"cluster", "create", "a", "-f", file("location: mars\nproperties: {}\n")}, "location: InvalidRequestContent: Unsupported value: \"mars\"\n  properties.network.hostPrefix"},
 		"unknown field":      {"the SDK would leave it out without a word", []string{"cluster", "create", "a", "-f", file("location: westus3\nspec: {}\n")}, `unknown field "spec"`},
 		"missing state":      {"it says what to do", []string{"region", "status", "--state-dir", t.TempDir()}, "the region does not run"},

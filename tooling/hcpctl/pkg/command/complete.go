@@ -44,7 +44,7 @@ func (e *environment) complete(c *cobra.Command, prefix string, list func(contex
 	}
 	var names []string
 	for _, resource := range resources {
-		if name := at(resource, "name"); strings.HasPrefix(name, prefix) {
+		if name := field(resource, "name"); strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
 	}

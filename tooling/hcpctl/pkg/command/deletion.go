@@ -30,8 +30,8 @@ docs/operators/stuck-deletion.`
 // deletionKinds are the kinds in words.
 var deletionKinds = map[string]string{deletion.KindCluster: "cluster", deletion.KindNodePool: "node pool", deletion.KindExternalAuth: "external auth"}
 
-// missing says which layers could not be asked.
-func (e *environment) missing(unavailable map[string]string) {
+// printUnavailable says which layers could not be asked.
+func (e *environment) printUnavailable(unavailable map[string]string) {
 	for _, layer := range slices.Sorted(maps.Keys(unavailable)) {
 		fmt.Fprintf(e.err, "the steps of %s are missing: %s\n", layer, unavailable[layer])
 	}
@@ -39,7 +39,7 @@ func (e *environment) missing(unavailable map[string]string) {
 
 func (e *environment) deletionList() *cobra.Command {
 	var stuck bool
-	c := e.reading(&cobra.Command{Use: "list", Short: "List what is being deleted, with the steps that run", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List what is being deleted, with the steps that run", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Deletions(ctx, stuck)
 			if err != nil {
@@ -48,15 +48,15 @@ func (e *environment) deletionList() *cobra.Command {
 			if e.output != "table" {
 				return display.Object(e.out, e.output, list)
 			}
-			e.missing(list.Unavailable)
-			return display.Table(e.out, []string{"KIND", "NAME", "STEP", "AGE", "STUCK", "WAITS FOR"}, runningSteps(list.Items, stuck, time.Now()))
+			e.printUnavailable(list.Unavailable)
+			return display.Table(e.out, []string{"KIND", "NAME", "STEP", "AGE", "STUCK", "WAITS FOR"}, stepRows(list.Items, stuck, time.Now()))
 		})
 	c.Flags().BoolVar(&stuck, "stuck", false, "only steps that are stuck")
 	e.addOutputFlag(c)
 	return c
 }
 
-func runningSteps(list []adminv1.Deletion, stuck bool, now time.Time) [][]string {
+func stepRows(list []adminv1.Deletion, stuck bool, now time.Time) [][]string {
 	var rows [][]string
 	for _, d := range list {
 		for _, s := range deletion.BlockingSteps(d.Deletion.Of.GetSteps()) {
@@ -93,7 +93,7 @@ func yes(b bool) string {
 }
 
 func (e *environment) deletionShow() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "show CLUSTER", Short: "Show the steps of a cluster's deletion, or of what is being deleted in it", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		shown, err := client.Deletion(ctx, args[0])
@@ -103,7 +103,7 @@ func (e *environment) deletionShow() *cobra.Command {
 		if e.output != "table" {
 			return display.Object(e.out, e.output, shown)
 		}
-		e.missing(shown.Unavailable)
+		e.printUnavailable(shown.Unavailable)
 		return e.deletionTables(shown, time.Now())
 	})
 	e.addOutputFlag(c)
@@ -137,7 +137,7 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 			if s.GetAttempts() > 0 {
 				attempts = fmt.Sprint(s.GetAttempts())
 			}
-			rows = append(rows, []string{s.GetName(), s.GetLayer(), state, age(s, now), attempts, about(s)})
+			rows = append(rows, []string{s.GetName(), s.GetLayer(), state, age(s, now), attempts, stepDetails(s)})
 		}
 		if err := display.Table(e.out, []string{"STEP", "LAYER", "STATE", "AGE", "ATTEMPTS", ""}, rows); err != nil {
 			return err
@@ -146,8 +146,8 @@ func (e *environment) deletionTables(shown *adminv1.ClusterDeletion, now time.Ti
 	return nil
 }
 
-// about is what there is to say of a step.
-func about(s *csv1.DeletionStep) string {
+// stepDetails is what there is to say of a step.
+func stepDetails(s *csv1.DeletionStep) string {
 	var parts []string
 	if s.GetWaitsFor() != "" {
 		parts = append(parts, s.GetWaitsFor())
@@ -169,7 +169,7 @@ func about(s *csv1.DeletionStep) string {
 }
 
 func (e *environment) deletionRetry() *cobra.Command {
-	return e.interveneAndShow(&cobra.Command{
+	return e.requestAndShow(&cobra.Command{
 		Use: "retry CLUSTER", Short: "Have everything that deletions of a cluster wait for tried at once", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.RetryDeletion(ctx, args[0])
@@ -189,7 +189,7 @@ func (e *environment) deletionRetry() *cobra.Command {
 }
 
 func (e *environment) deletionRelease() *cobra.Command {
-	return changing(e, &cobra.Command{
+	return requestResult(e, &cobra.Command{
 		Use: "release CLUSTER STEP FINALIZER...", Short: "Take finalizers of controllers that are gone off what a step waits for (role break-glass)",
 		Args: cobra.MinimumNArgs(3), ValidArgsFunction: e.completeFleet,
 		Long: `Take finalizers of controllers that are gone off what a step waits for. Maestro's agent on the management cluster does it, on the
@@ -208,7 +208,7 @@ of controllers that every management cluster has are refused.`,
 }
 
 func (e *environment) deletionForce() *cobra.Command {
-	return changing(e, &cobra.Command{
+	return requestResult(e, &cobra.Command{
 		Use: "force CLUSTER STEP", Short: "Wait no longer for a stuck step, and keep a record of what may be left behind (role break-glass)", Args: cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeFleet,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
@@ -221,7 +221,7 @@ func (e *environment) deletionForce() *cobra.Command {
 
 func (e *environment) deletionLeftovers() *cobra.Command {
 	var gone bool
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "leftovers [CLUSTER]", Short: "List what forced deletions may have left behind", Args: cobra.MaximumNArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		left, err := client.Leftovers(ctx, strings.Join(args, ""), gone)

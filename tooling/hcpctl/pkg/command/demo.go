@@ -20,7 +20,7 @@ func (e *environment) regionDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use: "demo", Short: "Create a cluster and a node pool in the running region, and tell how to use them", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := e.prepare(c); err != nil {
+			if err := e.ensureDefaults(c); err != nil {
 				return err
 			}
 			return e.demo(c)
@@ -29,15 +29,15 @@ func (e *environment) regionDemo() *cobra.Command {
 	return c
 }
 
-// regional fills in what the commands of a region do not have flags for.
-func (e *environment) regional() {
+// setDefaults fills in what the commands of a region do not have flags for.
+func (e *environment) setDefaults() {
 	e.arm.Subscription = cmp.Or(e.arm.Subscription, DefaultSubscription)
 	e.arm.Group = cmp.Or(e.arm.Group, DefaultGroup)
 }
 
-// prepare makes the default subscription and resource group, without which a region is of no use.
-func (e *environment) prepare(c *cobra.Command) error {
-	e.regional()
+// ensureDefaults makes the default subscription and resource group, without which a region is of no use.
+func (e *environment) ensureDefaults(c *cobra.Command) error {
+	e.setDefaults()
 	client, err := e.client()
 	if err != nil {
 		return err

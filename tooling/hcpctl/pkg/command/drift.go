@@ -20,13 +20,13 @@ func (e *environment) drift() *cobra.Command {
 }
 
 func (e *environment) driftList() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "Compare what customers were promised with what the fleet holds, and list what differs", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Drift(ctx)
 			if err != nil {
 				return err
 			}
-			return e.present(list, func() error { return e.driftTable(list) })
+			return e.printAs(list, func() error { return e.driftTable(list) })
 		})
 	e.addOutputFlag(c)
 	return c
@@ -49,14 +49,14 @@ func (e *environment) driftTable(list *adminv1.DriftList) error {
 }
 
 func (e *environment) driftReconcile() *cobra.Command {
-	return e.interveneAndShow(&cobra.Command{
+	return e.requestAndShow(&cobra.Command{
 		Use: "reconcile", Short: "Have the whole region compared, and what the fleet lost sent again", Args: cobra.NoArgs,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, _ []string) (*adminv1.Operation, error) {
 		return client.ReconcileDrift(ctx)
 	}, func(operation *adminv1.Operation) error {
 		var result adminv1.DriftResult
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
-			return e.done(operation)
+			return e.printDone(operation)
 		}
 		if _, err := fmt.Fprintf(e.out, "%d resources are promised, and the fleet held %d: %d were sent again, and %d deletions.\n", result.Promised, result.Held, result.Applied, result.Deleted); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (e *environment) driftReconcile() *cobra.Command {
 }
 
 func (e *environment) driftDelete() *cobra.Command {
-	return e.intervene(&cobra.Command{
+	return e.requestAction(&cobra.Command{
 		Use: "delete UID", Short: "Have the fleet delete what ARM does not have (role break-glass)", Args: cobra.ExactArgs(1),
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DeleteDrift(ctx, args[0])

@@ -33,13 +33,13 @@ are written down with everything that you do under it. 'hcpctl elevation list' s
 	c.Flags().StringVar(&asked.Ticket, "ticket", "", "`id` of the incident or change")
 	c.Flags().StringVar(&asked.Duration, "for", "1h", "how long: a `duration` of at most 8h")
 	e.addOutputFlag(c)
-	return e.reading(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
+	return e.readCommand(c, func(ctx context.Context, client *adminclient.Client, _ []string) error {
 		asked.Role = adminv1.Role(role)
 		elevation, err := client.Elevate(ctx, asked)
 		if err != nil {
 			return err
 		}
-		return e.present(elevation, func() error {
+		return e.printAs(elevation, func() error {
 			_, err := fmt.Fprintf(e.out, "%s has the role %s until %s (elevation %s)\n", elevation.Name, elevation.Role, elevation.ExpirationTime.Local().Format(time.TimeOnly), elevation.ID)
 			return err
 		})
@@ -52,15 +52,15 @@ func (e *environment) elevation() *cobra.Command {
 
 func (e *environment) elevationList() *cobra.Command {
 	var all bool
-	var limit limitation
-	c := e.reading(&cobra.Command{Use: "list", Short: "List the elevations that are active", Args: cobra.NoArgs},
+	var limit listLimit
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the elevations that are active", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			elevations, more, err := client.Elevations(ctx, !all, limit.most)
 			if err != nil {
 				return err
 			}
-			e.more(limit, more)
-			return e.present(elevations, func() error {
+			e.printTruncated(limit, more)
+			return e.printAs(elevations, func() error {
 				var rows [][]string
 				for _, v := range elevations {
 					until := v.ExpirationTime
@@ -79,7 +79,7 @@ func (e *environment) elevationList() *cobra.Command {
 }
 
 func (e *environment) elevationEnd() *cobra.Command {
-	return e.reading(&cobra.Command{Use: "end ID…", Short: "End elevations", Args: cobra.MinimumNArgs(1)},
+	return e.readCommand(&cobra.Command{Use: "end ID…", Short: "End elevations", Args: cobra.MinimumNArgs(1)},
 		func(ctx context.Context, client *adminclient.Client, ids []string) error {
 			for _, id := range ids {
 				if _, err := client.EndElevation(ctx, id); err != nil {
@@ -92,13 +92,13 @@ func (e *environment) elevationEnd() *cobra.Command {
 }
 
 func (e *environment) whoami() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "whoami", Short: "Show who you are to admin, and which roles your groups give", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "whoami", Short: "Show who you are to admin, and which roles your groups give", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			me, err := client.Me(ctx)
 			if err != nil {
 				return err
 			}
-			return e.present(me, func() error {
+			return e.printAs(me, func() error {
 				roles := make([]string, len(me.Roles))
 				for i, role := range me.Roles {
 					roles[i] = string(role)

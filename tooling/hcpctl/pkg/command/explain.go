@@ -112,11 +112,11 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 			if err != nil {
 				return err
 			}
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
-			return e.gather(c.Context(), client, args[0], file, place{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
+			return e.gather(c.Context(), client, args[0], file, gatherSource{kubeconfig: kubeconfig, logDir: local.LogDir(dir), Endpoints: from})
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "`file` to write the archive to (default must-gather-NAME-TIME.tar.gz)")
@@ -124,15 +124,15 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 	return e.addAdminFlags(c)
 }
 
-// place is where what is behind admin is found.
-type place struct {
+// gatherSource is where what is behind admin is found.
+type gatherSource struct {
 	local.Endpoints
 	// kubeconfig is a file that goes before the local region's; may be empty.
 	kubeconfig, logDir string
 }
 
 // gather writes the archive of a cluster and says what is in it, and what is not.
-func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from place) error {
+func (e *environment) gather(ctx context.Context, client *adminclient.Client, name, file string, from gatherSource) error {
 	dump, err := client.Dump(ctx, name)
 	if err != nil {
 		return err

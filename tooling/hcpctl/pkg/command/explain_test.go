@@ -157,7 +157,7 @@ func TestMustGather(t *testing.T) {
 	defer ops.Close()
 	var out, errOut bytes.Buffer
 	e := &environment{out: &out, err: &errOut}
-	from := place{logDir: logs, Endpoints: local.Endpoints{Ops: map[string]string{"frontend": strings.TrimPrefix(ops.URL, "http://"), "backend": "127.0.0.1:1"}}}
+	from := gatherSource{logDir: logs, Endpoints: local.Endpoints{Ops: map[string]string{"frontend": strings.TrimPrefix(ops.URL, "http://"), "backend": "127.0.0.1:1"}}}
 	if err := e.gather(t.Context(), client, "demo", file, from); err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,8 @@ func clusters() kind {
 		header: []string{"NAME", "RESOURCE GROUP", "LOCATION", "VERSION", "STATE", "API"},
 		row: func(r armclient.Resource) []string {
 			return []string{
-				at(r, "name"), groupOf(at(r, "id")), at(r, "location"), at(r, "properties", "version", "id"),
-				at(r, "properties", "provisioningState"), at(r, "properties", "api", "url"),
+				field(r, "name"), groupOf(field(r, "id")), field(r, "location"), field(r, "properties", "version", "id"),
+				field(r, "properties", "provisioningState"), field(r, "properties", "api", "url"),
 			}
 		},
 		detail: conditions,
@@ -54,13 +54,13 @@ func nodePools() kind {
 		},
 		header: []string{"NAME", "VERSION", "VM SIZE", "NODES", "STATE"},
 		row: func(r armclient.Resource) []string {
-			nodes := at(r, "properties", "replicas")
-			if low := at(r, "properties", "autoScaling", "min"); low != "" {
-				nodes = low + "–" + at(r, "properties", "autoScaling", "max")
+			nodes := field(r, "properties", "replicas")
+			if low := field(r, "properties", "autoScaling", "min"); low != "" {
+				nodes = low + "–" + field(r, "properties", "autoScaling", "max")
 			}
 			return []string{
-				at(r, "name"), at(r, "properties", "version", "id"), at(r, "properties", "platform", "vmSize"), nodes,
-				at(r, "properties", "provisioningState"),
+				field(r, "name"), field(r, "properties", "version", "id"), field(r, "properties", "platform", "vmSize"), nodes,
+				field(r, "properties", "provisioningState"),
 			}
 		},
 	}
@@ -78,8 +78,8 @@ func externalAuths() kind {
 		header: []string{"NAME", "ISSUER", "AUDIENCES", "USERNAME CLAIM", "STATE"},
 		row: func(r armclient.Resource) []string {
 			return []string{
-				at(r, "name"), at(r, "properties", "issuer", "url"), at(r, "properties", "issuer", "audiences"),
-				at(r, "properties", "claim", "mappings", "username", "claim"), at(r, "properties", "provisioningState"),
+				field(r, "name"), field(r, "properties", "issuer", "url"), field(r, "properties", "issuer", "audiences"),
+				field(r, "properties", "claim", "mappings", "username", "claim"), field(r, "properties", "provisioningState"),
 			}
 		},
 	}
@@ -103,7 +103,7 @@ func (k kind) of(verb string) string {
 
 // print prints resources of a kind in the format that was asked for: all is the object to print unless it is a table.
 func (e *environment) print(k kind, all any, resources ...armclient.Resource) error {
-	return e.present(all, func() error {
+	return e.printAs(all, func() error {
 		var rows [][]string
 		for _, resource := range resources {
 			rows = append(rows, k.row(resource))

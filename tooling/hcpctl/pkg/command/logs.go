@@ -26,7 +26,7 @@ func (e *environment) regionLogs() *cobra.Command {
 	c := &cobra.Command{
 		Use: "logs [PROCESS...]", Short: "Print the logs of processes, or of all", ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &missing), errors.As(err, &nothing), armclient.IsNotFound(err), errors.As(err, &admin) && admin.Status == http.StatusNotFound:
 		return exitNotFound
-	case errors.As(err, &nowhere), adminclient.Passing(err), errors.Is(err, control.ErrNotRunning),
+	case errors.As(err, &nowhere), adminclient.IsRetryable(err), errors.Is(err, control.ErrNotRunning),
 		errors.As(err, &arm) && (arm.Status >= http.StatusInternalServerError || arm.Status == http.StatusTooManyRequests):
 		return exitUnavailable
 	}
@@ -59,14 +59,14 @@ type notFound struct{ text string }
 // Error says so.
 func (n *notFound) Error() string { return n.text }
 
-// stopped is the error of who stops waiting for what goes on.
-type stopped struct{ text string }
+// interrupted is the error of who stops waiting for what goes on.
+type interrupted struct{ text string }
 
 // Error says what goes on.
-func (s *stopped) Error() string { return s.text }
+func (s *interrupted) Error() string { return s.text }
 
 // Unwrap says that it was a wish.
-func (s *stopped) Unwrap() error { return context.Canceled }
+func (s *interrupted) Unwrap() error { return context.Canceled }
 
 // usageError is what is wrong with a command line.
 type usageError struct {
@@ -82,20 +82,20 @@ func (u *usageError) Error() string {
 // Unwrap gives what is wrong.
 func (u *usageError) Unwrap() error { return u.err }
 
-func usage(c *cobra.Command, err error) error {
+func asUsageError(c *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &usageError{c, err}
 }
 
-// tellUsage has every command below one say how its command line is right when it is wrong.
-func tellUsage(c *cobra.Command) {
+// wrapUsageErrors has every command below one say how its command line is right when it is wrong.
+func wrapUsageErrors(c *cobra.Command) {
 	for _, child := range c.Commands() {
-		tellUsage(child)
+		wrapUsageErrors(child)
 	}
 	if valid := c.Args; valid != nil {
-		c.Args = func(c *cobra.Command, args []string) error { return usage(c, valid(c, args)) }
+		c.Args = func(c *cobra.Command, args []string) error { return asUsageError(c, valid(c, args)) }
 	}
 	check := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
@@ -107,15 +107,15 @@ func tellUsage(c *cobra.Command) {
 		if err == nil && check != nil {
 			err = check(c, args)
 		}
-		return usage(c, err)
+		return asUsageError(c, err)
 	}
 }
 
 // suggestionDistance is by how many letters a command may be misspelt to be recognised.
 const suggestionDistance = 2
 
-// oneBelow runs a command that only has others below it: without a name it says which there are.
-func oneBelow(c *cobra.Command, args []string) error {
+// requireSubcommand runs a command that only has others below it: without a name it says which there are.
+func requireSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
@@ -130,5 +130,5 @@ func oneBelow(c *cobra.Command, args []string) error {
 			}
 		}
 	}
-	return usage(c, fmt.Errorf("unknown command %q for %q; %s", args[0], c.CommandPath(), hint+strings.Join(names, ", ")))
+	return asUsageError(c, fmt.Errorf("unknown command %q for %q; %s", args[0], c.CommandPath(), hint+strings.Join(names, ", ")))
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/hcpmesh/hcpmesh/api/adminv1"
@@ -17,7 +16,7 @@ const defaultVMSize = "Standard_D8s_v3"
 
 func (e *environment) nodePool() *cobra.Command {
 	c := group("nodepool", "Work with the node pools of a cluster, through Azure Resource Manager",
-		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List a cluster's node pools"), e.nodePoolScale(), e.nodePoolResize(),
+		e.nodePoolCreate(), e.get(nodePools()), e.list(nodePools(), "List a cluster's node pools"), e.nodePoolScale(),
 		e.delete(nodePools(), "Delete a node pool and wait until it is gone"))
 	e.addARMFlags(c)
 	return c
@@ -34,41 +33,40 @@ func (e *environment) nodePoolCreate() *cobra.Command {
 	return c
 }
 
+// nodePoolScale returns the command that sets the size of a node pool: through ARM as the customer, or through admin as an
+// SRE in the customer's place.
 func (e *environment) nodePoolScale() *cobra.Command {
-	var replicas int
-	c := e.operate(nodePools(), nodePools().of("scale")+" --replicas N", "Change a node pool's number of nodes",
-		func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
-			return client.Patch(ctx, id, armclient.Resource{"properties": map[string]any{"replicas": replicas}})
-		})
-	c.Flags().IntVar(&replicas, "replicas", 0, "`number` of nodes")
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		if !c.Flags().Changed("replicas") {
-			return errors.New("--replicas is required")
-		}
-		return nil
-	}
-	return c
-}
-
-// nodePoolResize is what cluster resize is for a node pool: the SREs' way, where scale is the customer's.
-func (e *environment) nodePoolResize() *cobra.Command {
 	var replicas, low, high int32
+	var asSRE bool
+	k := nodePools()
+	customer := e.operate(k, k.of("scale"), "", func(ctx context.Context, client *armclient.Client, id string, _ []string) (armclient.Operation, error) {
+		return client.Patch(ctx, id, armclient.Resource{"properties": map[string]any{"replicas": replicas}})
+	})
 	c := &cobra.Command{
-		Use: "resize CLUSTER NAME", Short: "Set the size of a node pool in the customer's place, as an SRE", Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
-		Long: `Set the size of a node pool in the customer's place, as an SRE: a number of nodes, or bounds for the autoscaler. ARM shows it as an
-update of the node pool, and the customer's next update goes over it.
+		Use: k.of("scale"), Short: "Set the number of nodes of a node pool", Args: cobra.ExactArgs(2), ValidArgsFunction: customer.ValidArgsFunction,
+		Long: `Set the number of nodes of a node pool.
 
-CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cluster.`,
-		Example: `  hcpctl nodepool resize demo workers --replicas 5 --reason "the batch does not get through" --ticket INC-42`,
+By default the request goes through Azure Resource Manager with the customer's credentials. With --as-sre it goes through
+admin, in the customer's place: CLUSTER is then any identifier that 'hcpctl cluster find' accepts, the size may be a range for
+the autoscaler, and ARM shows the change as an update of the node pool. The customer's next update overrides it.`,
+		Example: `  # Scale a node pool as the customer
+  hcpctl nodepool scale demo workers --replicas 5
+
+  # Scale a node pool in the customer's place
+  hcpctl nodepool scale demo workers --replicas 5 --as-sre --reason "the batch does not complete" --ticket INC-42
+
+  # Let the autoscaler choose between 3 and 10 nodes
+  hcpctl nodepool scale demo workers --min 3 --max 10 --as-sre --reason "load varies" --ticket INC-42`,
 	}
 	flags := c.Flags()
+	flags.BoolVar(&asSRE, "as-sre", false, "send the request through admin, in the customer's place (role operator)")
 	flags.Int32Var(&replicas, "replicas", 0, "`number` of nodes")
-	flags.Int32Var(&low, "min", 0, "least `number` of nodes that the autoscaler leaves")
-	flags.Int32Var(&high, "max", 0, "most `number` of nodes that it makes")
+	flags.Int32Var(&low, "min", 0, "minimum `number` of nodes for the autoscaler; requires --as-sre")
+	flags.Int32Var(&high, "max", 0, "maximum `number` of nodes for the autoscaler; requires --as-sre")
 	c.MarkFlagsOneRequired("replicas", "max")
 	c.MarkFlagsMutuallyExclusive("replicas", "max")
 	c.MarkFlagsRequiredTogether("min", "max")
-	return e.interveneAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	e.requestAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		size := adminv1.ScaleRequest{Replicas: &replicas}
 		if flags.Changed("max") {
 			size = adminv1.ScaleRequest{AutoScaling: &hub.NodePoolAutoScaling{Min: low, Max: high}}
@@ -79,7 +77,26 @@ CLUSTER is anything that 'hcpctl cluster find' takes, as long as it means one cl
 		if err := json.Unmarshal(operation.Result, &result); err != nil {
 			return fmt.Errorf("reading the result of operation %s: %w", operation.ID, err)
 		}
-		_, err := fmt.Fprintf(e.out, "The node pool gets its size with ARM's operation %s, as generation %d.\n", result.ARMOperationID, result.Generation)
+		_, err := fmt.Fprintf(e.out, "node pool scaled by ARM operation %s, generation %d\n", result.ARMOperationID, result.Generation)
 		return err
 	})
+	request, check := c.RunE, c.PreRunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if asSRE {
+			return request(c, args)
+		}
+		if err := customer.Flags().Set("no-wait", flags.Lookup("no-wait").Value.String()); err != nil {
+			return err
+		}
+		return customer.RunE(c, args)
+	}
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		for _, name := range []string{"max", "reason", "as", "admin-endpoint", "output"} {
+			if !asSRE && flags.Changed(name) {
+				return fmt.Errorf("--%s requires --as-sre", name)
+			}
+		}
+		return check(c, args)
+	}
+	return c
 }

@@ -13,7 +13,7 @@ import (
 
 func (e *environment) clusterPause() *cobra.Command {
 	var duration string
-	c := e.intervene(&cobra.Command{
+	c := e.requestAction(&cobra.Command{
 		Use: "pause CLUSTER", Short: "Have a cluster's reconciliation paused for a while, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Have HyperShift leave a cluster's control plane and node pools alone for a while. What runs keeps running. The pause ends by
 itself, or with 'hcpctl cluster resume'.`,
@@ -25,14 +25,14 @@ itself, or with 'hcpctl cluster resume'.`,
 }
 
 func (e *environment) clusterResume() *cobra.Command {
-	return e.intervene(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet}, adminv1.Operator,
+	return e.requestAction(&cobra.Command{Use: "resume CLUSTER", Short: "End a pause, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.Act(ctx, args[0], "resume", nil)
 		})
 }
 
 func (e *environment) clusterRetry() *cobra.Command {
-	return e.intervene(&cobra.Command{
+	return e.requestAction(&cobra.Command{
 		Use: "retry CLUSTER", Short: "Have everything begun anew that a cluster waits for, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.Act(ctx, args[0], "retry", nil)
@@ -40,7 +40,7 @@ func (e *environment) clusterRetry() *cobra.Command {
 }
 
 func (e *environment) clusterForce() *cobra.Command {
-	return e.intervene(&cobra.Command{
+	return e.requestAction(&cobra.Command{
 		Use: "force CLUSTER STEP", Short: "Have a cluster that is being created wait no longer for a step in Azure that is stuck, as in azure/operator-roles (role break-glass)",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: e.completeFleet,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
@@ -48,12 +48,12 @@ func (e *environment) clusterForce() *cobra.Command {
 	})
 }
 
-func (e *environment) clusterResize() *cobra.Command {
+func (e *environment) clusterSetSize() *cobra.Command {
 	var size string
-	c := e.intervene(&cobra.Command{
-		Use: "resize CLUSTER", Short: "Override the size of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
+	c := e.requestAction(&cobra.Command{
+		Use: "set-size CLUSTER", Short: "Override the size class of a cluster's control plane, as an SRE", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
-		return client.Act(ctx, args[0], "resize", adminv1.ResizeRequest{Size: size})
+		return client.Act(ctx, args[0], "set-size", adminv1.SetSizeRequest{Size: size})
 	})
 	c.Flags().StringVar(&size, "size", "", "`name` of a size; empty takes the override back")
 	return c
@@ -67,7 +67,7 @@ func (e *environment) operation() *cobra.Command {
 }
 
 func (e *environment) armOperation(verb string, role adminv1.Role, short string) *cobra.Command {
-	return e.intervene(&cobra.Command{Use: verb + " ARM-OPERATION", Short: short, Args: cobra.ExactArgs(1)}, role,
+	return e.requestAction(&cobra.Command{Use: verb + " ARM-OPERATION", Short: short, Args: cobra.ExactArgs(1)}, role,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.ActOnARMOperation(ctx, args[0], verb)
 		})
@@ -85,15 +85,15 @@ func operationRow(o *adminv1.Operation) []string {
 
 func (e *environment) operationList() *cobra.Command {
 	var cluster, state string
-	var limit limitation
-	c := e.reading(&cobra.Command{Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs},
+	var limit listLimit
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List what SREs had done, newest first", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			operations, more, err := client.Operations(ctx, cluster, state, limit.most)
 			if err != nil {
 				return err
 			}
-			e.more(limit, more)
-			return e.present(operations, func() error {
+			e.printTruncated(limit, more)
+			return e.printAs(operations, func() error {
 				var rows [][]string
 				for _, o := range operations {
 					rows = append(rows, operationRow(&o))
@@ -109,13 +109,13 @@ func (e *environment) operationList() *cobra.Command {
 }
 
 func (e *environment) operationGet() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1)},
+	c := e.readCommand(&cobra.Command{Use: "get ID", Short: "Show one operation of an SRE", Args: cobra.ExactArgs(1)},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			o, err := client.Operation(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return e.present(o, func() error {
+			return e.printAs(o, func() error {
 				if err := display.Table(e.out, operationHeader, [][]string{operationRow(o)}); err != nil || o.Error == nil {
 					return err
 				}
@@ -128,15 +128,15 @@ func (e *environment) operationGet() *cobra.Command {
 }
 
 func (e *environment) audit() *cobra.Command {
-	var limit limitation
-	c := e.reading(&cobra.Command{Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs},
+	var limit listLimit
+	c := e.readCommand(&cobra.Command{Use: "audit", Short: "Show what SREs did, newest first: who, what, to what, and why", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			entries, more, err := client.Audit(ctx, limit.most)
 			if err != nil {
 				return err
 			}
-			e.more(limit, more)
-			return e.present(entries, func() error {
+			e.printTruncated(limit, more)
+			return e.printAs(entries, func() error {
 				var rows [][]string
 				for _, entry := range entries {
 					if v := entry.Elevation; v != nil {

@@ -21,7 +21,7 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 	var nowhere *armclient.Unreachable
 	switch {
 	case ctx.Err() != nil:
-		return &stopped{"stopped waiting; the operation goes on, see `hcpctl cluster watch`"}
+		return &interrupted{"stopped waiting; the operation goes on, see `hcpctl cluster watch`"}
 	case errors.As(err, &nowhere):
 		return fmt.Errorf("%s: the operation was accepted and goes on, but cannot be asked after; see `hcpctl cluster watch`: %w", what, err)
 	case err != nil:
@@ -33,7 +33,7 @@ func (e *environment) await(ctx context.Context, client *armclient.Client, opera
 
 // progress is what a resource says about each layer: ARM's provisioning state, and the conditions that come from below.
 func progress(live *display.Live, resource armclient.Resource, what string, elapsed time.Duration) []display.Line {
-	state := at(resource, "properties", "provisioningState")
+	state := field(resource, "properties", "provisioningState")
 	if resource == nil {
 		state = "gone"
 	}
@@ -68,7 +68,7 @@ func (e *environment) watch(ctx context.Context, client *armclient.Client, id, w
 			return err
 		}
 		live.Draw(progress(live, resource, what, time.Since(began)))
-		state := at(resource, "properties", "provisioningState")
+		state := field(resource, "properties", "provisioningState")
 		if state == "Succeeded" {
 			return nil
 		}

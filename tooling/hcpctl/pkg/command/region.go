@@ -104,7 +104,7 @@ func (e *environment) configuration(c *cobra.Command, o *upOptions) (local.Confi
 		config.Without = o.without
 	}
 	config.Build = !o.noBuild
-	dir, err := e.state()
+	dir, err := e.stateFolder()
 	config.StateDir = dir
 	return config, err
 }
@@ -135,7 +135,7 @@ func (e *environment) runRegion(c *cobra.Command, o *upOptions, ready func() err
 
 // upForeground runs the region and shows it.
 func (e *environment) upForeground(c *cobra.Command, o *upOptions) error {
-	dir, err := e.state()
+	dir, err := e.stateFolder()
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (e *environment) upForeground(c *cobra.Command, o *upOptions) error {
 		<-shown
 	}()
 	return e.runRegion(c, o, func() error {
-		if err := e.prepare(c); err != nil {
+		if err := e.ensureDefaults(c); err != nil {
 			return err
 		}
 		if o.demo {
@@ -167,7 +167,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 	if _, err := e.configuration(c, o); err != nil {
 		return err
 	}
-	dir, err := e.state()
+	dir, err := e.stateFolder()
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (e *environment) upDetached(c *cobra.Command, o *upOptions) error {
 		_ = child.Process.Signal(syscall.SIGTERM)
 		<-ended
 		<-shown
-		return &stopped{"stopped before the region was ready"}
+		return &interrupted{"stopped before the region was ready"}
 	}
 }
 
@@ -249,7 +249,7 @@ func (e *environment) restartRebuilt(ctx context.Context, dir string, running lo
 
 // afterUp makes a ready region useful.
 func (e *environment) afterUp(c *cobra.Command, o *upOptions) error {
-	if err := e.prepare(c); err != nil {
+	if err := e.ensureDefaults(c); err != nil {
 		return err
 	}
 	if o.demo {
@@ -313,7 +313,7 @@ func (e *environment) regionDown() *cobra.Command {
 	c := &cobra.Command{
 		Use: "down", Short: "Stop the region", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
@@ -355,7 +355,7 @@ func (e *environment) stopRegion(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &stopped{"stopped waiting; the region is still stopping"}
+			return &interrupted{"stopped waiting; the region is still stopping"}
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -367,7 +367,7 @@ func (e *environment) regionStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show the region's processes", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
@@ -375,7 +375,7 @@ func (e *environment) regionStatus() *cobra.Command {
 			if err := control.NewClient(dir).Status(c.Context(), &status); err != nil {
 				return notRunning(err)
 			}
-			return e.present(status, func() error { return statusTable(e, status, time.Now()) })
+			return e.printAs(status, func() error { return statusTable(e, status, time.Now()) })
 		},
 	}
 	e.addOutputFlag(c)
@@ -407,7 +407,7 @@ func (e *environment) regionRestart() *cobra.Command {
 	return &cobra.Command{
 		Use: "restart PROCESS...", Short: "Stop processes in good order and start them again", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
@@ -427,7 +427,7 @@ func (e *environment) regionKill() *cobra.Command {
 	c := &cobra.Command{
 		Use: "kill PROCESS...", Short: "Send processes a signal, to see the region recover", Args: cobra.MinimumNArgs(1), ValidArgsFunction: e.completeProcesses,
 		RunE: func(c *cobra.Command, args []string) error {
-			dir, err := e.state()
+			dir, err := e.stateFolder()
 			if err != nil {
 				return err
 			}
@@ -445,7 +445,7 @@ func (e *environment) regionKill() *cobra.Command {
 }
 
 func (e *environment) completeProcesses(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	dir, err := e.state()
+	dir, err := e.stateFolder()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// at reads a value of a resource as text, by the path of its fields; empty when it is not there.
-func at(resource map[string]any, fields ...string) string {
+// field reads a value of a resource as text, by the path of its fields; empty when it is not there.
+func field(resource map[string]any, fields ...string) string {
 	var value any = resource
 	for _, field := range fields {
 		object, ok := value.(map[string]any)
@@ -56,11 +56,11 @@ func conditions(resource map[string]any) []string {
 	var lines []string
 	for _, item := range list {
 		condition, _ := item.(map[string]any)
-		line := at(condition, "type") + "=" + at(condition, "status")
-		if reason := at(condition, "reason"); reason != "" {
+		line := field(condition, "type") + "=" + field(condition, "status")
+		if reason := field(condition, "reason"); reason != "" {
 			line += " " + reason
 		}
-		if message := at(condition, "message"); message != "" {
+		if message := field(condition, "message"); message != "" {
 			line += ": " + message
 		}
 		lines = append(lines, line)

@@ -41,7 +41,7 @@ type environment struct {
 // New makes the command tree. Results go to out, progress to errOut.
 func New(out, errOut io.Writer) *cobra.Command {
 	e := &environment{out: display.Safe(out), err: errOut}
-	e.connect = e.connectLocally
+	e.connect = e.connectLocal
 	return e.root()
 }
 
@@ -59,7 +59,7 @@ func (e *environment) root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          oneBelow,
+		RunE:          requireSubcommand,
 	}
 	root.AddCommand(e.explain(), e.mustGather())
 	root.SetOut(e.out)
@@ -72,8 +72,8 @@ func (e *environment) root() *cobra.Command {
 	for _, c := range root.Commands() {
 		c.GroupID = cmp.Or(audience[c.Name()], forSREs)
 	}
-	root.SetFlagErrorFunc(usage)
-	tellUsage(root)
+	root.SetFlagErrorFunc(asUsageError)
+	wrapUsageErrors(root)
 	return root
 }
 
@@ -100,13 +100,13 @@ asked; 3 when there is no such thing; 4 when nobody answered, and the same may s
 
 // group is a command that only has others below it.
 func group(use, short string, children ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, RunE: oneBelow}
+	c := &cobra.Command{Use: use, Short: short, RunE: requireSubcommand}
 	c.AddCommand(children...)
 	return c
 }
 
 // region's state folder, absolute.
-func (e *environment) state() (string, error) {
+func (e *environment) stateFolder() (string, error) {
 	if e.stateDir != "" {
 		return filepath.Abs(e.stateDir)
 	}
@@ -158,7 +158,7 @@ func (e *environment) client() (*armclient.Client, error) {
 }
 
 func (e *environment) endpoints() (local.Endpoints, error) {
-	dir, err := e.state()
+	dir, err := e.stateFolder()
 	if err != nil {
 		return local.Endpoints{}, err
 	}

@@ -137,7 +137,7 @@ func understood(line []string, whole bool) error {
 		if len(args) == 0 || args[0] == "x" {
 			return nil
 		}
-		return oneBelow(c, args)
+		return requireSubcommand(c, args)
 	}
 	if !whole {
 		return nil

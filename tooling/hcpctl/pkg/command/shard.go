@@ -26,13 +26,13 @@ func (e *environment) shard() *cobra.Command {
 }
 
 func (e *environment) shardList() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the provision shards", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			shards, err := client.Shards(ctx)
 			if err != nil {
 				return err
 			}
-			return e.present(adminv1.Messages(shards), func() error { return e.shardTable(shards...) })
+			return e.printAs(adminv1.Messages(shards), func() error { return e.shardTable(shards...) })
 		})
 	e.addOutputFlag(c)
 	return c
@@ -57,7 +57,7 @@ func agentState(s *csv1.ProvisionShard, now time.Time) string {
 		state = "heard " + now.Sub(s.GetLastHeardTime().AsTime()).Round(time.Second).String() + " ago"
 	}
 	if s.GetAgentSilent() {
-		state += ", silent since " + moment(s.GetUnansweredSince())
+		state += ", silent since " + formatTime(s.GetUnansweredSince())
 	}
 	return state
 }
@@ -71,14 +71,14 @@ func labelList(labels map[string]string) string {
 }
 
 func (e *environment) shardShow() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show a shard: what it carries and has room for, and what was done to it", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		report, err := client.Shard(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.message(report, func() error { return e.shardReport(report) })
+		return e.printMessage(report, func() error { return e.shardReport(report) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -90,7 +90,7 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 		return err
 	}
 	if a := s.GetStateActor(); a != nil {
-		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), moment(s.GetStateTime()), a.GetName(), why(a))
+		fmt.Fprintf(e.out, "\n%s since %s by %s: %s\n", shardState(s), formatTime(s.GetStateTime()), a.GetName(), reasonOf(a))
 	}
 	if len(s.GetOverridden()) > 0 {
 		fmt.Fprintf(e.out, "set by operators over the shards file: %s\n", strings.Join(s.GetOverridden(), ", "))
@@ -111,12 +111,12 @@ func (e *environment) shardReport(report *csv1.ProvisionShardReport) error {
 	fmt.Fprintln(e.out)
 	rows = nil
 	for _, h := range report.GetHistory() {
-		rows = append(rows, []string{moment(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), why(h.GetActor())})
+		rows = append(rows, []string{formatTime(h.GetTime()), h.GetAction(), strings.Join(h.GetChanges(), "; "), h.GetActor().GetName(), reasonOf(h.GetActor())})
 	}
 	return display.Table(e.out, []string{"TIME", "ACTION", "CHANGES", "BY", "WHY"}, rows)
 }
 
-func why(a *csv1.Actor) string {
+func reasonOf(a *csv1.Actor) string {
 	if a.GetTicket() == "" {
 		return a.GetReason()
 	}
@@ -125,13 +125,13 @@ func why(a *csv1.Actor) string {
 
 func (e *environment) shardRegister() *cobra.Command {
 	request := &csv1.RegisterProvisionShardRequest{}
-	c := changing(e, &cobra.Command{
+	c := requestResult(e, &cobra.Command{
 		Use: "register NAME", Short: "Make a management cluster a shard, cordoned (role break-glass)", Args: cobra.ExactArgs(1),
 		Long: `Make a management cluster a shard. Its Maestro consumer must be registered under the same name. It is cordoned until
 'hcpctl shard uncordon'.`,
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.RegisterShard(ctx, args[0], request)
-	}, e.oneShard)
+	}, e.printShard)
 	flags := c.Flags()
 	flags.Int32Var(&request.Capacity, "capacity", 0, "the most `clusters` it may hold; required")
 	flags.StringSliceVar(&request.Zones, "zones", nil, "availability `zones` that it stands in")
@@ -141,8 +141,8 @@ func (e *environment) shardRegister() *cobra.Command {
 	return c
 }
 
-// oneShard shows the shard that was changed.
-func (e *environment) oneShard(shard *csv1.ProvisionShard) error { return e.shardTable(shard) }
+// printShard shows the shard that was changed.
+func (e *environment) printShard(shard *csv1.ProvisionShard) error { return e.shardTable(shard) }
 
 func (e *environment) shardCordon() *cobra.Command {
 	var acceptNoRoom bool
@@ -194,16 +194,16 @@ func (e *environment) shardSet() *cobra.Command {
 // updateShard is a command that updates a shard and shows it.
 func (e *environment) updateShard(use, short string, fill func(*cobra.Command, *csv1.UpdateProvisionShardRequest)) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
-	return changing(e, c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return requestResult(e, c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		request := &csv1.UpdateProvisionShardRequest{}
 		fill(c, request)
 		return client.UpdateShard(ctx, args[0], request)
-	}, e.oneShard)
+	}, e.printShard)
 }
 
 func (e *environment) shardDrain() *cobra.Command {
 	var acceptNoRoom bool
-	c := changing(e, &cobra.Command{
+	c := requestResult(e, &cobra.Command{
 		Use: "drain NAME", Short: "Cordon a shard for good and plan where its clusters would go; nothing moves", Args: cobra.ExactArgs(1),
 	}, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DrainShard(ctx, args[0], acceptNoRoom)
@@ -213,13 +213,13 @@ func (e *environment) shardDrain() *cobra.Command {
 }
 
 func (e *environment) shardPlan() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1)},
+	c := e.readCommand(&cobra.Command{Use: "plan NAME", Short: "Show where the clusters of a shard would go, and what cannot", Args: cobra.ExactArgs(1)},
 		func(ctx context.Context, client *adminclient.Client, args []string) error {
 			plan, err := client.DrainPlan(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return e.message(plan, func() error { return e.drainPlan(plan) })
+			return e.printMessage(plan, func() error { return e.drainPlan(plan) })
 		})
 	e.addOutputFlag(c)
 	return c
@@ -251,21 +251,21 @@ func (e *environment) drainPlan(plan *csv1.DrainPlan) error {
 }
 
 func (e *environment) shardDeregister() *cobra.Command {
-	return changing(e, &cobra.Command{Use: "deregister NAME", Short: "Forget a shard that holds no cluster (role break-glass)", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
+	return requestResult(e, &cobra.Command{Use: "deregister NAME", Short: "Forget a shard that holds no cluster (role break-glass)", Args: cobra.ExactArgs(1)}, adminv1.BreakGlass,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.DeregisterShard(ctx, args[0])
-		}, e.oneShard)
+		}, e.printShard)
 }
 
 func (e *environment) shardExplain() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "explain CLUSTER", Short: "Say why a cluster is where it is, or what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		explained, err := client.Placement(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.message(explained, func() error { return e.placement(explained) })
+		return e.printMessage(explained, func() error { return e.placement(explained) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -304,7 +304,7 @@ func (e *environment) shardPlace() *cobra.Command {
 	var strategy string
 	var none bool
 	policy := &csv1.PlacementPolicy{}
-	c := changing(e, &cobra.Command{
+	c := requestResult(e, &cobra.Command{
 		Use: "place CLUSTER", Short: "Set the rules by which one cluster is placed, over the region's", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 		Long: `Set the rules by which one cluster is placed, over the region's. A cluster that waits is decided on anew at once; one that is
 placed stays, and drain plans go by the new rules. All rules of the cluster are set anew; --none takes them back.`,

@@ -55,7 +55,7 @@ func (v *followFlag) add(c *cobra.Command) *cobra.Command {
 
 func (e *environment) upgradePlan() *cobra.Command {
 	var follow followFlag
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "plan CLUSTER [VERSION]", Short: "Show what an upgrade would do, what it would wait for, and what would be allowed", Args: cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeFleet,
 		Long:              "Show what an upgrade would do. Without VERSION it is the newest release of the cluster's minor version that is recommended to it.",
@@ -68,7 +68,7 @@ func (e *environment) upgradePlan() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return e.message(plan, func() error { return e.planTables(cluster, plan) })
+		return e.printMessage(plan, func() error { return e.planTables(cluster, plan) })
 	})
 	e.addOutputFlag(c)
 	return follow.add(c)
@@ -100,7 +100,7 @@ func (e *environment) planTables(cluster *adminv1.Cluster, plan *csv1.UpgradePla
 	return display.Table(e.out, []string{"POSSIBLE", "BY WAY OF", "RISKS"}, rows)
 }
 
-func word(enum fmt.Stringer, prefix string) string {
+func enumWord(enum fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(enum.String(), prefix), "_", "-"))
 }
 
@@ -111,7 +111,7 @@ func (e *environment) stepTable(steps []*csv1.UpgradeStep) error {
 		if s.GetNodePool() != "" {
 			what = "node pool " + s.GetNodePool()
 		}
-		rows = append(rows, []string{fmt.Sprint(i + 1), what, s.GetFromVersion(), s.GetToVersion(), word(s.GetState(), "UPGRADE_STEP_STATE_"), s.GetMessage()})
+		rows = append(rows, []string{fmt.Sprint(i + 1), what, s.GetFromVersion(), s.GetToVersion(), enumWord(s.GetState(), "UPGRADE_STEP_STATE_"), s.GetMessage()})
 	}
 	return display.Table(e.out, []string{"STEP", "OF", "FROM", "TO", "STATE", ""}, rows)
 }
@@ -126,7 +126,7 @@ func (e *environment) gateTable(gates []*csv1.UpgradeGate) error {
 		case g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged():
 			about += " (hcpctl upgrade ack CLUSTER " + g.GetName() + ")"
 		}
-		rows = append(rows, []string{g.GetName(), word(g.GetState(), "UPGRADE_GATE_STATE_"), about})
+		rows = append(rows, []string{g.GetName(), enumWord(g.GetState(), "UPGRADE_GATE_STATE_"), about})
 	}
 	return display.Table(e.out, []string{"GATE", "STATE", ""}, rows)
 }
@@ -158,29 +158,29 @@ func (e *environment) upgradeStart() *cobra.Command {
 		}
 		return adminv1.Operator
 	}
-	return e.interveneAs(c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return e.requestWithRole(c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		request.Version, request.NodePools = args[1], followNames[follow]
 		return client.StartUpgrade(ctx, args[0], request)
-	}, shown(e, e.oneUpgrade))
+	}, resultPrinter(e, e.printUpgrade))
 }
 
-// oneUpgrade says how an upgrade stands that was changed.
-func (e *environment) oneUpgrade(u *csv1.Upgrade) error {
-	_, err := fmt.Fprintf(e.out, "upgrade %s to %s: %s. %s\n", u.GetUid(), u.GetSpec().GetVersion(), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetMessage())
+// printUpgrade says how an upgrade stands that was changed.
+func (e *environment) printUpgrade(u *csv1.Upgrade) error {
+	_, err := fmt.Fprintf(e.out, "upgrade %s to %s: %s. %s\n", u.GetUid(), u.GetSpec().GetVersion(), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetMessage())
 	return err
 }
 
-// underWay says whether an upgrade has not come to its end.
-func underWay(u *csv1.Upgrade) bool { return u.GetStatus().GetCompletionTime() == nil }
+// inProgress says whether an upgrade has not come to its end.
+func inProgress(u *csv1.Upgrade) bool { return u.GetStatus().GetCompletionTime() == nil }
 
 // newestUpgrade is the one of a cluster that is under way, or came last: of several under way the first, which moves.
 func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 	var found *csv1.Upgrade
 	for _, u := range list {
 		switch {
-		case found == nil, underWay(u) && !underWay(found):
+		case found == nil, inProgress(u) && !inProgress(found):
 			found = u
-		case underWay(u) == underWay(found) && u.GetCreateTime().AsTime().Before(found.GetCreateTime().AsTime()) == underWay(u):
+		case inProgress(u) == inProgress(found) && u.GetCreateTime().AsTime().Before(found.GetCreateTime().AsTime()) == inProgress(u):
 			found = u
 		}
 	}
@@ -191,7 +191,7 @@ func newestUpgrade(list []*csv1.Upgrade) (*csv1.Upgrade, error) {
 }
 
 func (e *environment) upgradeStatus() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "status CLUSTER", Short: "Show how far a cluster's upgrade is: its steps, the components that have not arrived, and what it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		cluster, err := client.Cluster(ctx, args[0])
@@ -206,7 +206,7 @@ func (e *environment) upgradeStatus() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return e.message(u, func() error { return e.upgradeTables(cluster, u) })
+		return e.printMessage(u, func() error { return e.upgradeTables(cluster, u) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -214,7 +214,7 @@ func (e *environment) upgradeStatus() *cobra.Command {
 
 func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) error {
 	fmt.Fprintf(e.out, "cluster %s, upgrade %s from %s to %s, by %s: %s since %s. %s\n", shortID(cluster.ResourceID), u.GetUid(), u.GetStatus().GetFromVersion(),
-		u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
+		u.GetSpec().GetVersion(), requesterOf(u), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"), u.GetStatus().GetSince().AsTime().Format(time.RFC3339), u.GetStatus().GetMessage())
 	if err := e.stepTable(u.GetStatus().GetSteps()); err != nil {
 		return err
 	}
@@ -224,8 +224,8 @@ func (e *environment) upgradeTables(cluster *adminv1.Cluster, u *csv1.Upgrade) e
 	return e.gateTable(u.GetStatus().GetGates())
 }
 
-// by is who wanted an upgrade.
-func by(u *csv1.Upgrade) string {
+// requesterOf is who wanted an upgrade.
+func requesterOf(u *csv1.Upgrade) string {
 	switch u.GetSpec().GetOrigin() {
 	case csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER:
 		return "the customer"
@@ -237,7 +237,7 @@ func by(u *csv1.Upgrade) string {
 
 func (e *environment) upgradeList() *cobra.Command {
 	var all bool
-	c := e.reading(&cobra.Command{Use: "list", Short: "List the upgrades of the region that are under way", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the upgrades of the region that are under way", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.Upgrades(ctx, !all)
 			if err != nil {
@@ -248,7 +248,7 @@ func (e *environment) upgradeList() *cobra.Command {
 			}
 			var rows [][]string
 			for _, u := range list {
-				rows = append(rows, []string{u.GetClusterUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion(), by(u), word(u.GetStatus().GetState(), "UPGRADE_STATE_"),
+				rows = append(rows, []string{u.GetClusterUid(), u.GetStatus().GetFromVersion(), u.GetSpec().GetVersion(), requesterOf(u), enumWord(u.GetStatus().GetState(), "UPGRADE_STATE_"),
 					time.Since(u.GetStatus().GetSince().AsTime()).Round(time.Second).String(), u.GetStatus().GetMessage()})
 			}
 			return display.Table(e.out, []string{"CLUSTER", "FROM", "TO", "BY", "STATE", "SINCE", ""}, rows)
@@ -261,17 +261,17 @@ func (e *environment) upgradeList() *cobra.Command {
 // onUpgrade is a command about the upgrade of a cluster that is under way.
 func (e *environment) onUpgrade(c *cobra.Command, role adminv1.Role, do func(ctx context.Context, client *adminclient.Client, uid string, args []string) (*adminv1.Operation, error)) *cobra.Command {
 	c.ValidArgsFunction = e.completeFleet
-	return changing(e, c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	return requestResult(e, c, role, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		list, err := client.ClusterUpgrades(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
-		u, err := newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !underWay(u) }))
+		u, err := newestUpgrade(slices.DeleteFunc(list, func(u *csv1.Upgrade) bool { return !inProgress(u) }))
 		if err != nil {
 			return nil, err
 		}
 		return do(ctx, client, u.GetUid(), args[1:])
-	}, e.oneUpgrade)
+	}, e.printUpgrade)
 }
 
 // actOnUpgrade is a command that does one of admin's actions on it.

@@ -30,7 +30,7 @@ func (e *environment) componentTable(steps []*csv1.UpgradeStep) error {
 	})
 	var rows [][]string
 	for _, c := range awaited {
-		rows = append(rows, []string{c.GetName(), word(c.GetState(), "COMPONENT_STATE_"), c.GetVersion(), c.GetSince().AsTime().Format(time.RFC3339), c.GetMessage()})
+		rows = append(rows, []string{c.GetName(), enumWord(c.GetState(), "COMPONENT_STATE_"), c.GetVersion(), c.GetSince().AsTime().Format(time.RFC3339), c.GetMessage()})
 	}
 	return display.Table(e.out, []string{"COMPONENT", "STATE", "RUNS", "SINCE", ""}, rows)
 }

@@ -19,7 +19,7 @@ func (e *environment) upgradePolicy() *cobra.Command {
 }
 
 func (e *environment) policyList() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the upgrade policies", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			list, err := client.UpgradePolicies(ctx)
 			if err != nil {
@@ -30,7 +30,7 @@ func (e *environment) policyList() *cobra.Command {
 			}
 			var rows [][]string
 			for _, p := range list {
-				rows = append(rows, []string{p.GetName(), concerned(p.GetSpec()), when(p.GetSpec()), atOnce(p.GetSpec()), p.GetActor().GetName(), p.GetActor().GetReason()})
+				rows = append(rows, []string{p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), policyConcurrency(p.GetSpec()), p.GetActor().GetName(), p.GetActor().GetReason()})
 			}
 			return display.Table(e.out, []string{"NAME", "CLUSTERS", "WHEN", "AT ONCE", "BY", "WHY"}, rows)
 		})
@@ -38,8 +38,8 @@ func (e *environment) policyList() *cobra.Command {
 	return c
 }
 
-// concerned is which clusters a policy is about.
-func concerned(s *csv1.UpgradePolicySpec) string {
+// policyScope is which clusters a policy is about.
+func policyScope(s *csv1.UpgradePolicySpec) string {
 	if s.GetClusterUid() != "" {
 		return s.GetClusterUid()
 	}
@@ -58,7 +58,7 @@ func concerned(s *csv1.UpgradePolicySpec) string {
 	return strings.Join(parts, "; ")
 }
 
-func when(s *csv1.UpgradePolicySpec) string {
+func policySchedule(s *csv1.UpgradePolicySpec) string {
 	var text string
 	switch schedule := s.GetSchedule(); {
 	case schedule == nil:
@@ -78,7 +78,7 @@ func when(s *csv1.UpgradePolicySpec) string {
 	return text
 }
 
-func atOnce(s *csv1.UpgradePolicySpec) string {
+func policyConcurrency(s *csv1.UpgradePolicySpec) string {
 	if s.GetMaxConcurrent() == 0 {
 		return "the region's"
 	}
@@ -86,14 +86,14 @@ func atOnce(s *csv1.UpgradePolicySpec) string {
 }
 
 func (e *environment) policyShow() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show how a policy stands: what runs, what remains, what it leaves alone and why", Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		p, err := client.UpgradePolicy(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.message(p, func() error { return e.policyTables(p) })
+		return e.printMessage(p, func() error { return e.policyTables(p) })
 	})
 	e.addOutputFlag(c)
 	return c
@@ -108,7 +108,7 @@ func (e *environment) policyTables(p *csv1.UpgradePolicy) error {
 	if until := s.GetUntil(); until != nil {
 		state += ", until " + until.AsTime().Format(time.RFC3339)
 	}
-	fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d under way, %d remain, %d are up to date.\n", p.GetName(), concerned(p.GetSpec()), when(p.GetSpec()), state,
+	fmt.Fprintf(e.out, "policy %s (%s; %s): %s. %d under way, %d remain, %d are up to date.\n", p.GetName(), policyScope(p.GetSpec()), policySchedule(p.GetSpec()), state,
 		s.GetRunning(), s.GetRemaining(), s.GetUpToDate())
 	if len(s.GetLeftOut()) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (e *environment) policyApply() *cobra.Command {
 			return nil
 		},
 	}
-	e.interveneAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
+	e.requestAndShow(c, adminv1.Operator, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		if cluster != "" {
 			found, err := client.Cluster(ctx, cluster)
 			if err != nil {
@@ -186,7 +186,7 @@ func parseWindow(text string) (*csv1.WeeklyWindow, error) {
 }
 
 func (e *environment) policyDelete() *cobra.Command {
-	return e.interveneAndShow(&cobra.Command{Use: "delete NAME", Short: "End a policy; its upgrades that are under way go on", Args: cobra.ExactArgs(1)}, adminv1.Operator,
+	return e.requestAndShow(&cobra.Command{Use: "delete NAME", Short: "End a policy; its upgrades that are under way go on", Args: cobra.ExactArgs(1)}, adminv1.Operator,
 		func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 			return client.DeleteUpgradePolicy(ctx, args[0])
 		}, func(operation *adminv1.Operation) error {

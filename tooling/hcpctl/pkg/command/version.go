@@ -20,7 +20,7 @@ func (e *environment) version() *cobra.Command {
 		header: []string{"VERSION", "CHANNEL GROUP", "ENABLED", "END OF LIFE"},
 		row: func(r armclient.Resource) []string {
 			return []string{
-				at(r, "name"), at(r, "properties", "channelGroup"), at(r, "properties", "enabled"), at(r, "properties", "endOfLifeTimestamp"),
+				field(r, "name"), field(r, "properties", "channelGroup"), field(r, "properties", "enabled"), field(r, "properties", "endOfLifeTimestamp"),
 			}
 		},
 	}

@@ -18,17 +18,17 @@ func (e *environment) work() *cobra.Command {
 }
 
 func (e *environment) workList() *cobra.Command {
-	c := e.reading(&cobra.Command{
+	c := e.readCommand(&cobra.Command{
 		Use: "list CLUSTER", Short: "List a cluster's bundles at Maestro, and what the management cluster says of them", Args: cobra.ExactArgs(1), ValidArgsFunction: e.completeFleet,
 	}, func(ctx context.Context, client *adminclient.Client, args []string) error {
 		bundles, err := client.Bundles(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return e.present(bundles, func() error {
+		return e.printAs(bundles, func() error {
 			var rows [][]string
 			for _, b := range bundles {
-				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), since(b.UpdatedAt), b.ID})
+				rows = append(rows, []string{b.Name, b.Consumer, fmt.Sprint(b.Version), applied(b), formatAge(b.UpdatedAt), b.ID})
 			}
 			return display.Table(e.out, []string{"NAME", "SHARD", "VERSION", "APPLIED", "UPDATED", "ID"}, rows)
 		})
@@ -55,23 +55,23 @@ func applied(b adminv1.Bundle) string {
 	return "Unknown"
 }
 
-func since(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }
+func formatAge(t time.Time) string { return time.Since(t).Round(time.Second).String() + " ago" }
 
 func (e *environment) orphan() *cobra.Command {
 	return group("orphan", "See and remove what is on management clusters and nobody's, as an SRE", e.orphanList(), e.orphanDelete())
 }
 
 func (e *environment) orphanList() *cobra.Command {
-	c := e.reading(&cobra.Command{Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs},
+	c := e.readCommand(&cobra.Command{Use: "list", Short: "List the bundles at Maestro that no work of Cluster Service's is for", Args: cobra.NoArgs},
 		func(ctx context.Context, client *adminclient.Client, _ []string) error {
 			orphans, err := client.Orphans(ctx)
 			if err != nil {
 				return err
 			}
-			return e.present(orphans, func() error {
+			return e.printAs(orphans, func() error {
 				var rows [][]string
 				for _, o := range orphans {
-					rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, since(o.UpdatedAt), strings.Join(o.Objects, ", ")})
+					rows = append(rows, []string{o.ID, o.Consumer, o.ClusterID, formatAge(o.UpdatedAt), strings.Join(o.Objects, ", ")})
 				}
 				return display.Table(e.out, []string{"ID", "SHARD", "CLUSTER ID", "UPDATED", "OBJECTS"}, rows)
 			})
@@ -81,7 +81,7 @@ func (e *environment) orphanList() *cobra.Command {
 }
 
 func (e *environment) orphanDelete() *cobra.Command {
-	return e.intervene(&cobra.Command{
+	return e.requestAction(&cobra.Command{
 		Use: "delete ID", Short: "Have an orphan removed, with what it carries on the management cluster (role break-glass)", Args: cobra.ExactArgs(1),
 	}, adminv1.BreakGlass, func(ctx context.Context, client *adminclient.Client, args []string) (*adminv1.Operation, error) {
 		return client.DeleteOrphan(ctx, args[0])

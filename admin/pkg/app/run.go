@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/admin/pkg/access"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/maestro"
+	"github.com/hcpmesh/hcpmesh/admin/pkg/server"
+	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
+	"github.com/hcpmesh/hcpmesh/internal/database"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+)
+
+// shutdownTimeout bounds how long requests under way may take once the process was asked to stop.
+const shutdownTimeout = 10 * time.Second
+
+// Run serves until ctx ends, and returns when everything it started has ended.
+func Run(ctx context.Context, p *process.Process, options Options) error {
+	listener, err := net.Listen("tcp", options.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return Serve(ctx, p, options, listener)
+}
+
+// Serve is Run on a listener, which it closes.
+func Serve(ctx context.Context, p *process.Process, options Options, listener net.Listener) error {
+	defer func() { _ = listener.Close() }()
+	roles, err := access.Load(options.RolesFile)
+	if err != nil {
+		return fmt.Errorf("--roles-file: %w", err)
+	}
+	identity, err := mesh.LoadIdentity(options.IdentityDir)
+	if err != nil {
+		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	db, err := database.Open(ctx, options.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	connection, err := clusterservice.Dial(ctx, options.ClusterServiceAddress, identity)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	bundles := maestro.New(options.MaestroURL, identity)
+	defer bundles.Close()
+	authenticator, keepFresh, err := options.Authentication.Authenticator(p.Log)
+	if err != nil {
+		return err
+	}
+	p.Ready("authentication", authenticator.Ready)
+	// The layers below are no dependencies: a dump is wanted most when one of them does not answer.
+	p.Ready("cosmos-db", db.Ping)
+
+	// Callers have tokens and no certificates.
+	tlsConfig := identity.ServerTLS()
+	tlsConfig.ClientAuth, tlsConfig.VerifyConnection = tls.NoClientCert, nil
+	tlsConfig.MinVersion = tls.VersionTLS12
+	httpServer := &http.Server{
+		Handler: server.New(server.Config{
+			Database: db, Fleet: clusterservicev1.NewClusterServiceClient(connection), Maestro: bundles, Access: roles,
+			Authenticator: authenticator, Environment: options.Environment, Log: p.Log, Metrics: p.Metrics,
+		}),
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       60 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       120 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { keepFresh(workers) })
+	defer wg.Wait()
+	defer stopWorkers()
+
+	p.Log.Info("serving the SREs' API", "address", listener.Addr().String())
+	return process.ServeHTTP(ctx, httpServer, listener, shutdownTimeout)
+}
