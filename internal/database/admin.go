@@ -10,14 +10,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// AdminPartition is the partition of what SREs do: it takes the place of a subscription id. What is in it belongs to one
-// replica of the backend at a time, and is in one order.
+// AdminPartition is the partition of admin operations and elevations, in place of a subscription ID. One replica of the
+// backend at a time owns it, and its documents have one order.
 const AdminPartition = "admin"
 
-// AdminOperationState is how an SRE's operation stands.
+// AdminOperationState is the state of an admin operation.
 type AdminOperationState string
 
-// The states; the last two are terminal.
+// The states. Succeeded and Failed are terminal.
 const (
 	AdminAccepted  AdminOperationState = "Accepted"
 	AdminRunning   AdminOperationState = "Running"
@@ -25,54 +25,55 @@ const (
 	AdminFailed    AdminOperationState = "Failed"
 )
 
-// Terminal reports whether nothing more happens.
+// Terminal reports whether the state is final.
 func (s AdminOperationState) Terminal() bool { return s == AdminSucceeded || s == AdminFailed }
 
-// AdminActor is who did something, under which elevation, and why.
+// AdminActor is the engineer who acts, with the role, the elevation and the reason.
 type AdminActor struct {
 	Name     string `json:"name"`
 	ObjectID string `json:"objectId"`
 	TenantID string `json:"tenantId,omitempty"`
-	// Role that was needed, and the elevation that gave it.
+	// Role that the action requires, and the elevation that granted it.
 	Role        string `json:"role"`
 	ElevationID string `json:"elevationId,omitempty"`
 	Reason      string `json:"reason"`
 	Ticket      string `json:"ticket,omitempty"`
 }
 
-// AdminTarget is what something was done to.
+// AdminTarget is the object of an action.
 type AdminTarget struct {
-	// Kind is a word, as in cluster or provisionShard; ID its uid or name.
+	// Kind of the object, for example cluster or provisionShard. ID is its UID or name.
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
-	// ResourceID is ARM's, where it has one; ClusterUID the cluster that it belongs to.
+	// ResourceID is the ARM resource ID, if there is one. ClusterUID is the cluster that the object belongs to.
 	ResourceID string `json:"resourceId,omitempty"`
 	ClusterUID string `json:"clusterUid,omitempty"`
 }
 
-// AdminOperationDocument is something that an SRE asked for: written by admin, executed by the backend.
+// AdminOperationDocument is one requested action and its outcome. Admin creates it; the backend executes it.
 type AdminOperationDocument struct {
 	OperationID string `json:"operationId"`
-	// SortKey is its place among all that SREs did: the time of its acceptance, and the id.
+	// SortKey orders admin operations and elevations: see AdminSortKey.
 	SortKey string `json:"place"`
-	// Action is the name of the route that it came by, as in clusters.pause.
+	// Action is the name of the route, for example clusters.pause.
 	Action string      `json:"action"`
 	Target AdminTarget `json:"target"`
-	// Parameters are the action's, never a secret.
+	// Parameters of the action. They never contain secrets.
 	Parameters json.RawMessage     `json:"parameters,omitempty"`
 	Actor      AdminActor          `json:"actor"`
 	State      AdminOperationState `json:"state"`
 	StartTime  time.Time           `json:"startTime"`
-	// LastTransitionTime is when State last changed; EndTime is set with a terminal one.
+	// LastTransitionTime is when State last changed. EndTime is set with a terminal state.
 	LastTransitionTime time.Time  `json:"lastTransitionTime"`
 	EndTime            *time.Time `json:"endTime,omitempty"`
-	// Attempts that the backend has begun.
+	// Attempts is the number of attempts that the backend has started.
 	Attempts int32 `json:"attempts,omitempty"`
-	// Result says what was done; Error why it was not.
+	// Result describes a success, Error a failure.
 	Result    json.RawMessage `json:"result,omitempty"`
 	Error     *OperationError `json:"error,omitempty"`
 	RequestID string          `json:"requestId,omitempty"`
-	// RequestDigest is of the request by which the caller may ask for the same operation again; empty for none.
+	// RequestDigest identifies the content of the request, so that a repeated request returns the same operation. It
+	// may be empty.
 	RequestDigest string `json:"requestDigest,omitempty"`
 }
 
@@ -82,60 +83,60 @@ func (o *AdminOperationDocument) End(state AdminOperationState, failure *Operati
 	o.LastTransitionTime, o.EndTime = now, &now
 }
 
-// ElevationDocument is what lets an SRE change something for a while.
+// ElevationDocument is the temporary right of an engineer to use a role.
 type ElevationDocument struct {
 	ElevationID string `json:"elevationId"`
 	SortKey     string `json:"place"`
-	// Actor's Role is the one that is given.
+	// Actor.Role is the granted role.
 	Actor          AdminActor `json:"actor"`
 	StartTime      time.Time  `json:"startTime"`
 	ExpirationTime time.Time  `json:"expirationTime"`
-	// EndTime is when it was ended before it expired, EndedBy by whom.
+	// EndTime and EndedBy are set if the elevation was ended before it expired.
 	EndTime *time.Time `json:"endTime,omitempty"`
 	EndedBy string     `json:"endedBy,omitempty"`
 }
 
-// Active reports whether it gives its role at a time.
+// Active reports whether the elevation grants its role at a time.
 func (e *ElevationDocument) Active(now time.Time) bool {
 	return e.EndTime == nil && now.Before(e.ExpirationTime)
 }
 
-// AdminSortKey is the place of something among all that SREs did.
+// AdminSortKey returns the sort key of an admin operation or elevation: its time and ID.
 func AdminSortKey(at time.Time, id string) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "/" + id
 }
 
-// AdminOperationKey is the key of an SRE's operation.
+// AdminOperationKey returns the key of an admin operation.
 func AdminOperationKey(id string) Key {
 	return Key{SubscriptionID: AdminPartition, ResourceID: "/admin/operations/" + id}
 }
 
-// ElevationKey is the key of an elevation.
+// ElevationKey returns the key of an elevation.
 func ElevationKey(id string) Key {
 	return Key{SubscriptionID: AdminPartition, ResourceID: "/admin/elevations/" + id}
 }
 
-// AdminFilter chooses what SREs did; an empty field chooses all.
+// AdminFilter selects admin records. An empty field selects all.
 type AdminFilter struct {
 	// Kinds are AdminOperationKind, ElevationKind or both; empty means both.
 	Kinds []Kind
-	// ObjectID of who did it; ClusterUID, or the target's own id, of what it was done to.
+	// ObjectID of the actor. Target is the ID of the target or the UID of its cluster.
 	ObjectID, Target string
 	State            AdminOperationState
-	// ActiveOnly chooses operations that are not terminal, and elevations that nobody has ended.
+	// ActiveOnly selects operations that are not terminal and elevations that were not ended.
 	ActiveOnly bool
 }
 
-// AdminRecord is one thing that an SRE did: an operation or an elevation.
+// AdminRecord is an admin operation or an elevation. One field is set.
 type AdminRecord struct {
 	Operation *Item[AdminOperationDocument]
 	Elevation *Item[ElevationDocument]
 }
 
-// AdminRecords returns a page of what SREs did, newest first. The continuation is empty on the last page.
+// AdminRecords returns a page of admin records, newest first. The continuation is empty on the last page.
 func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation string, limit int) (records []AdminRecord, next string, err error) {
 	if limit < 1 || limit > MaxPageSize {
-		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MaxPageSize)
+		return nil, "", fmt.Errorf("listing a page of %d items: the size must be 1 to %d", limit, MaxPageSize)
 	}
 	if len(filter.Kinds) == 0 {
 		filter.Kinds = []Kind{AdminOperationKind, ElevationKind}
@@ -163,7 +164,7 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 	}
 	for _, document := range documents {
 		if len(records) == limit {
-			return records, records[limit-1].place(), nil
+			return records, records[limit-1].sortKey(), nil
 		}
 		change, err := readChange(document)
 		if err != nil {
@@ -183,7 +184,7 @@ func (db *DB) AdminRecords(ctx context.Context, filter AdminFilter, continuation
 	return records, "", nil
 }
 
-func (r AdminRecord) place() string {
+func (r AdminRecord) sortKey() string {
 	if r.Elevation != nil {
 		return r.Elevation.Value.SortKey
 	}

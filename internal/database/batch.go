@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// MaxBatchDocuments is how many documents one batch may write; its encoded size is limited to MaxBatchBytes.
+// MaxBatchDocuments is how many documents a batch may write. MaxBatchBytes limits their encoded size.
 const (
 	MaxBatchDocuments = 100
 	MaxBatchBytes     = 2 << 20
 )
 
-// Batch collects writes within one subscription that happen together or not at all. The functions Create, Replace and
-// Remove add to it; Commit writes it. It is used once, by one goroutine.
+// Batch collects writes within one subscription that succeed or fail together. Create, Replace and Remove add writes;
+// Commit sends them. A batch is used once, by one goroutine.
 type Batch struct {
 	db           *DB
 	subscription string
@@ -34,24 +34,24 @@ type write struct {
 	kind Kind
 	key  Key
 	id   string
-	// etag that a replace is conditioned on.
+	// etag is the condition of a replace.
 	etag string
-	// encode makes the document that carries token among its commits.
+	// encode returns the document with token added to its commit tokens.
 	encode func(token string) ([]byte, error)
-	// settle tells the item what was written.
-	settle func(etag string, document []byte)
+	// committed updates the item after the commit.
+	committed func(etag string, document []byte)
 }
 
-// NewBatch starts a batch of writes to a subscription's documents.
+// NewBatch returns an empty batch for a subscription's documents.
 func (db *DB) NewBatch(subscriptionID string) *Batch {
 	return &Batch{db: db, subscription: strings.ToLower(subscriptionID)}
 }
 
-// Len is how many documents the batch writes.
+// Len returns the number of documents that the batch writes.
 func (b *Batch) Len() int { return len(b.writes) }
 
-// Create adds a document that must not exist yet; a tombstone does not count, and is replaced. The item returned has its
-// ETag once the batch is committed.
+// Create adds a new document. The commit fails if the document exists; a tombstone is replaced. The returned item has
+// its ETag after the commit.
 func Create[T any](b *Batch, c *Collection[T], key Key, value T) *Item[T] {
 	key.SubscriptionID = strings.ToLower(key.SubscriptionID)
 	item := &Item[T]{Key: key, Value: value, collection: c}
@@ -59,8 +59,8 @@ func Create[T any](b *Batch, c *Collection[T], key Key, value T) *Item[T] {
 	return item
 }
 
-// Replace adds the item's Value, on the condition that nobody has written the document since it was read. An unchanged
-// Value is a way to make the rest of the batch depend on that.
+// Replace adds the item's Value. The commit fails if the document was written since it was read. Replacing an unchanged
+// Value makes the rest of the batch depend on the document.
 func Replace[T any](b *Batch, item *Item[T]) {
 	if item.collection == nil || item.ETag == "" || item.Removed != nil {
 		b.fail(fmt.Errorf("replacing the document %s, which was not read or is removed", item.Key.lower()))
@@ -69,8 +69,8 @@ func Replace[T any](b *Batch, item *Item[T]) {
 	b.add(newWrite(replace, item))
 }
 
-// Remove adds the removal of the document, on the same condition: it becomes a tombstone, which Cosmos DB expires after
-// TombstoneTTL.
+// Remove adds the removal of the document. The commit fails if the document was written since it was read. The document
+// becomes a tombstone, which Cosmos DB removes after TombstoneTTL.
 func Remove[T any](b *Batch, item *Item[T]) {
 	if item.collection == nil || item.ETag == "" || item.Removed != nil {
 		b.fail(fmt.Errorf("removing the document %s, which was not read or is removed", item.Key.lower()))
@@ -80,9 +80,9 @@ func Remove[T any](b *Batch, item *Item[T]) {
 	now := time.Now().UTC().Truncate(time.Second)
 	tombstone.Removed = &now
 	w := newWrite(replace, &tombstone)
-	settle := w.settle
-	w.settle = func(etag string, document []byte) {
-		settle(etag, document)
+	committed := w.committed
+	w.committed = func(etag string, document []byte) {
+		committed(etag, document)
 		*item = tombstone
 	}
 	b.add(w)
@@ -98,7 +98,7 @@ func newWrite[T any](verb verb, item *Item[T]) *write {
 		encode: func(token string) ([]byte, error) {
 			return item.collection.encode(item, token)
 		},
-		settle: func(etag string, document []byte) {
+		committed: func(etag string, document []byte) {
 			item.ETag, item.read, item.Modified = etag, document, time.Now().UTC().Truncate(time.Second)
 		},
 	}
@@ -106,19 +106,19 @@ func newWrite[T any](verb verb, item *Item[T]) *write {
 
 func (b *Batch) add(w *write) {
 	if w.key.SubscriptionID != b.subscription {
-		b.fail(fmt.Errorf("the %s %s is not of the batch's subscription %s", w.kind, w.key.lower(), b.subscription))
+		b.fail(fmt.Errorf("adding the %s %s to a batch of the subscription %s", w.kind, w.key.lower(), b.subscription))
 		return
 	}
 	for _, other := range b.writes {
 		if other.id == w.id {
-			b.fail(fmt.Errorf("the %s %s is written twice in a batch", w.kind, w.key.lower()))
+			b.fail(fmt.Errorf("adding the %s %s to a batch twice", w.kind, w.key.lower()))
 			return
 		}
 	}
 	b.writes = append(b.writes, w)
 }
 
-// fail remembers the first mistake of the caller; Commit returns it.
+// fail stores the caller's first mistake, which Commit returns.
 func (b *Batch) fail(err error) {
 	if b.err == nil {
 		b.err = err

@@ -12,13 +12,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// BillingDocument is one billable life of a cluster, in the container Billing: from when it first could be used until it
-// was gone. It is never removed. Whoever bills reads the container, so the field names are a contract. One that could never
-// be used has a life of no length.
+// BillingDocument is the billable time of one incarnation of a cluster, in the container Billing: from when the cluster
+// could first be used until it was gone. It is never removed. Billing systems read the container, so the field names
+// are a contract. For a cluster that never became usable both times are equal.
 type BillingDocument struct {
-	// ID is the uid of the incarnation.
+	// ID is the UID of the incarnation.
 	ID string `json:"id"`
-	// SubscriptionID in lower case is the partition key.
+	// SubscriptionID in lower case. It is the partition key.
 	SubscriptionID string     `json:"subscriptionId"`
 	ResourceID     string     `json:"resourceId"`
 	Location       string     `json:"location"`
@@ -27,8 +27,8 @@ type BillingDocument struct {
 	DeletionTime   *time.Time `json:"deletionTime,omitempty"`
 }
 
-// BeginBilling notes that a cluster can be used from at on, unless that has been noted, or that it is gone. It is
-// idempotent: the first time counts.
+// BeginBilling records that a cluster became usable at a time. It is idempotent: the first recorded time counts, and it
+// does nothing after EndBilling.
 func (db *DB) BeginBilling(ctx context.Context, key Key, cluster *ClusterDocument, at time.Time) error {
 	if err := db.createBilling(ctx, key, cluster, at, nil); err != nil {
 		return failure(err, "beginning the billing of %s", cluster.Cluster.ID)
@@ -46,12 +46,13 @@ func (db *DB) createBilling(ctx context.Context, key Key, cluster *ClusterDocume
 	}
 	return db.connection.do(ctx, func(ctx context.Context, client *client) error {
 		_, err := client.billing.CreateItem(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(key.SubscriptionID)), body, nil)
-		return existsIsFine(err)
+		return ignoreExists(err)
 	})
 }
 
-// EndBilling notes that a cluster is gone since at, unless that has been noted. One that never could be used gets a life of
-// no length: whoever is late to note that it could finds it ended, and cannot begin one that nobody would end.
+// EndBilling records that a cluster was gone at a time. It is idempotent: the first recorded time counts. For a cluster
+// that never became usable it creates a record without duration, so that a late BeginBilling cannot start billing that
+// nothing would end.
 func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument, at time.Time) error {
 	err := Retry(ctx, func(ctx context.Context) error {
 		document, etag, err := db.readBilling(ctx, key.SubscriptionID, cluster.UID)
@@ -62,13 +63,13 @@ func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument,
 			if err := db.createBilling(ctx, key, cluster, at, &at); err != nil {
 				return err
 			}
-			// It may have been begun just now: then it is to be ended like any other.
+			// BeginBilling may have created it just now; then it is ended like any other.
 			if document, etag, err = db.readBilling(ctx, key.SubscriptionID, cluster.UID); err != nil || document == nil || document["deletionTime"] != nil {
 				return err
 			}
 		}
-		// The clock of the replica that noted the beginning may be ahead of this one's: no life is shorter than none. A beginning that
-		// cannot be read must not keep the cluster from ending.
+		// The clock of the replica that recorded the beginning may be ahead of this one; the end is never before the
+		// beginning. A beginning that cannot be decoded must not prevent the end.
 		var begun time.Time
 		_ = json.Unmarshal(document["creationTime"], &begun)
 		if document["deletionTime"], err = json.Marshal(later(begun, at)); err != nil {
@@ -83,7 +84,7 @@ func (db *DB) EndBilling(ctx context.Context, key Key, cluster *ClusterDocument,
 			return err
 		})
 		if statusOf(err) == http.StatusPreconditionFailed {
-			// Another has ended it, or this replica has and did not hear so.
+			// Another replica has ended it, or this one has and lost the response.
 			return &WriteConflict{Kind: "billing", Key: key}
 		}
 		return err
@@ -101,7 +102,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Billing reads what has been noted of an incarnation; nil when nothing has.
+// Billing returns the billing record of an incarnation, or nil if there is none.
 func (db *DB) Billing(ctx context.Context, subscriptionID, uid string) (*BillingDocument, error) {
 	fields, _, err := db.readBilling(ctx, subscriptionID, uid)
 	if err != nil || fields == nil {

@@ -16,11 +16,11 @@ import (
 // MaxPageSize is the largest page that List returns.
 const MaxPageSize = 1000
 
-// Collection finds the documents of one kind.
+// Collection reads the documents of one kind.
 type Collection[T any] struct {
 	db   *DB
 	kind Kind
-	// ttl is how long a live document is kept after its last write; 0 is for ever.
+	// ttl returns how long a document is kept after its last write; 0 means forever.
 	ttl func(value *T) time.Duration
 }
 
@@ -28,10 +28,10 @@ func newCollection[T any](db *DB, kind Kind) *Collection[T] {
 	return &Collection[T]{db: db, kind: kind}
 }
 
-// Kind is the kind of the collection's documents.
+// Kind returns the kind of the collection's documents.
 func (c *Collection[T]) Kind() Kind { return c.kind }
 
-// Get returns the live document; an error of kind ResourceNotFound when there is none, or only a tombstone.
+// Get returns a document. The error has the kind ResourceNotFound if the document does not exist or is a tombstone.
 func (c *Collection[T]) Get(ctx context.Context, key Key) (*Item[T], error) {
 	item, err := c.Find(ctx, key)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Collection[T]) Get(ctx context.Context, key Key) (*Item[T], error) {
 	return item, nil
 }
 
-// Find returns the document, which may be a tombstone (Removed is set), or nil when there is none.
+// Find returns a document, which may be a tombstone (Removed is set), or nil if it does not exist.
 func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
 	document, err := c.db.readResource(ctx, key.SubscriptionID, documentID(c.kind, key))
 	if err != nil || document == nil {
@@ -52,8 +52,8 @@ func (c *Collection[T]) Find(ctx context.Context, key Key) (*Item[T], error) {
 	return c.decode(document)
 }
 
-// FindIfChanged is Find for who has read the document before, with an ETag: the item is nil and changed is false when the
-// document still has that ETag, and then neither is it sent nor decoded. Without an ETag it is Find.
+// FindIfChanged returns a document unless it still has the given ETag: then item is nil and changed is false, and
+// Cosmos DB does not send the document. With an empty ETag it is Find.
 func (c *Collection[T]) FindIfChanged(ctx context.Context, key Key, etag string) (item *Item[T], changed bool, err error) {
 	if etag == "" {
 		item, err = c.Find(ctx, key)
@@ -67,12 +67,13 @@ func (c *Collection[T]) FindIfChanged(ctx context.Context, key Key, etag string)
 	return item, true, err
 }
 
-// List returns one page of a subscription's live documents whose ARM ids start with prefix (in any casing; empty means
-// all), in order of lower-case ARM id. limit is 1 to MaxPageSize. The continuation is empty on the last page; it names
-// the last item returned, so that a page neither repeats nor misses what existed throughout.
+// List returns one page of a subscription's documents, without tombstones, in order of the lower-case ARM resource ID.
+// prefix selects resource IDs in any casing; an empty prefix selects all. limit is 1 to MaxPageSize. The continuation
+// is the last resource ID of the page, or empty on the last page. Documents that exist during the whole listing appear
+// exactly once.
 func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, continuation string, limit int) (items []*Item[T], next string, err error) {
 	if limit < 1 || limit > MaxPageSize {
-		return nil, "", fmt.Errorf("a page of %d items was asked for, not 1 to %d", limit, MaxPageSize)
+		return nil, "", fmt.Errorf("listing a page of %d items: the size must be 1 to %d", limit, MaxPageSize)
 	}
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.key > @after AND STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp) ORDER BY c.key"
 	documents, err := c.db.queryResources(ctx, azcosmos.NewPartitionKeyString(strings.ToLower(subscriptionID)), query, []azcosmos.QueryParameter{
@@ -96,7 +97,7 @@ func (c *Collection[T]) List(ctx context.Context, subscriptionID, prefix, contin
 	return items, "", nil
 }
 
-// ForEach calls each for every document that List would return, over all pages.
+// ForEach calls each for every document that List returns, over all pages.
 func (c *Collection[T]) ForEach(ctx context.Context, subscriptionID, prefix string, each func(*Item[T]) error) error {
 	continuation := ""
 	for {
@@ -116,16 +117,16 @@ func (c *Collection[T]) ForEach(ctx context.Context, subscriptionID, prefix stri
 	}
 }
 
-// readResource reads one document; nil when there is none.
+// readResource returns a stored document, or nil if it does not exist.
 func (db *DB) readResource(ctx context.Context, partition, id string) ([]byte, error) {
 	document, _, err := db.readChanged(ctx, partition, id, "")
 	return document, err
 }
 
-// readChanged reads one document, nil when there is none, unless it still has an ETag.
+// readChanged returns a stored document, or nil if it does not exist or still has the given ETag.
 func (db *DB) readChanged(ctx context.Context, partition, id, etag string) (document []byte, unchanged bool, err error) {
 	if etag != "" {
-		// azcosmos has no such condition for items; the service has it for everything that is read.
+		// azcosmos has no option for this condition on items; Cosmos DB supports it for all reads.
 		ctx = policy.WithHTTPHeader(ctx, http.Header{"If-None-Match": {etag}})
 	}
 	err = db.connection.do(ctx, func(ctx context.Context, client *client) error {
@@ -147,8 +148,8 @@ func (db *DB) readChanged(ctx context.Context, partition, id, etag string) (docu
 	return document, false, nil
 }
 
-// queryResources returns at most limit documents. The service may answer in smaller pages, even empty ones, while it
-// says that there are more.
+// queryResources returns at most limit documents. Cosmos DB may return smaller and even empty pages before the last
+// page.
 func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, limit int) ([][]byte, error) {
 	var documents [][]byte
 	var continuation *string
@@ -174,8 +175,8 @@ func (db *DB) queryResources(ctx context.Context, partition azcosmos.PartitionKe
 	}
 }
 
-// Children calls each for every live document of a resource's partition whose ARM id is below the resource's, whatever its
-// kind, in no order: everything that goes when the resource does. DecodeChange reads the document of a change.
+// Children calls each for every document whose ARM resource ID is below the resource's, of any kind and in no order.
+// Tombstones are left out. DecodeChange decodes the document of a change.
 func (db *DB) Children(ctx context.Context, key Key, each func(Change) error) error {
 	const query = "SELECT * FROM c WHERE STARTSWITH(c.key, @prefix) AND NOT IS_DEFINED(c.deletionTimestamp)"
 	parameters := []azcosmos.QueryParameter{{Name: "@prefix", Value: key.lower() + "/"}}

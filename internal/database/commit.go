@@ -15,40 +15,43 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// resolveTimeout bounds finding out about a commit, goneTimeout when its caller has gone.
+// resolveTimeout bounds the search for the outcome of a commit. canceledResolveTimeout bounds it if the caller's
+// context has ended.
 const (
-	resolveTimeout = 2 * time.Second
-	goneTimeout    = 300 * time.Millisecond
+	resolveTimeout         = 2 * time.Second
+	canceledResolveTimeout = 300 * time.Millisecond
 )
 
-// WriteConflict is the document because of which a batch was not committed. It is in the chain of the error; use AsWriteConflict.
+// WriteConflict identifies the document whose condition did not hold, so that nothing of a batch was written. It is in
+// the chain of the error; use AsWriteConflict.
 type WriteConflict struct {
 	Kind Kind
 	Key  Key
-	// Exists is set when the document was to be created and somebody has; otherwise it has been written since it was read.
+	// Exists is set if the document was to be created and exists. Otherwise the document was written since it was read.
 	Exists bool
 }
 
-// Error names the document.
+// Error implements error.
 func (r *WriteConflict) Error() string {
 	if r.Exists {
-		return fmt.Sprintf("the %s %s exists already", r.Kind, r.Key.lower())
+		return fmt.Sprintf("the %s %s already exists", r.Kind, r.Key.lower())
 	}
-	return fmt.Sprintf("the %s %s has been written by another since it was read", r.Kind, r.Key.lower())
+	return fmt.Sprintf("the %s %s was written since it was read", r.Kind, r.Key.lower())
 }
 
-// AsWriteConflict returns the document whose condition did not hold, if that is why err happened.
+// AsWriteConflict returns the WriteConflict in the chain of err, if there is one.
 func AsWriteConflict(err error) (*WriteConflict, bool) {
 	var race *WriteConflict
 	ok := errors.As(err, &race)
 	return race, ok
 }
 
-// Commit writes all of the batch or nothing. Afterwards the items have their new ETags.
+// Commit writes the whole batch or nothing. After a success the items have their new ETags.
 //
-// When a condition did not hold the error is of kind Conflict (a document to be created exists) or PreconditionFailed (a
-// document was written since it was read), and AsWriteConflict says which. Throttling and passing faults are retried within the
-// budget. An error of kind Unavailable alone leaves the outcome open.
+// If a condition did not hold, the error has the kind Conflict (a document to be created exists) or PreconditionFailed
+// (a document was written since it was read), and AsWriteConflict returns the document. Throttling and transient
+// failures are retried within the retry budget. After an error of the kind Unavailable the outcome is unknown; after
+// any other error nothing was written.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.err != nil {
 		return b.err
@@ -57,7 +60,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 		return nil
 	}
 	if len(b.writes) > MaxBatchDocuments {
-		return fmt.Errorf("a batch of %d documents is over the limit of %d", len(b.writes), MaxBatchDocuments)
+		return fmt.Errorf("committing a batch of %d documents: the limit is %d", len(b.writes), MaxBatchDocuments)
 	}
 	c := &commit{db: b.db, partition: azcosmos.NewPartitionKeyString(b.subscription), subscription: b.subscription, writes: b.writes, token: newToken()}
 	if err := c.encode(); err != nil {
@@ -66,7 +69,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	return c.run(ctx)
 }
 
-// commit is one batch on its way. All its documents carry its token, by which it recognises its own writes.
+// commit is the execution of one batch. Its documents carry its token, by which it recognizes its own writes.
 type commit struct {
 	db           *DB
 	partition    azcosmos.PartitionKey
@@ -74,8 +77,8 @@ type commit struct {
 	writes       []*write
 	documents    [][]byte
 	token        string
-	// open is set once an attempt may have been committed without our knowing.
-	open bool
+	// unknown is set after an attempt whose outcome is not known.
+	unknown bool
 }
 
 func (c *commit) encode() error {
@@ -95,42 +98,42 @@ func (c *commit) encode() error {
 }
 
 func (c *commit) run(ctx context.Context) error {
-	backoff := newBackoff(c.db.options.RetryBudget)
+	retries := newRetries(c.db.options.RetryBudget)
 	for tombstones := 0; ; {
 		failed, err := c.attempt(ctx)
 		switch {
 		case err == nil && failed == nil:
 			return nil
-		case err == nil && failed.exists && !c.open && tombstones < len(c.writes):
+		case err == nil && failed.exists && !c.unknown && tombstones < len(c.writes):
 			over, findErr := c.overTombstone(ctx, failed.index)
 			if findErr != nil {
 				return findErr
 			}
 			if !over {
-				return c.lost(failed)
+				return c.conflict(failed)
 			}
 			tombstones++
 			continue
 		case err == nil:
-			return c.resolve(ctx, c.lost(failed))
+			return c.resolve(ctx, c.conflict(failed))
 		}
-		c.open = c.open || unsettled(err)
+		c.unknown = c.unknown || mayHaveCommitted(err)
 		if !transient(err) {
 			return c.resolve(ctx, failure(err, "committing a batch"))
 		}
-		if ctx.Err() != nil || !backoff.wait(ctx, err) {
+		if ctx.Err() != nil || !retries.wait(ctx, err) {
 			return c.resolve(ctx, failure(errors.Join(err, ctx.Err()), "committing a batch"))
 		}
 	}
 }
 
-// refusal is the operation because of which Cosmos DB did not commit the batch.
+// refusal identifies the operation whose condition did not hold.
 type refusal struct {
 	index  int
 	exists bool
 }
 
-// attempt sends the batch once. It returns a refusal when a condition did not hold, and an error for everything else.
+// attempt sends the batch once. It returns a refusal if a condition did not hold, and an error for every other failure.
 func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 	var response azcosmos.TransactionalBatchResponse
 	used := c.db.connection.current.Load()
@@ -153,10 +156,10 @@ func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 	}
 	if response.Success {
 		if len(response.OperationResults) != len(c.writes) {
-			return nil, fmt.Errorf("a batch of %d documents was answered with %d results", len(c.writes), len(response.OperationResults))
+			return nil, fmt.Errorf("committing a batch of %d documents: the response has %d results", len(c.writes), len(response.OperationResults))
 		}
 		for i, result := range response.OperationResults {
-			c.writes[i].settle(string(result.ETag), c.documents[i])
+			c.writes[i].committed(string(result.ETag), c.documents[i])
 		}
 		return nil, nil
 	}
@@ -166,25 +169,26 @@ func (c *commit) attempt(ctx context.Context) (*refusal, error) {
 			continue
 		case http.StatusConflict:
 			return &refusal{index: i, exists: true}, nil
-		// A document that was read and is gone has been expired or purged: it is not what was read either.
+		// The TTL of a document that was read has ended, or the document was purged: this is a changed document, too.
 		case http.StatusPreconditionFailed, http.StatusNotFound:
 			return &refusal{index: i}, nil
 		}
 		return nil, &azcore.ResponseError{StatusCode: int(result.StatusCode), ErrorCode: http.StatusText(int(result.StatusCode)), RawResponse: response.RawResponse}
 	}
-	return nil, errors.New("a batch was refused without a reason")
+	return nil, errors.New("committing a batch: the response has no failed operation")
 }
 
-func (c *commit) lost(failed *refusal) error {
+func (c *commit) conflict(failed *refusal) error {
 	w := c.writes[failed.index]
 	race := &WriteConflict{Kind: w.kind, Key: w.key, Exists: failed.exists}
 	if failed.exists {
-		return apierror.New(apierror.Conflict, "The resource '%s' exists already.", w.key.ResourceID).WithTarget(w.key.ResourceID).WithCause(race)
+		return apierror.New(apierror.Conflict, "The resource '%s' already exists.", w.key.ResourceID).WithTarget(w.key.ResourceID).WithCause(race)
 	}
 	return apierror.New(apierror.PreconditionFailed, "The resource '%s' has been changed by another request.", w.key.ResourceID).WithTarget(w.key.ResourceID).WithCause(race)
 }
 
-// overTombstone turns the create at index into a replace of the tombstone that is in its way, if that is what it is.
+// overTombstone turns the create at index into a replace if the existing document is a tombstone. It reports whether
+// the batch should be sent again.
 func (c *commit) overTombstone(ctx context.Context, index int) (bool, error) {
 	w := c.writes[index]
 	document, err := c.db.readResource(ctx, c.subscription, w.id)
@@ -192,7 +196,7 @@ func (c *commit) overTombstone(ctx context.Context, index int) (bool, error) {
 		return false, err
 	}
 	if document == nil {
-		// It expired just now: the create may simply be sent again.
+		// The tombstone has just expired: the create can be sent again.
 		return true, nil
 	}
 	var e envelope
@@ -206,16 +210,16 @@ func (c *commit) overTombstone(ctx context.Context, index int) (bool, error) {
 	return true, nil
 }
 
-// resolve finds out whether an earlier attempt of the batch was committed, after a later one ended with err. As the
-// batch is atomic, the token in any one of its documents proves that.
+// resolve finds out whether an earlier attempt with an unknown outcome was committed, after a later attempt failed with
+// err. The batch is atomic, so the token in any of its documents proves the commit.
 func (c *commit) resolve(ctx context.Context, err error) error {
-	if !c.open {
+	if !c.unknown {
 		return err
 	}
-	// Even a caller that has run out of time is better served by the truth.
+	// A caller whose context has ended also gets the outcome, if it is found quickly.
 	timeout := resolveTimeout
 	if ctx.Err() != nil {
-		timeout = goneTimeout
+		timeout = canceledResolveTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -224,33 +228,33 @@ func (c *commit) resolve(ctx context.Context, err error) error {
 	for i, w := range c.writes {
 		document, readErr := c.db.readResource(ctx, c.subscription, w.id)
 		if readErr != nil {
-			// The race of the later attempt, if that is what err is, must not be seen: it may be one with the earlier attempt, and
-			// whoever decides anew then takes his own commit for somebody else's.
+			// The error must not contain the WriteConflict of the later attempt. The conflict may be with the earlier
+			// attempt, and a caller that decides again would take its own commit for another writer's.
 			return apierror.New(apierror.Unavailable, "The service's store cannot be reached.").WithRetryAfter(2 * time.Second).
-				WithCause(fmt.Errorf("finding out about a commit, after %v: %w", err, readErr))
+				WithCause(fmt.Errorf("finding the outcome of a commit, after %v: %w", err, readErr))
 		}
 		if document == nil {
 			continue
 		}
 		if decodeErr := json.Unmarshal(document, &found[i]); decodeErr != nil {
-			return fmt.Errorf("finding out about a commit, after %v: %w", err, decodeErr)
+			return fmt.Errorf("finding the outcome of a commit, after %v: %w", err, decodeErr)
 		}
 		committed = committed || slices.Contains(found[i].Commits, c.token)
 	}
 	if !committed {
 		if _, lost := AsWriteConflict(err); !lost && apierror.KindOf(err) == apierror.Throttled {
-			// An attempt before the throttled one may still be on its way.
+			// An attempt before the throttled one may still be executed.
 			return apierror.New(apierror.Unavailable, "The service is busy.").WithRetryAfter(2 * time.Second).WithCause(err)
 		}
 		return err
 	}
 	for i, w := range c.writes {
-		// Where another has written since, the ETag is not ours: the item's next write must lose.
+		// If another writer has written since, the ETag is unknown. The next write of the item must fail.
 		etag := "\"overtaken\""
 		if len(found[i].Commits) > 0 && found[i].Commits[0] == c.token {
 			etag = found[i].ETag
 		}
-		w.settle(etag, c.documents[i])
+		w.committed(etag, c.documents[i])
 	}
 	return nil
 }

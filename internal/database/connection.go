@@ -16,9 +16,10 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/api/armheader"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
-// The database and its containers.
+// The names of the database and its containers.
 const (
 	databaseName       = "hcp"
 	resourcesContainer = "Resources"
@@ -26,14 +27,14 @@ const (
 	leasesContainer    = "Leases"
 )
 
-// Back-off between attempts of one call: doubling, with jitter, from first to most.
+// The pauses between the attempts of one call.
 const (
-	firstBackoff = 10 * time.Millisecond
-	mostBackoff  = time.Second
+	minBackoff = 10 * time.Millisecond
+	maxBackoff = time.Second
 )
 
-// connection makes requests. azcosmos keeps the failure of its very first request, reading the account, for five
-// minutes; a client that has never reached the account is therefore thrown away after a failure.
+// connection sends requests. azcosmos caches a failure of its first request, which reads the account, for five minutes.
+// Therefore a client that has never reached the account is replaced after a failure.
 type connection struct {
 	options Options
 	current atomic.Pointer[client]
@@ -45,11 +46,11 @@ type client struct {
 	resources *azcosmos.ContainerClient
 	billing   *azcosmos.ContainerClient
 	leases    *azcosmos.ContainerClient
-	// reached is set once the account has answered anything.
+	// reached is set after the first response from the account.
 	reached atomic.Bool
 }
 
-// Open prepares a connection. It does not wait for Cosmos DB to answer; EnsureSchema does.
+// Open returns a connection. It sends no request; use EnsureSchema to wait for Cosmos DB.
 func Open(_ context.Context, options Options) (*DB, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (db *DB) Close() {
 	}
 }
 
-// Ping asks Cosmos DB for the database; for readiness checks.
+// Ping reads the properties of the database. It is for readiness checks.
 func (db *DB) Ping(ctx context.Context) error {
 	used := db.connection.current.Load()
 	_, err := used.database.Read(ctx, nil)
@@ -90,7 +91,7 @@ func (c *connection) newClient() (*client, error) {
 	account, err := azcosmos.NewClientWithKey(c.options.Endpoint, credential, &azcosmos.ClientOptions{
 		ClientOptions: azcore.ClientOptions{
 			Transport: transporter{c.options.Transport},
-			// Retries are ours: only we know which writes may be sent again.
+			// This package retries, because only it knows which writes may be sent again.
 			Retry:     policy.RetryOptions{MaxRetries: -1},
 			Telemetry: policy.TelemetryOptions{ApplicationID: "hcpmesh"},
 		},
@@ -118,7 +119,7 @@ func (t transporter) Do(request *http.Request) (*http.Response, error) {
 	return t.RoundTrip(request)
 }
 
-// note learns from the outcome of a request whether the client works, and replaces one that never has.
+// note records whether a request reached the account, and replaces a client that never has.
 func (c *connection) note(used *client, err error) {
 	if used.reached.Load() {
 		return
@@ -135,7 +136,7 @@ func (c *connection) note(used *client, err error) {
 	if makeErr != nil {
 		return
 	}
-	// Whichever is not used lets go of what all clients of one endpoint share: what nobody lets go of stays for ever.
+	// Close the client that is not used: clients of one endpoint share caches, which only Close releases.
 	if c.current.CompareAndSwap(used, next) {
 		used.account.Close()
 	} else {
@@ -143,17 +144,17 @@ func (c *connection) note(used *client, err error) {
 	}
 }
 
-// do calls attempt until it succeeds, fails for good, or the budget is spent. It is for calls that may be repeated;
-// Commit has its own loop.
+// do calls attempt until it succeeds, fails permanently, or the retry budget is spent. It is for calls that may be
+// repeated; Commit has its own loop.
 func (c *connection) do(ctx context.Context, attempt func(ctx context.Context, client *client) error) error {
-	backoff := newBackoff(c.options.RetryBudget)
+	retries := newRetries(c.options.RetryBudget)
 	for {
 		used := c.current.Load()
 		err := c.once(ctx, used, attempt)
 		if err == nil || !transient(err) || ctx.Err() != nil {
 			return err
 		}
-		if !backoff.wait(ctx, err) {
+		if !retries.wait(ctx, err) {
 			return err
 		}
 	}
@@ -167,36 +168,30 @@ func (c *connection) once(ctx context.Context, used *client, attempt func(ctx co
 	return err
 }
 
-type backoff struct {
+// retries are the pauses of one call within its retry budget.
+type retries struct {
 	deadline time.Time
-	next     time.Duration
+	pauses   *backoff.Backoff
 }
 
-func newBackoff(budget time.Duration) *backoff {
-	return &backoff{deadline: time.Now().Add(budget), next: firstBackoff}
+func newRetries(budget time.Duration) *retries {
+	return &retries{deadline: time.Now().Add(budget), pauses: backoff.New(minBackoff, maxBackoff)}
 }
 
-// wait sleeps for what err asks for, or else for the next step. It reports whether another attempt is worth it.
-func (b *backoff) wait(ctx context.Context, err error) bool {
-	pause := b.next/2 + rand.N(b.next/2+1)
-	b.next = min(2*b.next, mostBackoff)
-	if asked := retryAfter(err); asked > 0 {
-		pause = asked + rand.N(firstBackoff)
+// wait sleeps for the time that err requests, or for the next back-off pause. It returns false if the budget does not
+// allow another attempt or ctx ends.
+func (r *retries) wait(ctx context.Context, err error) bool {
+	pause := r.pauses.Next()
+	if requested := retryAfter(err); requested > 0 {
+		pause = requested + rand.N(minBackoff)
 	}
-	if time.Now().Add(pause).After(b.deadline) {
+	if time.Now().Add(pause).After(r.deadline) {
 		return false
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return backoff.Sleep(ctx, pause) == nil
 }
 
-// statusOf is the HTTP status that Cosmos DB answered with, or 0 when there was no answer.
+// statusOf returns the HTTP status of Cosmos DB's response, or 0 if there was no response.
 func statusOf(err error) int {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) {
@@ -205,7 +200,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// retryAfter is what a throttled answer asks to wait.
+// retryAfter returns the pause that the response to a throttled request demands, or 0.
 func retryAfter(err error) time.Duration {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) || response.RawResponse == nil {
@@ -229,14 +224,14 @@ func transient(err error) bool {
 	return false
 }
 
-// unsettled reports whether a write that got err may have happened all the same. Throttling (429), a conflict between
-// transactions (449) and every refusal say that it has not.
-func unsettled(err error) bool {
+// mayHaveCommitted reports whether a write that returned err may have been executed. Throttled writes (429), conflicts
+// between transactions (449) and rejected writes were not.
+func mayHaveCommitted(err error) bool {
 	status := statusOf(err)
 	return transient(err) && status != http.StatusTooManyRequests && status != statusRetryWith
 }
 
-// failure turns an error of azcosmos into ours.
+// failure converts an error of azcosmos into an error of this package.
 func failure(err error, format string, args ...any) error {
 	doing := fmt.Sprintf(format, args...)
 	switch status := statusOf(err); {

@@ -10,68 +10,68 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// The types that the operations of admin credentials name. ARM has no such resources: they exist beneath their cluster as
-// what an operation works on.
+// The resource types in operations of admin credentials. ARM has no such resources; only operations refer to them.
 const (
 	CredentialResourceType = hub.ClusterResourceType + "/adminCredentials"
 	RevocationResourceType = hub.ClusterResourceType + "/credentialRevocations"
 )
 
-// CredentialState is how a credential stands.
+// CredentialState is the state of an admin credential.
 type CredentialState string
 
-// The states; all but the first are final, but that an issued credential can still be revoked.
+// The states. All but Pending are final, except that an issued credential can be revoked.
 const (
-	// CredentialPending: asked for, and not issued yet. Its operation is under way.
+	// CredentialPending: requested and not yet issued. Its operation is running.
 	CredentialPending CredentialState = "Pending"
 	CredentialIssued  CredentialState = "Issued"
 	CredentialFailed  CredentialState = "Failed"
-	// CredentialCanceled: a revocation came first, or the deletion of the cluster.
+	// CredentialCanceled: the credentials were revoked, or the cluster deleted, before it was issued.
 	CredentialCanceled CredentialState = "Canceled"
 	CredentialRevoked  CredentialState = "Revoked"
 )
 
-// MaxPendingCredentials is how many credentials of a cluster may be pending: as many as fit, with their operations, into
-// the batch of a revocation.
+// MaxPendingCredentials is how many credentials of a cluster may be pending. With their operations they fit into the
+// batch of a revocation.
 const MaxPendingCredentials = 40
 
-// CredentialDocument is a request for a client certificate of a cluster's administrator, and how it stands. It holds no
-// secret in clear, and neither the certificate: Cluster Service has that. It is removed OperationTTL after its last change
-// once it is no longer pending.
+// CredentialDocument is a request for a client certificate of a cluster's administrator and its state. It holds no
+// secret in clear, and no certificate: Cluster Service stores that. Cosmos DB removes it OperationTTL after the last
+// write, unless it is pending.
 type CredentialDocument struct {
-	// UID is the credential's at Cluster Service, and the id of the operation that asks for it.
+	// UID is the credential's UID at Cluster Service and the ID of the operation.
 	UID string `json:"uid"`
-	// ClusterResourceID and ClusterUID are the cluster that it is for.
+	// ClusterResourceID and ClusterUID identify the cluster.
 	ClusterResourceID string `json:"clusterResourceId"`
 	ClusterUID        string `json:"clusterUid"`
-	// CertificateSigningRequest is PEM.
+	// CertificateSigningRequest in PEM form.
 	CertificateSigningRequest string `json:"certificateSigningRequest"`
-	// SealedPrivateKey is the key of that request where the service made it (api-versions before 2026-09-01-preview): PEM,
-	// sealed by the frontend, which alone can open it. It is removed when it is handed out.
+	// SealedPrivateKey is the private key of the request if the service generated it (api-versions before
+	// 2026-09-01-preview). It is PEM, encrypted by the frontend, which alone can decrypt it. The frontend removes it
+	// when it returns the key.
 	SealedPrivateKey []byte `json:"sealedPrivateKey,omitempty"`
-	// KeyHandedOut is set from then on.
+	// KeyHandedOut is set after the frontend has returned the key.
 	KeyHandedOut bool `json:"keyHandedOut,omitempty"`
-	// Requester is who asked: 1 to 256 characters.
+	// Requester names the caller. It has 1 to 256 characters.
 	Requester string          `json:"requester"`
 	State     CredentialState `json:"state"`
-	// ExpirationTime is the certificate's, from when it is issued.
+	// ExpirationTime of the certificate, set when it is issued.
 	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
 }
 
-// CredentialKey is the key of a credential of a cluster. Its ARM id is what the credential's operation names.
+// CredentialKey returns the key of a credential. Its ARM resource ID is the one in the credential's operation.
 func CredentialKey(cluster Key, uid string) Key {
 	return Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/adminCredentials/" + uid}
 }
 
-// RevocationKey names a revocation of a cluster's credentials, as its operation does; uid is the revocation's at Cluster
-// Service and the id of that operation. There is no document of its own: the operation, and the cluster's
-// RevocationOperationID while it runs, say it all.
+// RevocationKey returns the key in the operation of a revocation. uid is the revocation's UID at Cluster Service and
+// the operation ID. A revocation has no document of its own: its state is the operation and the cluster's
+// RevocationOperationID.
 func RevocationKey(cluster Key, uid string) Key {
 	return Key{SubscriptionID: cluster.SubscriptionID, ResourceID: cluster.ResourceID + "/credentialRevocations/" + uid}
 }
 
-// PendingCredentials are those of a cluster that are pending: at most MaxPendingCredentials, because a request for one
-// more is refused, and each is committed with the cluster as it was read.
+// PendingCredentials returns the pending credentials of a cluster. There are at most MaxPendingCredentials, because
+// each is committed together with the cluster and a further request is rejected.
 func (db *DB) PendingCredentials(ctx context.Context, cluster Key) ([]*Item[CredentialDocument], error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND STARTSWITH(c.key, @prefix) AND c.properties.state = @state AND NOT IS_DEFINED(c.deletionTimestamp)"
 	documents, err := db.queryResources(ctx, azcosmos.NewPartitionKeyString(cluster.SubscriptionID), query, []azcosmos.QueryParameter{

@@ -1,25 +1,26 @@
-// Package database is hcpmesh's view of Cosmos DB for NoSQL, and the only package that speaks to it: typed documents,
-// compare-and-swap as the only way to replace one, atomic batches within a subscription, the change feed, and leases by which
-// replicas share work.
+// Package database stores hcpmesh's documents in Cosmos DB for NoSQL. It is the only package that uses the Cosmos DB
+// client. It provides typed documents, compare-and-swap as the only way to replace one, atomic batches within a
+// subscription, the change feed, and leases by which replicas share work.
 //
-// Every document lives in an envelope: its id derives from its ARM resource id, its partition is the subscription. A
-// read gives an Item, which remembers the ETag and the fields this release does not know; a write takes the Item back, so
-// that it succeeds only on what was read and loses nothing. Removal is soft first, because a change feed shows no deletes:
-// a tombstone is left that readers do not see, and that Cosmos DB expires.
+// Every document is stored in an envelope: its ID derives from its ARM resource ID, and its partition is the
+// subscription. A read returns an Item, which holds the ETag and the fields that this release does not know. A write of
+// the Item succeeds only if the document still has that ETag, and it preserves the unknown fields. Removal is soft,
+// because a change feed shows no deletions: it leaves a tombstone that readers ignore and that Cosmos DB removes when
+// its TTL ends.
 //
-// A writer reads, decides, adds its writes to a Batch and commits it, all inside Retry, which runs it again when another
-// writer was faster. A commit whose answer was lost is found again by the token it left in its documents, so an error
-// from Commit never means that the writes happened unless its kind is Unavailable.
+// A writer reads, decides, adds its writes to a Batch and commits it, all inside Retry, which repeats this when another
+// writer was faster. Every commit leaves a token in its documents. If the response to a commit is lost, Commit finds
+// the token by reading. Therefore an error of Commit means that nothing was written, unless its kind is Unavailable.
 package database
 
 import (
 	"time"
 )
 
-// Kind is the type of a document, as the field `kind` says it.
+// Kind is the type of a document, stored in its field `kind`.
 type Kind string
 
-// The kinds of the container Resources.
+// The kinds of the container Resources. FenceKind has the name under which earlier releases stored fences.
 const (
 	ClusterKind      Kind = "cluster"
 	NodePoolKind     Kind = "nodePool"
@@ -34,41 +35,41 @@ const (
 	ElevationKind      Kind = "elevation"
 )
 
-// How long documents are kept: an operation after it became terminal, and a removed document.
+// How long documents are kept: an operation after it became terminal, and a tombstone.
 const (
 	OperationTTL = 7 * 24 * time.Hour
 	TombstoneTTL = 24 * time.Hour
-	// AuditTTL is how long what SREs did is kept, from its last change on.
+	// AuditTTL is how long admin operations and elevations are kept after their last change.
 	AuditTTL = 400 * 24 * time.Hour
 )
 
-// Key names a document: within its subscription's partition, by its ARM id. The functions in key.go make the keys of
+// Key identifies a document by its subscription and its ARM resource ID. The functions in key.go return the keys of
 // each kind.
 type Key struct {
-	// SubscriptionID in lower case is the partition key.
+	// SubscriptionID in lower case. It is the partition key.
 	SubscriptionID string
 	// ResourceID in any casing.
 	ResourceID string
 }
 
-// Item is a document as it was read, ready to be replaced. It is not safe for concurrent use.
+// Item is a document as it was read or written last. It is not safe for concurrent use.
 type Item[T any] struct {
 	Key   Key
 	Value T
-	// ETag of what was read, or of what the last commit wrote; writes are conditioned on it. Weak comparison does not
-	// apply: Cosmos DB's are strong.
+	// ETag is the version that was read, or that the last commit wrote. Writes are conditioned on it. Cosmos DB's ETags
+	// are strong, so that weak comparison does not apply.
 	ETag string
-	// Modified is the server's time of the last write that was read, in whole seconds.
+	// Modified is the server's time of the last write, in whole seconds.
 	Modified time.Time
-	// Removed is when the document was softly removed; nil while it lives.
+	// Removed is when the document became a tombstone, or nil.
 	Removed *time.Time
 
 	collection *Collection[T]
-	// read is the document as it was read; from it a write takes the fields of other releases, and the commit tokens.
+	// read is the stored document. A write takes the unknown fields and the commit tokens from it.
 	read []byte
 }
 
-// DB is a connection to one Cosmos DB account's database of hcpmesh. It is safe for concurrent use.
+// DB is a connection to hcpmesh's database in one Cosmos DB account. It is safe for concurrent use.
 type DB struct {
 	options    Options
 	connection *connection
@@ -86,33 +87,33 @@ type DB struct {
 	elevations      *Collection[ElevationDocument]
 }
 
-// Clusters holds the clusters.
+// Clusters returns the collection of clusters.
 func (db *DB) Clusters() *Collection[ClusterDocument] { return db.clusters }
 
-// NodePools holds the node pools.
+// NodePools returns the collection of node pools.
 func (db *DB) NodePools() *Collection[NodePoolDocument] { return db.nodePools }
 
-// ExternalAuths holds the external auths.
+// ExternalAuths returns the collection of external authentications.
 func (db *DB) ExternalAuths() *Collection[ExternalAuthDocument] { return db.externalAuths }
 
-// Operations holds the asynchronous operations. A terminal one is written with a time to live that ends OperationTTL after
-// its end.
+// Operations returns the collection of asynchronous operations. Cosmos DB removes a terminal operation OperationTTL
+// after its end.
 func (db *DB) Operations() *Collection[OperationDocument] { return db.operations }
 
-// Subscriptions holds the subscriptions.
+// Subscriptions returns the collection of subscriptions.
 func (db *DB) Subscriptions() *Collection[SubscriptionDocument] { return db.subscriptions }
 
-// Reservations holds what may be used once in a subscription.
+// Reservations returns the collection of reservations, which make names unique in a subscription.
 func (db *DB) Reservations() *Collection[ReservationDocument] { return db.reservations }
 
-// Credentials holds the requests for admin credentials. One that is not pending is written with a time to live of
-// OperationTTL.
+// Credentials returns the collection of admin credentials. Cosmos DB removes a credential OperationTTL after the last
+// write, unless it is pending.
 func (db *DB) Credentials() *Collection[CredentialDocument] { return db.credentials }
 
-// AdminOperations holds what SREs asked for, executed or not. They are the durable record of it.
+// AdminOperations returns the collection of admin operations. They are the durable record of all requested actions.
 func (db *DB) AdminOperations() *Collection[AdminOperationDocument] { return db.adminOperations }
 
-// Elevations holds the elevations of SREs, ended or not.
+// Elevations returns the collection of elevations, active or not.
 func (db *DB) Elevations() *Collection[ElevationDocument] { return db.elevations }
 
 func newDB(options Options, connection *connection) *DB {
@@ -128,7 +129,7 @@ func newDB(options Options, connection *connection) *DB {
 		case o.EndTime == nil:
 			return OperationTTL
 		}
-		// Cosmos DB counts from the last write, which need not be the end.
+		// Cosmos DB counts the TTL from the last write, which may be later than the end of the operation.
 		return max(OperationTTL-time.Since(*o.EndTime), time.Second)
 	}
 	db.subscriptions = newCollection[SubscriptionDocument](db, SubscriptionKind)

@@ -8,8 +8,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// Supersede adds to a batch the end of the operation that another one takes the place of, unless it has ended already or
-// there is none (id is empty).
+// Supersede adds the cancellation of an operation to a batch that replaces it. It adds nothing if id is empty or the
+// operation is terminal.
 func (db *DB) Supersede(ctx context.Context, batch *Batch, id, reason string, now time.Time) error {
 	if id == "" {
 		return nil
@@ -23,9 +23,9 @@ func (db *DB) Supersede(ctx context.Context, batch *Batch, id, reason string, no
 	return nil
 }
 
-// BeginClusterDeletion commits the beginning of a cluster's deletion: the cluster as it was read becomes Deleting, the
-// operation that it waited for is canceled, and the given one takes its place. Of two that begin at once one loses the
-// race: there is one operation for each deletion.
+// BeginClusterDeletion commits the start of a cluster's deletion: it sets the cluster to Deleting, cancels the active
+// operation and creates the given one. If two deletions start at once, one fails with a WriteConflict, so that each
+// deletion has one operation.
 func (db *DB) BeginClusterDeletion(ctx context.Context, item *Item[ClusterDocument], operation OperationDocument) error {
 	batch := db.NewBatch(item.Key.SubscriptionID)
 	if err := db.Supersede(ctx, batch, item.Value.ActiveOperationID, "The operation was superseded by the deletion of the resource.", operation.StartTime); err != nil {
@@ -44,7 +44,7 @@ func (o *OperationDocument) End(status hub.ProvisioningState, failure *Operation
 	o.LastTransitionTime, o.EndTime = now, &now
 }
 
-// DeletionNote is what is kept of a step of the deletion, to be changed; it is made where there is none.
+// DeletionNote returns the note of a deletion step for changing. It adds an empty note if there is none.
 func (o *OperationDocument) DeletionNote(kind string) *adminv1.DeletionNote {
 	for i := range o.DeletionNotes {
 		if o.DeletionNotes[i].Kind == kind {

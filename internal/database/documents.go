@@ -7,32 +7,32 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// ClusterDocument is a cluster as the customer asked for it and how that stands.
+// ClusterDocument is the desired state and the status of a cluster.
 type ClusterDocument struct {
-	// UID names this incarnation of the resource id: a UUID made by the create request.
+	// UID identifies this incarnation of the resource ID. The create request generates it.
 	UID string `json:"uid"`
-	// Generation grows by one with every accepted change of the desired state; the first is 1.
+	// Generation grows by one with every accepted change of the desired state. The first is 1.
 	Generation int64 `json:"generation"`
 	// Cluster is the desired state of that generation.
 	Cluster           hub.Cluster           `json:"cluster"`
 	ProvisioningState hub.ProvisioningState `json:"provisioningState"`
-	// ActiveOperationID is the operation that will make ProvisioningState terminal; empty when it is.
+	// ActiveOperationID is the operation that will make ProvisioningState terminal, or empty if it is terminal.
 	ActiveOperationID string `json:"activeOperationId,omitempty"`
-	// RevocationOperationID is the operation that revokes the cluster's admin credentials, while it runs: no credential can
-	// be asked for. The batch that ends that operation clears it.
+	// RevocationOperationID is the running operation that revokes the cluster's admin credentials, or empty. While it
+	// is set, requests for credentials are rejected. The batch that ends the operation clears it.
 	RevocationOperationID string `json:"revocationOperationId,omitempty"`
-	// TenantID and IdentityURL are what ARM said when the cluster was created.
+	// TenantID and IdentityURL are from ARM's headers of the create request.
 	TenantID    string `json:"tenantId,omitempty"`
 	IdentityURL string `json:"identityUrl,omitempty"`
-	// Status is what was last seen of the cluster, and Fleet how far Cluster Service has come.
+	// Status is the last reported status. Fleet is the progress of Cluster Service.
 	Status hub.ClusterStatus `json:"status"`
 	Fleet  FleetState        `json:"fleet"`
 }
 
-// NodePoolDocument is a node pool as the customer asked for it and how that stands.
+// NodePoolDocument is the desired state and the status of a node pool.
 type NodePoolDocument struct {
 	UID string `json:"uid"`
-	// ClusterUID is the incarnation of the cluster that the pool belongs to.
+	// ClusterUID is the incarnation of the node pool's cluster.
 	ClusterUID        string                `json:"clusterUid"`
 	Generation        int64                 `json:"generation"`
 	NodePool          hub.NodePool          `json:"nodePool"`
@@ -42,10 +42,10 @@ type NodePoolDocument struct {
 	Fleet             FleetState            `json:"fleet"`
 }
 
-// ExternalAuthDocument is an external auth as the customer asked for it and how that stands.
+// ExternalAuthDocument is the desired state and the status of an external authentication.
 type ExternalAuthDocument struct {
 	UID string `json:"uid"`
-	// ClusterUID is the incarnation of the cluster that the external auth belongs to.
+	// ClusterUID is the incarnation of the external authentication's cluster.
 	ClusterUID        string                 `json:"clusterUid"`
 	Generation        int64                  `json:"generation"`
 	ExternalAuth      hub.ExternalAuth       `json:"externalAuth"`
@@ -55,36 +55,38 @@ type ExternalAuthDocument struct {
 	Fleet             FleetState             `json:"fleet"`
 }
 
-// FleetState is the resource as Cluster Service last reported it.
+// FleetState is the state that Cluster Service last reported.
 type FleetState struct {
-	// Revision of the report; an older report never overwrites a newer one.
+	// Revision of the report. An older report never overwrites a newer one.
 	Revision int64 `json:"revision,omitempty"`
 	// AcceptedGeneration is the newest generation that Cluster Service has stored, ObservedGeneration the newest that
 	// took full effect.
 	AcceptedGeneration int64  `json:"acceptedGeneration,omitempty"`
 	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
 	Phase              string `json:"phase,omitempty"`
-	// Recovery is what Cluster Service needs besides the document should it lose the cluster; nil until it has something.
+	// Recovery is what Cluster Service needs, in addition to the document, to recreate a lost cluster. It is nil until
+	// there is something to keep.
 	Recovery *FleetRecovery `json:"recovery,omitempty"`
 }
 
-// FleetRecovery is what a cluster has in the fleet that follows from no document. It goes back to Cluster Service with every
-// request.
+// FleetRecovery holds decisions of Cluster Service about a cluster that do not follow from the document. It is sent to
+// Cluster Service with every request.
 type FleetRecovery struct {
-	// Fingerprint says of which state of the cluster it is: another one has it read again.
+	// Fingerprint identifies the state of the cluster that the recovery was read for. If the fingerprint of a report
+	// differs, the recovery is read again.
 	Fingerprint      string    `json:"of"`
 	ProvisionShard   string    `json:"provisionShard"`
 	ReleaseVersion   string    `json:"releaseVersion"`
 	ReleaseImage     string    `json:"releaseImage"`
 	BaseDomainPrefix string    `json:"baseDomainPrefix,omitempty"`
 	CreateTime       time.Time `json:"createTime"`
-	// SigningKey is sealed by Cluster Service, which alone can open it.
+	// SigningKey is encrypted by Cluster Service. Only Cluster Service can decrypt it.
 	SigningKey []byte `json:"signingKey,omitempty"`
-	// SubnetAssociated says that the association of the customer's subnet with its network security group is the service's.
+	// SubnetAssociated is set if the service has associated the customer's subnet with its network security group.
 	SubnetAssociated bool `json:"subnetAssociated,omitempty"`
 }
 
-// OperationRequest is what an operation does to its resource.
+// OperationRequest is the kind of change that an operation makes.
 type OperationRequest string
 
 // The requests.
@@ -92,18 +94,18 @@ const (
 	CreateRequest OperationRequest = "Create"
 	UpdateRequest OperationRequest = "Update"
 	DeleteRequest OperationRequest = "Delete"
-	// RequestCredentialRequest works on a credential (CredentialKey), whose uid is the operation's id.
+	// RequestCredentialRequest is about a credential (CredentialKey). The UID of the credential is the operation ID.
 	RequestCredentialRequest OperationRequest = "RequestCredential"
 	// RevokeCredentialsRequest revokes all credentials of a cluster that were issued before; see RevocationKey.
 	RevokeCredentialsRequest OperationRequest = "RevokeCredentials"
 )
 
-// OperationDocument is one asynchronous operation. It is removed OperationTTL after its end.
+// OperationDocument is one asynchronous operation. Cosmos DB removes it OperationTTL after its end.
 type OperationDocument struct {
 	OperationID string           `json:"operationId"`
 	Request     OperationRequest `json:"request"`
-	// ResourceID, ResourceType and UID name the resource that it works on, Generation what it works towards. For
-	// credentials and their revocation, which have no generations, the UID is the cluster's.
+	// ResourceID, ResourceType and UID identify the resource. Generation is the target of the operation. For
+	// credentials and revocations, which have no generations, UID is the cluster's.
 	ResourceID   string                `json:"resourceId"`
 	ResourceType string                `json:"resourceType"`
 	UID          string                `json:"uid"`
@@ -111,39 +113,39 @@ type OperationDocument struct {
 	Location     string                `json:"location"`
 	Status       hub.ProvisioningState `json:"status"`
 	StartTime    time.Time             `json:"startTime"`
-	// LastTransitionTime is when Status last changed; EndTime is set with a terminal one.
+	// LastTransitionTime is when Status last changed. EndTime is set with a terminal status.
 	LastTransitionTime time.Time       `json:"lastTransitionTime"`
 	EndTime            *time.Time      `json:"endTime,omitempty"`
 	Error              *OperationError `json:"error,omitempty"`
-	// The caller, who alone may see the operation: the subscription's tenant, the caller's own, which is another one where
-	// somebody else manages the subscription, and the caller.
+	// The caller. Only the caller may read the operation. TenantID is the subscription's tenant. ClientTenantID is the
+	// caller's tenant; it differs if another organization manages the subscription.
 	TenantID       string `json:"tenantId,omitempty"`
 	ClientTenantID string `json:"clientTenantId,omitempty"`
 	ClientID       string `json:"clientId,omitempty"`
-	// Requester names the caller for the record of what is done with credentials: 1 to 256 characters.
+	// Requester names the caller in the audit of credentials. It has 1 to 256 characters.
 	Requester     string `json:"requester,omitempty"`
 	CorrelationID string `json:"correlationId,omitempty"`
-	// TraceParent is the W3C trace context of the request, for what works on the operation to link to.
+	// TraceParent is the W3C trace context of the request. Spans of the operation link to it.
 	TraceParent     string `json:"traceParent,omitempty"`
 	NotificationURI string `json:"notificationUri,omitempty"`
-	// Notification is how the notification of the operation's end stands, from its first attempt on.
+	// Notification is the progress of the notification about the operation's end, or nil before the first attempt.
 	Notification *NotificationState `json:"notification,omitempty"`
 	APIVersion   string             `json:"apiVersion,omitempty"`
-	// DeletionNotes is what is kept of the steps of a deletion that took too long; the stored form is that in which it is shown.
+	// DeletionNotes are the last failures of deletion steps that took too long.
 	DeletionNotes []adminv1.DeletionNote `json:"deletion,omitempty"`
 }
 
-// NotificationState is how far the notification of an operation's end has come.
+// NotificationState is the progress of the notification about an operation's end.
 type NotificationState struct {
-	// Attempts that have been begun, and when the next one may be.
+	// Attempts is the number of started attempts. NextAttempt is the earliest time of the next one.
 	Attempts    int       `json:"attempts"`
 	NextAttempt time.Time `json:"nextAttempt"`
-	// EndTime is when it was delivered, or given up.
+	// EndTime is when the notification was delivered or abandoned.
 	EndTime   *time.Time `json:"endTime,omitempty"`
 	Delivered bool       `json:"delivered,omitempty"`
 }
 
-// OperationError is an ARM error as an operation ends with it.
+// OperationError is the ARM error of a failed or canceled operation.
 type OperationError struct {
 	Code    string           `json:"code"`
 	Message string           `json:"message"`
@@ -154,16 +156,16 @@ type OperationError struct {
 // SubscriptionDocument is a subscription as ARM last described it.
 type SubscriptionDocument struct {
 	Subscription hub.Subscription `json:"subscription"`
-	// EmptiedTime is when the backend found that a Deleted subscription has no cluster left.
+	// EmptiedTime is when the backend found that a Deleted subscription has no clusters left.
 	EmptiedTime *time.Time `json:"emptied,omitempty"`
 }
 
-// ReservationDocument keeps a name for one resource of a subscription: its id derives from what is reserved, so that
-// two writers cannot both create it.
+// ReservationDocument reserves a name for one resource of a subscription. Its ID derives from the name, so that two
+// writers cannot both create it.
 type ReservationDocument struct {
-	// Kind is managedResourceGroup, subnet or networkSecurityGroup.
+	// Kind is managedResourceGroup, subnet, networkSecurityGroup or externalAuth.
 	Kind string `json:"kind"`
-	// Name is what is reserved, in lower case.
+	// Name is the reserved name in lower case.
 	Name            string `json:"name"`
 	OwnerResourceID string `json:"ownerResourceId"`
 	OwnerUID        string `json:"ownerUid"`

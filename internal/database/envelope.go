@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// envelope is a document as Cosmos DB keeps it.
+// envelope is the stored form of a document.
 type envelope struct {
 	ID           string          `json:"id"`
 	PartitionKey string          `json:"partitionKey"`
@@ -18,26 +18,26 @@ type envelope struct {
 	ResourceID   string          `json:"resourceId"`
 	Key          string          `json:"key"`
 	Properties   json.RawMessage `json:"properties"`
-	// DeletionTimestamp marks a tombstone.
+	// DeletionTimestamp is set in tombstones.
 	DeletionTimestamp *time.Time `json:"deletionTimestamp,omitempty"`
-	// TTL in seconds, after the last write.
+	// TTL in seconds after the last write.
 	TTL int `json:"ttl,omitempty"`
-	// Commits are the tokens of the last commits that wrote the document, newest first. By them a writer whose answer
-	// was lost finds out whether its commit happened, even when others have written since.
+	// Commits are the tokens of the last commits that wrote the document, newest first. A writer that lost the response
+	// to its commit finds its token here, even if others have written since.
 	Commits []string `json:"commits,omitempty"`
 
 	ETag      string `json:"_etag,omitempty"`
 	Timestamp int64  `json:"_ts,omitempty"`
 }
 
-// keptCommits is how many commit tokens a document remembers: as many other writers may overtake one that is still
-// finding out about its own commit.
-const keptCommits = 4
+// maxCommitTokens is how many commit tokens a document keeps. It bounds how many other writers may write before a
+// writer has found its own token.
+const maxCommitTokens = 4
 
-// systemFields are Cosmos DB's own, which a write does not send back.
+// systemFields are set by Cosmos DB and are not sent back.
 var systemFields = []string{"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn", "_metadata"}
 
-// readEnvelope is an envelope with its properties decoded in the same pass: a read is the most frequent thing there is.
+// readEnvelope is an envelope with decoded properties. Reads are frequent, so they decode only once.
 type readEnvelope[T any] struct {
 	ID                string     `json:"id"`
 	PartitionKey      string     `json:"partitionKey"`
@@ -49,14 +49,14 @@ type readEnvelope[T any] struct {
 	Timestamp         int64      `json:"_ts"`
 }
 
-// decode makes an item of a document as it was read.
+// decode returns the item of a stored document.
 func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
 	var e readEnvelope[T]
 	if err := json.Unmarshal(document, &e); err != nil {
 		return nil, fmt.Errorf("decoding the document %s of kind %s: %w", idOf(document), c.kind, err)
 	}
 	if e.Kind != c.kind {
-		return nil, fmt.Errorf("the document %s is of kind %q, not %q", e.ID, e.Kind, c.kind)
+		return nil, fmt.Errorf("decoding the document %s: its kind is %q, not %q", e.ID, e.Kind, c.kind)
 	}
 	return &Item[T]{
 		Key:        Key{SubscriptionID: e.PartitionKey, ResourceID: e.ResourceID},
@@ -69,7 +69,7 @@ func (c *Collection[T]) decode(document []byte) (*Item[T], error) {
 	}, nil
 }
 
-// idOf is the id of a document that cannot be read as what it should be; empty when not even that can be.
+// idOf returns the ID of a document that cannot be decoded as its kind, or an empty string.
 func idOf(document []byte) string {
 	var named struct {
 		ID string `json:"id"`
@@ -78,7 +78,7 @@ func idOf(document []byte) string {
 	return named.ID
 }
 
-// encode makes the document that replaces what the item was read from.
+// encode returns the document that replaces the one that the item was read from.
 func (c *Collection[T]) encode(item *Item[T], token string) ([]byte, error) {
 	properties, err := json.Marshal(&item.Value)
 	if err != nil {
@@ -106,17 +106,17 @@ func (c *Collection[T]) encode(item *Item[T], token string) ([]byte, error) {
 	return c.encodeOver(e, item.read)
 }
 
-// encodeOver adds to e what only the document that it replaces holds.
+// encodeOver adds to e the unknown fields and the commit tokens of the document that it replaces.
 func (c *Collection[T]) encodeOver(e envelope, read []byte) ([]byte, error) {
 	var old envelope
 	if err := json.Unmarshal(read, &old); err != nil {
 		return nil, fmt.Errorf("decoding the %s %s: %w", c.kind, e.Key, err)
 	}
 	e.Commits = slices.Concat(e.Commits, old.Commits)
-	e.Commits = e.Commits[:min(len(e.Commits), keptCommits)]
+	e.Commits = e.Commits[:min(len(e.Commits), maxCommitTokens)]
 	properties, err := preserve(reflect.TypeFor[T](), e.Properties, old.Properties)
 	if err != nil {
-		return nil, fmt.Errorf("keeping the unknown fields of the %s %s: %w", c.kind, e.Key, err)
+		return nil, fmt.Errorf("preserving the unknown fields of the %s %s: %w", c.kind, e.Key, err)
 	}
 	e.Properties = properties
 	document, err := json.Marshal(e)
@@ -148,7 +148,7 @@ func appendFields(object []byte, fields map[string]json.RawMessage) ([]byte, err
 	return slices.Concat(out, []byte(","), bytes.TrimPrefix(more, []byte("{"))), nil
 }
 
-// newToken names one commit.
+// newToken returns the token of one commit.
 func newToken() string {
 	return strings.ReplaceAll(newUUID(), "-", "")[:16]
 }

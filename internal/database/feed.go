@@ -11,10 +11,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// Change is the newest state of a document that has been written. Writes in quick succession may be one change; a
-// removal is a change whose Removed is set. Documents of one partition come in the order of their last writes.
+// Change is the newest state of a written document. Writes in quick succession may appear as one change. Removed is set
+// for tombstones. The changes of one partition arrive in the order of their last writes.
 type Change struct {
 	Kind    Kind
 	Key     Key
@@ -23,12 +25,12 @@ type Change struct {
 	document []byte
 }
 
-// DecodeChange is the document of a change, of the collection's kind.
+// DecodeChange returns the item of a change of the collection's kind.
 func DecodeChange[T any](c *Collection[T], change Change) (*Item[T], error) {
 	return c.decode(change.document)
 }
 
-// ProvisioningState is the state of a document that has one.
+// ProvisioningState returns the provisioning state of the document. ok is false if the document has none.
 func (c Change) ProvisioningState() (state hub.ProvisioningState, ok bool) {
 	var e struct {
 		Properties struct {
@@ -41,16 +43,16 @@ func (c Change) ProvisioningState() (state hub.ProvisioningState, ok bool) {
 	return e.Properties.ProvisioningState, e.Properties.ProvisioningState != ""
 }
 
-// Handler takes changes in their order. As long as it returns an error the same changes come again, after a back-off, so it must be
-// idempotent.
+// Handler receives changes in their order. After an error it receives the same changes again, after a pause, so it must
+// be idempotent.
 type Handler func(ctx context.Context, changes []Change) error
 
-// FeedOptions tune how a follower reads the change feed, which Cosmos DB only lets it ask for.
+// FeedOptions configure polling of the change feed. Cosmos DB has no push interface.
 type FeedOptions struct {
-	// BusyInterval is how soon the feed is asked again after it had changes, Idle the longest it is left alone; every empty
-	// answer doubles the pause from one towards the other. 0 means 25 ms and 1 s.
+	// BusyInterval is the pause after a poll that returned changes. Each empty poll doubles the pause, up to
+	// IdleInterval. 0 means 25 ms and 1 s.
 	BusyInterval, IdleInterval time.Duration
-	// PageSize is the most changes that a handler gets at once; 0 means 200.
+	// PageSize is the largest number of changes per call of the handler; 0 means 200.
 	PageSize int
 	Log      *slog.Logger
 }
@@ -70,8 +72,9 @@ func (o *FeedOptions) complete() {
 	}
 }
 
-// Tail calls handler for every change of the container Resources from since (to the second) on, in every replica that
-// asks, until ctx ends. It keeps no position: whoever needs to know what happened before lists it, after Tail has begun.
+// Tail calls handler for every change of the container Resources since a time, with a resolution of one second, until
+// ctx ends. Every replica that calls Tail receives all changes. Tail stores no position: callers that need earlier
+// changes list the documents after Tail has begun.
 func (db *DB) Tail(ctx context.Context, since time.Time, options FeedOptions, handler Handler) error {
 	options.complete()
 	f := &feed{db: db, options: options, span: azcosmos.FeedRange{MinInclusive: "", MaxExclusive: "FF"}, since: &since}
@@ -84,11 +87,11 @@ type feed struct {
 	options FeedOptions
 	span    azcosmos.FeedRange
 	since   *time.Time
-	// position is azcosmos's token: where every physical range within the span stands. Empty is since.
+	// position is azcosmos's continuation token for all physical partitions of the span. Empty means since.
 	position string
 }
 
-// follow reads and handles until ctx ends.
+// follow polls and calls handler until ctx ends.
 func (f *feed) follow(ctx context.Context, handler Handler) error {
 	pause := f.options.BusyInterval
 	for {
@@ -100,8 +103,8 @@ func (f *feed) follow(ctx context.Context, handler Handler) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			f.options.Log.WarnContext(ctx, "following the change feed", "error", err)
-			pause = min(2*pause, mostBackoff)
+			f.options.Log.WarnContext(ctx, "reading the change feed failed; retrying", logkey.Error, err)
+			pause = min(2*pause, maxBackoff)
 		default:
 			f.position = position
 			pause = min(2*pause, f.options.IdleInterval)
@@ -118,19 +121,12 @@ func (f *feed) follow(ctx context.Context, handler Handler) error {
 	}
 }
 
-// sleep waits for the pause. Jitter keeps followers from asking in step.
+// sleep waits for the pause less a random part, so that followers do not poll at the same time.
 func (f *feed) sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause - rand.N(pause/8+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return backoff.Sleep(ctx, pause-rand.N(pause/8+1)) == nil
 }
 
-// next reads one page after the position.
+// next returns the page after the position.
 func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	var response azcosmos.ChangeFeedResponse
 	err := f.db.connection.do(ctx, func(ctx context.Context, client *client) error {
@@ -149,8 +145,8 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	for _, document := range response.Items {
 		change, err := readChange(document)
 		if err != nil {
-			// It would be the same the next time, and nothing that was written since would ever be heard of.
-			f.options.Log.ErrorContext(ctx, "the change feed shows a document that cannot be read; it is passed over", "error", err)
+			// Reading it again would fail again, and the feed would never get past it.
+			f.options.Log.ErrorContext(ctx, "skipping a document of the change feed that cannot be decoded", logkey.Error, err)
 			continue
 		}
 		changes = append(changes, change)
@@ -162,7 +158,7 @@ func (f *feed) next(ctx context.Context) ([]Change, string, error) {
 	return changes, position, nil
 }
 
-// readChange decodes only what finds the document: most who hear of changes need few of them.
+// readChange decodes only the identity of a document, because most receivers ignore most changes.
 func readChange(document []byte) (Change, error) {
 	var e struct {
 		PartitionKey      string          `json:"partitionKey"`

@@ -8,23 +8,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
-// fenceCount is how many gates a subscription has. Two creates only ever race for one when they happen on the same number at
-// the same moment; shutting them all takes as many writes, once in the life of a subscription.
+// fenceCount is how many fences a subscription has. Two creations conflict only if they choose the same fence at the
+// same time. Closing all fences takes as many writes, once per subscription.
 const fenceCount = 32
 
-// fenceDocument is one gate of a subscription: every batch that creates a cluster writes one of them as it is, and once
-// they are shut none can. A create that has read that the subscription takes clusters, and was held up on its way, fails
-// on the gate: whoever lists the clusters after shutting the gates misses none.
+// fenceDocument is one fence of a subscription. Every batch that creates a cluster writes one fence unchanged, which
+// fails once the fence is closed. A creation that read the subscription's state before the subscription was deleted,
+// and was delayed, therefore fails. All clusters that exist after the fences were closed appear in a list.
 //
-// One document would be enough to be right, and the subscription's own would not even need to be read. But then all
-// creates of a subscription would queue up behind each other, and every one would show as a change of the subscription.
+// One document would suffice, for example the subscription itself. But then all creations in a subscription would
+// conflict with each other, and each would appear in the change feed as a change of the subscription.
 type fenceDocument struct {
 	Closed bool `json:"shut,omitempty"`
 }
 
-// AddFence makes a batch that creates a cluster depend on the subscription's taking clusters until the commit. When it
-// does no more the error is of kind InvalidSubscriptionState. The commit may lose a race for the gate, in which case the
-// create is to be decided anew.
+// AddFence adds the write of a fence to a batch that creates a cluster. The error has the kind InvalidSubscriptionState
+// if the fences are closed. The commit may fail with a WriteConflict for the fence; then the creation must be decided
+// again.
 func (db *DB) AddFence(ctx context.Context, batch *Batch) error {
 	key := fenceKey(batch.subscription, rand.N(fenceCount))
 	gate, err := db.fences.Find(ctx, key)
@@ -41,8 +41,8 @@ func (db *DB) AddFence(ctx context.Context, batch *Batch) error {
 	return nil
 }
 
-// CloseFences ends the creation of clusters in a subscription for good. Once it has returned nil no batch with AddFence is
-// committed any more. It is idempotent, and may be cut off at any point.
+// CloseFences stops the creation of clusters in a subscription permanently. After it has returned nil, no batch with a
+// fence can be committed. It is idempotent and may be interrupted at any point.
 func (db *DB) CloseFences(ctx context.Context, subscriptionID string) error {
 	for number := range fenceCount {
 		key := fenceKey(subscriptionID, number)

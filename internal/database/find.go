@@ -7,8 +7,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// ClusterByUID is the live cluster with a uid, of any subscription; nil when there is none. It asks all partitions, each of
-// which has an index of uids: it is for people who look for something.
+// ClusterByUID returns the cluster with a UID in any subscription, or nil. It queries all partitions, each of which has
+// an index of UIDs. Use it only for requests of people.
 func (db *DB) ClusterByUID(ctx context.Context, uid string) (*Item[ClusterDocument], error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.properties.uid = @uid AND NOT IS_DEFINED(c.deletionTimestamp)"
 	var found *Item[ClusterDocument]
@@ -19,15 +19,14 @@ func (db *DB) ClusterByUID(ctx context.Context, uid string) (*Item[ClusterDocume
 	return found, err
 }
 
-// ClustersByName calls each for every live cluster, of all subscriptions, with a name in any casing, in no order. It asks all
-// partitions, as ClusterByUID does.
+// ClustersByName calls each for every cluster with a name, in any casing and any subscription, in no order. It queries
+// all partitions; see ClusterByUID.
 func (db *DB) ClustersByName(ctx context.Context, name string, each func(*Item[ClusterDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND STRINGEQUALS(c.properties.cluster.name, @name, true) AND NOT IS_DEFINED(c.deletionTimestamp)"
 	return forEachDocument(ctx, db.clusters, query, each, azcosmos.QueryParameter{Name: "@name", Value: name})
 }
 
-// ResourceOperations calls each for every operation that is kept, ended or not, of a resource and of what is below it, in no
-// order.
+// ResourceOperations calls each for every stored operation of a resource and its children, in no order.
 func (db *DB) ResourceOperations(ctx context.Context, key Key, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.deletionTimestamp) AND " +
 		"(STRINGEQUALS(c.properties.resourceId, @id, true) OR STARTSWITH(c.properties.resourceId, @prefix, true))"
@@ -43,7 +42,8 @@ func (db *DB) ResourceOperations(ctx context.Context, key Key, each func(*Item[O
 	})
 }
 
-// OperationByID is the operation with an id, of any subscription; nil when there is none. It reads all partitions.
+// OperationByID returns the operation with an ID in any subscription, or nil. It queries all partitions; see
+// ClusterByUID.
 func (db *DB) OperationByID(ctx context.Context, id string) (*Item[OperationDocument], error) {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.id = @id AND NOT IS_DEFINED(c.deletionTimestamp)"
 	var found *Item[OperationDocument]

@@ -4,22 +4,27 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/google/uuid"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// ResourceKey is the key of an ARM resource (a cluster, a node pool, an external auth) by its ARM id in any casing.
+// ResourceKey returns the key of an ARM resource: a cluster, a node pool or an external authentication. The casing of
+// resourceID does not matter.
 func ResourceKey(resourceID string) (Key, error) {
-	parts := strings.SplitN(strings.TrimPrefix(resourceID, "/"), "/", 3)
-	if len(parts) < 3 || !strings.EqualFold(parts[0], "subscriptions") || parts[1] == "" || !strings.HasPrefix(resourceID, "/") {
-		return Key{}, fmt.Errorf("%q is not the ARM id of a resource in a subscription", resourceID)
+	id, err := arm.ParseResourceID(resourceID)
+	if err != nil {
+		return Key{}, fmt.Errorf("parsing the resource ID %q: %w", resourceID, err)
 	}
-	return Key{SubscriptionID: strings.ToLower(parts[1]), ResourceID: resourceID}, nil
+	if id.SubscriptionID == "" || id.ResourceType.String() == arm.SubscriptionResourceType.String() {
+		return Key{}, fmt.Errorf("parsing the resource ID %q: it names no resource in a subscription", resourceID)
+	}
+	return Key{SubscriptionID: strings.ToLower(id.SubscriptionID), ResourceID: resourceID}, nil
 }
 
-// OperationKey is the key of an operation. Its document is found by the subscription and operation id alone; the
-// location only completes the ARM id.
+// OperationKey returns the key of an operation. The subscription and the operation ID identify the document; the
+// location only completes the ARM resource ID.
 func OperationKey(subscriptionID, location, operationID string) Key {
 	return Key{
 		SubscriptionID: strings.ToLower(subscriptionID),
@@ -28,12 +33,12 @@ func OperationKey(subscriptionID, location, operationID string) Key {
 	}
 }
 
-// SubscriptionKey is the key of a subscription.
+// SubscriptionKey returns the key of a subscription.
 func SubscriptionKey(subscriptionID string) Key {
 	return Key{SubscriptionID: strings.ToLower(subscriptionID), ResourceID: "/subscriptions/" + subscriptionID}
 }
 
-// ReservationKey is the key of a reservation: the same for every casing of the same name.
+// ReservationKey returns the key of a reservation. It is the same for every casing of the name.
 func ReservationKey(subscriptionID, kind, name string) Key {
 	return Key{
 		SubscriptionID: strings.ToLower(subscriptionID),
@@ -42,7 +47,8 @@ func ReservationKey(subscriptionID, kind, name string) Key {
 	}
 }
 
-// fenceKey is the key of one of a subscription's gates.
+// fenceKey returns the key of one of a subscription's fences. The path has the name under which earlier releases stored
+// fences.
 func fenceKey(subscriptionID string, number int) Key {
 	return Key{
 		SubscriptionID: strings.ToLower(subscriptionID),
@@ -50,11 +56,11 @@ func fenceKey(subscriptionID string, number int) Key {
 	}
 }
 
-// lower is the key in the form that documents keep and are ordered by.
+// lower returns the resource ID in the form that documents store and queries sort by.
 func (k Key) lower() string { return hub.Key(k.ResourceID) }
 
-// documentID is the UUIDv5 of the lower-case ARM id. An operation's is its own id, so that it is found whatever location
-// the caller wrote.
+// documentID returns the document ID of a key: the UUIDv5 of the lower-case ARM resource ID. The document ID of an
+// operation is the operation ID, so that the location in the key does not matter.
 func documentID(kind Kind, key Key) string {
 	if kind == OperationKind {
 		return key.lower()[strings.LastIndexByte(key.ResourceID, '/')+1:]

@@ -9,27 +9,29 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
 // LeaseOptions describe work that the replicas of a service share.
 type LeaseOptions struct {
-	// Group names the work, as in `backend`; it is the partition of the leases.
+	// Group names the work, for example `backend`. It is the partition of the leases.
 	Group string
-	// Owner names the replica. A process that starts under the name of an earlier one takes its leases over at once, and
-	// the earlier one, should it still live, loses them; two replicas must not use one name.
+	// Owner names the replica. A process that starts with the name of an earlier process acquires its leases at once,
+	// and the earlier process loses them if it still runs. Two replicas must not use one name.
 	Owner string
-	// Names are the pieces of work, at most 64, the same in every replica.
+	// Names are the leases, at most 64, the same in every replica.
 	Names []string
-	// Duration is how long after its last sign of life a replica's leases are taken over; 0 means 6 s. A replica that
-	// cannot give a sign of life stops working before.
+	// Duration is how long after a replica's last heartbeat other replicas acquire its leases; 0 means 6 s. A replica
+	// that cannot write a heartbeat stops working earlier.
 	Duration time.Duration
 	Log      *slog.Logger
 }
 
-// positionEvery is how often a changed position is saved.
-const positionEvery = 2 * time.Second
+// saveInterval is the shortest time between two writes of changed positions.
+const saveInterval = 2 * time.Second
 
-// Lease is one piece of work while this replica has it.
+// Lease is the right of this replica to do one piece of work.
 type Lease struct {
 	Name string
 
@@ -42,15 +44,15 @@ type Lease struct {
 	done     chan struct{}
 }
 
-// Position is what the last holder had set when it was last saved; empty at first.
+// Position returns the position that the previous holder saved last, or an empty string.
 func (l *Lease) Position() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.position
 }
 
-// SetPosition remembers how far the work has come. It is saved from time to time and when the lease is given back; after
-// a crash the next holder may find an earlier one.
+// SetPosition stores how far the work has come. The position is saved every few seconds and when the lease is released.
+// After a crash the next holder may find an earlier position.
 func (l *Lease) SetPosition(position string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,35 +60,35 @@ func (l *Lease) SetPosition(position string) {
 	l.position = position
 }
 
-// leaseDocument is either a lease or a replica's sign of life, in the container Leases.
+// leaseDocument is a lease or the heartbeat of a replica, in the container Leases.
 type leaseDocument struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
-	// Owner and Incarnation of the holder, empty when the lease is free; in a sign of life, the replica itself.
+	// Owner and Incarnation of the holder, empty if the lease is free. In a heartbeat, of the replica itself.
 	Owner       string `json:"owner,omitempty"`
 	Incarnation string `json:"incarnation,omitempty"`
 	Position    string `json:"position,omitempty"`
-	// Beat grows with every sign of life. A lease has none.
+	// Beat grows with every heartbeat. Leases have none.
 	Beat int64  `json:"beat,omitempty"`
 	TTL  int    `json:"ttl,omitempty"`
 	ETag string `json:"_etag,omitempty"`
 }
 
-// replicaTTL is how long Cosmos DB keeps the sign of life of a replica that is gone.
+// replicaTTL is how long Cosmos DB keeps the last heartbeat of a replica, in seconds.
 const replicaTTL = 60
 
-// leaseStore keeps lease documents. write is a compare-and-swap on document.ETag, an empty one creating; it returns the
-// document's new ETag, or errLeaseRace.
+// leaseStore stores lease documents. write is a compare-and-swap on document.ETag, where an empty ETag creates the
+// document. It returns the new ETag, or errLeaseConflict.
 type leaseStore interface {
 	list(ctx context.Context, group string) ([]leaseDocument, error)
 	write(ctx context.Context, document leaseDocument) (etag string, err error)
 }
 
-var errLeaseRace = errors.New("another replica was faster")
+var errLeaseConflict = errors.New("another replica has written the lease")
 
-// RunLeases shares the pieces of work with the other replicas until ctx ends: each live replica gets its part of them.
-// run is called for each lease that this replica gets; its context ends when the lease is lost, or is to be given to
-// another replica, and it must return soon after. RunLeases returns when every run has.
+// RunLeases shares the leases with the other replicas until ctx ends: each running replica holds an equal part. run is
+// called for each acquired lease. The context of run ends when the lease is lost or must be released; run must return
+// soon after. RunLeases returns after every run has returned.
 func (db *DB) RunLeases(ctx context.Context, options LeaseOptions, run func(ctx context.Context, lease *Lease)) error {
 	return runLeases(ctx, cosmosLeases{db}, options, run)
 }
@@ -113,15 +115,15 @@ func runLeases(ctx context.Context, store leaseStore, options LeaseOptions, run 
 		}
 		next, err := h.tick(ctx)
 		if err != nil && ctx.Err() == nil {
-			options.Log.WarnContext(ctx, "renewing leases", "group", options.Group, "error", err)
+			options.Log.WarnContext(ctx, "renewing leases failed; retrying", logkey.Group, options.Group, logkey.Error, err)
 		}
 		timer.Reset(time.Until(next))
 	}
 }
 
-// holder is one replica's side of a group. A lease belongs to the replica that it names as long as that replica gives
-// signs of life, so one small write keeps any number of leases. Liveness is judged by what this replica sees change in
-// its own time: no two clocks are compared.
+// holder is one replica's part in a group. A lease belongs to the replica that it names as long as that replica writes
+// heartbeats, so that one small write renews any number of leases. Each replica measures on its own clock how long a
+// heartbeat has not changed; clocks are never compared.
 type holder struct {
 	store       leaseStore
 	options     LeaseOptions
@@ -130,110 +132,112 @@ type holder struct {
 
 	held map[string]*Lease
 	seen map[string]sighting
-	// life is the own sign of life as last written, alive the time of that write's beginning: nobody can have seen it earlier, so
-	// nobody takes over before Duration has passed since.
-	life  leaseDocument
-	alive time.Time
-	saved time.Time
+	// heartbeat is this replica's heartbeat as last written, and renewed the time when that write began. No other
+	// replica can have seen it earlier, so none acquires the leases until Duration has passed since.
+	heartbeat leaseDocument
+	renewed   time.Time
+	saved     time.Time
 }
 
-// sighting is since when a replica's sign of life looks as it does.
+// sighting is a heartbeat of another replica and when this replica first saw it.
 type sighting struct {
 	etag  string
 	since time.Time
 }
 
-// tick gives a sign of life, and then shares the work. It says when the next tick is due.
+// tick writes a heartbeat and then balances the leases. It returns when the next tick is due.
 func (h *holder) tick(ctx context.Context) (next time.Time, err error) {
 	if err := h.renew(ctx); err != nil {
-		return h.afterSilence(), err
+		return h.afterFailure(), err
 	}
-	// What is not taken by then is taken at the next tick: the next sign of life is not to come late for it.
-	ctx, cancel := context.WithDeadline(ctx, h.alive.Add(h.options.Duration/2))
+	// Leases that are not acquired by then are acquired at the next tick, so that the next heartbeat is not late.
+	ctx, cancel := context.WithDeadline(ctx, h.renewed.Add(h.options.Duration/2))
 	defer cancel()
-	next = h.alive.Add(h.options.Duration / 3)
+	next = h.renewed.Add(h.options.Duration / 3)
 	documents, err := h.store.list(ctx, h.options.Group)
 	if err != nil {
 		return next, err
 	}
-	return next, h.share(ctx, documents)
+	return next, h.balance(ctx, documents)
 }
 
-// renew gives a sign of life. It may take until the leases have to be given up; who has none has nothing to lose.
+// renew writes a heartbeat. It tries until the leases must be given up, or for Duration if there are none.
 func (h *holder) renew(ctx context.Context) error {
 	deadline := time.Now().Add(h.options.Duration)
 	if len(h.held) > 0 {
-		deadline = h.giveUp()
+		deadline = h.dropTime()
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := h.giveSignOfLife(ctx)
-		if !errors.Is(err, errLeaseRace) || attempt == 3 {
+		err := h.writeHeartbeat(ctx)
+		if !errors.Is(err, errLeaseConflict) || attempt == 3 {
 			return err
 		}
-		// Often it was this process that was faster, with a write whose answer was lost: what is stored tells.
-		if err := h.findLife(ctx); err != nil {
+		// Often the conflicting write is this process's own, whose response was lost. The stored heartbeat shows this.
+		if err := h.readHeartbeat(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (h *holder) giveSignOfLife(ctx context.Context) error {
-	next := h.life
+func (h *holder) writeHeartbeat(ctx context.Context) error {
+	next := h.heartbeat
 	next.ID, next.Group, next.TTL = "replica:"+h.options.Owner, h.options.Group, replicaTTL
-	next.Owner, next.Incarnation, next.Beat = h.options.Owner, h.incarnation, h.life.Beat+1
+	next.Owner, next.Incarnation, next.Beat = h.options.Owner, h.incarnation, h.heartbeat.Beat+1
 	began := time.Now()
 	etag, err := h.store.write(ctx, next)
 	if err != nil {
-		return fmt.Errorf("giving a sign of life: %w", err)
+		return fmt.Errorf("writing the heartbeat: %w", err)
 	}
 	next.ETag = etag
-	h.life, h.alive = next, began
+	h.heartbeat, h.renewed = next, began
 	return nil
 }
 
-// findLife finds what the next sign of life replaces. One of another process under this name is replaced by a process that
-// starts, and stops one that has been there.
-func (h *holder) findLife(ctx context.Context) error {
+// readHeartbeat reads the document that the next heartbeat replaces. A heartbeat of another process with the same name
+// is replaced by a process that starts, and makes a running process drop its leases.
+func (h *holder) readHeartbeat(ctx context.Context) error {
 	documents, err := h.store.list(ctx, h.options.Group)
 	if err != nil {
 		return err
 	}
-	h.life.ETag = ""
+	h.heartbeat.ETag = ""
 	for _, d := range documents {
 		if d.ID != "replica:"+h.options.Owner {
 			continue
 		}
-		if h.life.Beat > 0 && d.Incarnation != h.incarnation {
+		if h.heartbeat.Beat > 0 && d.Incarnation != h.incarnation {
 			h.dropAll()
-			return fmt.Errorf("another process runs as replica %q of %s", h.options.Owner, h.options.Group)
+			return fmt.Errorf("another process runs as replica %q of group %s", h.options.Owner, h.options.Group)
 		}
-		h.life.ETag = d.ETag
+		h.heartbeat.ETag = d.ETag
 	}
 	return nil
 }
 
-// giveUp is when this replica has to have stopped working, for others take over soon after.
-func (h *holder) giveUp() time.Time { return h.alive.Add(h.options.Duration * 5 / 6) }
+// dropTime returns when this replica must have stopped working if it cannot renew. Others acquire the leases soon
+// after.
+func (h *holder) dropTime() time.Time { return h.renewed.Add(h.options.Duration * 5 / 6) }
 
-// afterSilence gives up the leases when it is time to, and says when to try again: soon, while there is something to lose.
-func (h *holder) afterSilence() time.Time {
+// afterFailure drops the leases if it is time, and returns when to try again: soon, as long as there are leases to
+// lose.
+func (h *holder) afterFailure() time.Time {
 	now := time.Now()
-	if len(h.held) > 0 && !now.Before(h.giveUp()) {
+	if len(h.held) > 0 && !now.Before(h.dropTime()) {
 		h.dropAll()
 	}
 	if len(h.held) == 0 {
 		return now.Add(h.options.Duration / 3)
 	}
-	if soon := now.Add(h.options.Duration / 12); soon.Before(h.giveUp()) {
+	if soon := now.Add(h.options.Duration / 12); soon.Before(h.dropTime()) {
 		return soon
 	}
-	return h.giveUp()
+	return h.dropTime()
 }
 
-// share takes what is free and gives back what is more than this replica's part.
-func (h *holder) share(ctx context.Context, documents []leaseDocument) error {
+// balance acquires free leases and releases those beyond this replica's part.
+func (h *holder) balance(ctx context.Context, documents []leaseDocument) error {
 	live := h.liveReplicas(documents)
 	leases := map[string]leaseDocument{}
 	for _, d := range documents {
@@ -262,17 +266,17 @@ func (h *holder) share(ctx context.Context, documents []leaseDocument) error {
 		if len(h.held) >= part {
 			break
 		}
-		errs = append(errs, h.take(ctx, d))
+		errs = append(errs, h.acquire(ctx, d))
 	}
 	for _, name := range h.options.Names {
 		if lease := h.held[name]; lease != nil && len(h.held) > part {
-			errs = append(errs, h.giveBack(ctx, lease))
+			errs = append(errs, h.release(ctx, lease))
 		}
 	}
 	return errors.Join(append(errs, h.savePositions(ctx))...)
 }
 
-// liveReplicas maps the names of the replicas that are alive, this one among them, to their incarnations.
+// liveReplicas maps the names of the running replicas, including this one, to their incarnations.
 func (h *holder) liveReplicas(documents []leaseDocument) map[string]string {
 	live := map[string]string{h.options.Owner: h.incarnation}
 	present := map[string]bool{}
@@ -296,17 +300,17 @@ func (h *holder) liveReplicas(documents []leaseDocument) map[string]string {
 	return live
 }
 
-func (h *holder) take(ctx context.Context, d leaseDocument) error {
+func (h *holder) acquire(ctx context.Context, d leaseDocument) error {
 	d.Owner, d.Incarnation = h.options.Owner, h.incarnation
 	etag, err := h.store.write(ctx, d)
-	if errors.Is(err, errLeaseRace) {
+	if errors.Is(err, errLeaseConflict) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("taking the lease %s: %w", d.ID, err)
+		return fmt.Errorf("acquiring the lease %s: %w", d.ID, err)
 	}
 	d.ETag = etag
-	// The work outlives this tick; drop and giveBack end it.
+	// The work outlives this tick. drop and release end it.
 	runCtx, cancel := context.WithCancel(context.Background())
 	lease := &Lease{Name: d.ID[len("lease:"):], position: d.Position, document: d, cancel: cancel, done: make(chan struct{})}
 	h.held[lease.Name] = lease
@@ -317,18 +321,18 @@ func (h *holder) take(ctx context.Context, d leaseDocument) error {
 	return nil
 }
 
-// giveBack ends the work and frees the lease, so that another replica can take it at once.
-func (h *holder) giveBack(ctx context.Context, lease *Lease) error {
+// release ends the work and frees the lease, so that another replica can acquire it at once.
+func (h *holder) release(ctx context.Context, lease *Lease) error {
 	h.drop(lease)
 	d := lease.document
 	d.Owner, d.Incarnation, d.Position = "", "", lease.Position()
-	if _, err := h.store.write(ctx, d); err != nil && !errors.Is(err, errLeaseRace) {
-		return fmt.Errorf("giving back the lease %s: %w", d.ID, err)
+	if _, err := h.store.write(ctx, d); err != nil && !errors.Is(err, errLeaseConflict) {
+		return fmt.Errorf("releasing the lease %s: %w", d.ID, err)
 	}
 	return nil
 }
 
-// drop ends the work of a lease that is lost or about to be given back.
+// drop ends the work of a lease that is lost or about to be released.
 func (h *holder) drop(lease *Lease) {
 	lease.cancel()
 	<-lease.done
@@ -352,15 +356,15 @@ func (h *holder) releaseAll() {
 	defer cancel()
 	for _, name := range h.options.Names {
 		if lease := h.held[name]; lease != nil {
-			if err := h.giveBack(ctx, lease); err != nil {
-				h.options.Log.Warn("giving back leases", "group", h.options.Group, "error", err)
+			if err := h.release(ctx, lease); err != nil {
+				h.options.Log.Warn("releasing a lease failed", logkey.Group, h.options.Group, logkey.Name, lease.Name, logkey.Error, err)
 			}
 		}
 	}
 }
 
 func (h *holder) savePositions(ctx context.Context) error {
-	if time.Since(h.saved) < positionEvery {
+	if time.Since(h.saved) < saveInterval {
 		return nil
 	}
 	h.saved = time.Now()
@@ -376,7 +380,7 @@ func (h *holder) savePositions(ctx context.Context) error {
 			continue
 		}
 		etag, err := h.store.write(ctx, d)
-		if errors.Is(err, errLeaseRace) {
+		if errors.Is(err, errLeaseConflict) {
 			h.drop(lease)
 			continue
 		}

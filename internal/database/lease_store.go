@@ -10,8 +10,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// cosmosLeases keeps leases in the container Leases. A write whose answer is lost is not looked for: its ETag is then
-// unknown, and if it is sent again it loses to itself: the next list shows whose it is.
+// cosmosLeases stores leases in the container Leases. It does not search for the outcome of a write whose response was
+// lost: the ETag is then unknown, a repeated write fails, and the next list returns the current owner.
 type cosmosLeases struct{ db *DB }
 
 func (s cosmosLeases) list(ctx context.Context, group string) ([]leaseDocument, error) {
@@ -63,7 +63,7 @@ func (s cosmosLeases) write(ctx context.Context, d leaseDocument) (string, error
 	})
 	switch statusOf(err) {
 	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound:
-		return "", errLeaseRace
+		return "", errLeaseConflict
 	}
 	if err != nil {
 		return "", failure(err, "writing the lease %s", d.ID)

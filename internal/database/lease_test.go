@@ -95,13 +95,13 @@ func (r *reach) write(ctx context.Context, d leaseDocument) (string, error) {
 	r.memoryLeases.mu.Lock()
 	defer r.memoryLeases.mu.Unlock()
 	if r.documents[d.ID].ETag != d.ETag {
-		return "", errLeaseRace
+		return "", errLeaseConflict
 	}
 	r.writes++
 	d.ETag = fmt.Sprint(r.writes)
 	r.documents[d.ID] = d
 	if r.answerIsLost() {
-		return "", errLeaseRace
+		return "", errLeaseConflict
 	}
 	return d.ETag, nil
 }

@@ -15,35 +15,35 @@ import (
 	"time"
 )
 
-// Options say where Cosmos DB is and how to speak to it.
+// Options configure the connection to Cosmos DB.
 type Options struct {
-	// Endpoint is the account's URL, as in https://localhost:8081.
+	// Endpoint is the account's URL, for example https://localhost:8081.
 	Endpoint string
-	// KeyFile holds the account's key in base64; Key is the same by value, for tests.
+	// KeyFile holds the account's key in base64. Key is the key itself, for tests.
 	KeyFile string
 	Key     string
-	// CAFile holds the PEM certificates to trust for the endpoint; empty trusts the system's.
+	// CAFile holds the PEM certificates to trust for the endpoint; empty trusts the system's certificates.
 	CAFile string
 	// MaxConnections bounds the connections to the endpoint; 0 means 64.
 	MaxConnections int
 	// RequestTimeout bounds one attempt of one request; 0 means 10 s.
 	RequestTimeout time.Duration
-	// RetryBudget bounds how long one call is retried while Cosmos DB throttles, is unavailable or leaves the outcome
-	// open; 0 means 15 s. The caller's context bounds it too.
+	// RetryBudget bounds how long one call is retried while Cosmos DB throttles, is unavailable or the outcome is
+	// unknown; 0 means 15 s. The caller's context bounds it, too.
 	RetryBudget time.Duration
-	// Transport replaces the HTTP client that the options above describe, for tests that inject faults.
+	// Transport replaces the HTTP client of the options above, for tests that inject faults.
 	Transport http.RoundTripper
 }
 
-// AddFlags registers the options with flags.
+// AddFlags registers the flags of the options.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Endpoint, "cosmos-endpoint", "", "`URL` of the Cosmos DB account, as in https://localhost:8081")
-	flags.StringVar(&o.KeyFile, "cosmos-key-file", "", "`file` with the Cosmos DB account's key")
-	flags.StringVar(&o.CAFile, "cosmos-ca-file", "", "`file` with the PEM certificates to trust for --cosmos-endpoint; empty trusts the system's")
-	flags.IntVar(&o.MaxConnections, "cosmos-max-connections", 64, "most connections to Cosmos DB, 1 to 1024")
+	flags.StringVar(&o.Endpoint, "cosmos-endpoint", "", "`URL` of the Cosmos DB account, for example https://localhost:8081")
+	flags.StringVar(&o.KeyFile, "cosmos-key-file", "", "`file` with the key of the Cosmos DB account, in base64")
+	flags.StringVar(&o.CAFile, "cosmos-ca-file", "", "`file` with the PEM certificates to trust for --cosmos-endpoint; empty trusts the system's certificates")
+	flags.IntVar(&o.MaxConnections, "cosmos-max-connections", 64, "maximum `number` of connections to Cosmos DB, 1 to 1024")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
 	endpoint, err := url.Parse(o.Endpoint)
 	if err != nil || endpoint.Host == "" || (endpoint.Scheme != "https" && endpoint.Scheme != "http") {
@@ -87,8 +87,8 @@ func (o *Options) complete() error {
 	return o.makeTransport()
 }
 
-// makeTransport keeps a pool of HTTP/1.1 connections: over a local network that carries more small requests, and with
-// less delay behind each other, than the streams of one HTTP/2 connection.
+// makeTransport creates a pool of HTTP/1.1 connections. Over a local network it carries more small requests than one
+// HTTP/2 connection, and requests delay each other less.
 func (o *Options) makeTransport() error {
 	trust := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if o.CAFile != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// preserve returns the JSON of fresh, a value of type t, with the fields added that old has at the same place and that t
-// does not know. What was taken away in fresh (a field left out, a list's element gone) takes what it held with it.
+// preserve returns the JSON of fresh, a value of type t, with the fields that old has in the same place and t does not
+// know. Fields and list elements that fresh has dropped lose their unknown fields with them.
 func preserve(t reflect.Type, fresh, old json.RawMessage) (json.RawMessage, error) {
 	was, err := parse(old)
 	if err != nil || !holdsUnknown(t, was) {
@@ -24,7 +24,7 @@ func preserve(t reflect.Type, fresh, old json.RawMessage) (json.RawMessage, erro
 	return json.Marshal(graft(t, is, was))
 }
 
-// parse keeps numbers as they are written: a float64 does not hold every number of another release.
+// parse keeps numbers in their written form: a float64 does not hold every number that another release may write.
 func parse(text []byte) (any, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -36,7 +36,7 @@ func parse(text []byte) (any, error) {
 	return value, err
 }
 
-// holdsUnknown reports whether value has a field anywhere that t does not know.
+// holdsUnknown reports whether value contains a field that t does not know.
 func holdsUnknown(t reflect.Type, value any) bool {
 	t = concrete(t)
 	switch v := value.(type) {
@@ -119,8 +119,8 @@ func graft(t reflect.Type, fresh, old any) any {
 	return fresh
 }
 
-// graftElements finds for each element of a list the one that it was: the one with the same known content, else the one
-// with the same name, when no other element of either list has it.
+// graftElements pairs the elements of two lists and grafts each pair. Elements with equal known content are pairs;
+// otherwise elements with the same identity, if no other element of either list has it.
 func graftElements(t reflect.Type, fresh, old []any) {
 	if concrete(t).Kind() != reflect.Struct || opaque(concrete(t)) {
 		return
@@ -146,7 +146,7 @@ func graftElements(t reflect.Type, fresh, old []any) {
 	}
 }
 
-// canonical is the part of value that t knows, in one form.
+// canonical returns the JSON of the part of value that t knows.
 func canonical(t reflect.Type, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -163,8 +163,8 @@ func canonical(t reflect.Type, value any) string {
 	return string(text)
 }
 
-// unambiguous is identity, but empty for what names two elements of one of the lists: those of a kind, such as validation
-// rules, have a type in common.
+// unambiguous returns a function like identity that returns an empty string for identities that occur twice in a list.
+// For example, all validation rules of one type have the same type.
 func unambiguous(lists ...[]any) func(value any) string {
 	repeated := map[string]bool{}
 	for _, list := range lists {
@@ -183,7 +183,7 @@ func unambiguous(lists ...[]any) func(value any) string {
 	}
 }
 
-// identity is what names an element of the lists that our documents hold.
+// identity returns the name of a list element, from the first naming field that it has.
 func identity(value any) string {
 	object, _ := value.(map[string]any)
 	for _, name := range []string{"id", "name", "clientId", "type", "key", "layer", "source"} {
@@ -201,7 +201,7 @@ func concrete(t reflect.Type) reflect.Type {
 	return t
 }
 
-// opaque types write their own JSON, so their fields are not ours to know.
+// opaque reports whether t encodes its own JSON, so that its fields are unknown here.
 func opaque(t reflect.Type) bool {
 	if t.Kind() == reflect.Interface {
 		return true
@@ -213,8 +213,8 @@ func opaque(t reflect.Type) bool {
 // fields maps the JSON names of a struct's fields to their types.
 type fields map[string]reflect.Type
 
-// find finds a field as encoding/json does when it decodes: in any casing. A field that differs from ours by its casing
-// alone has been read as ours, so it must not be kept beside it.
+// find returns the type of a field. Like encoding/json it ignores casing: a field that differs only by casing was
+// decoded as the known field, and must not be kept as an unknown field.
 func (f fields) find(name string) (reflect.Type, bool) {
 	if t, ok := f[name]; ok {
 		return t, true
@@ -227,7 +227,7 @@ func (f fields) find(name string) (reflect.Type, bool) {
 	return nil, false
 }
 
-// fieldsOf lists a struct's fields, embedded ones included.
+// fieldsOf returns a struct's fields, including embedded ones.
 func fieldsOf(t reflect.Type) fields {
 	fields := fields{}
 	for i := range t.NumField() {

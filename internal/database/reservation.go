@@ -2,17 +2,18 @@ package database
 
 import "strings"
 
-// The kinds of reservations: what only one cluster of a subscription may use.
+// The kinds of names that only one cluster of a subscription may use.
 const (
 	ManagedResourceGroupReservation = "managedResourceGroup"
 	SubnetReservation               = "subnet"
 	NetworkSecurityGroupReservation = "networkSecurityGroup"
 )
 
-// ExternalAuthReservation is the kind that keeps a cluster to one external auth; its name is the cluster's id.
+// ExternalAuthReservation limits a cluster to one external authentication. The reserved name is the cluster's resource
+// ID.
 const ExternalAuthReservation = "externalAuth"
 
-// ClusterReservations is what a cluster reserves, each with its key. The frontend creates them with the cluster, the
+// ClusterReservations returns the reservations of a cluster by key. The frontend creates them with the cluster; the
 // backend removes them with it.
 func ClusterReservations(key Key, cluster *ClusterDocument) map[Key]ReservationDocument {
 	reservations := map[Key]ReservationDocument{}
@@ -33,8 +34,8 @@ func ClusterReservations(key Key, cluster *ClusterDocument) map[Key]ReservationD
 	return reservations
 }
 
-// ExternalAuthReservations is what an external auth reserves: being the only one of its cluster. The frontend creates it
-// with the external auth, the backend removes it with that.
+// ExternalAuthReservations returns the reservations of an external authentication by key. The frontend creates them
+// with the external authentication; the backend removes them with it.
 func ExternalAuthReservations(key Key, uid string) map[Key]ReservationDocument {
 	cluster := key.ResourceID
 	for range 2 {

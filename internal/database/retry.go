@@ -2,33 +2,35 @@ package database
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
-// mostRaces is how often Retry decides anew before it gives up.
-const mostRaces = 8
+// maxAttempts is how often Retry calls decide before it returns the conflict.
+const maxAttempts = 8
 
-// Retry runs decide, which reads, decides and commits, and runs it again as long as its commit lost a race. A decision
-// that keeps losing ends in a Conflict with a Retry-After of one second.
+// The pauses between the attempts. The winner of a conflict needs about a round trip, 5 ms; several losers need more time.
+const (
+	minConflictPause = 5 * time.Millisecond
+	maxConflictPause = 40 * time.Millisecond
+)
+
+// Retry calls decide, which reads, decides and commits, and repeats it as long as the commit fails with a WriteConflict.
+// After 8 conflicts the error has the kind Conflict and a Retry-After of one second.
 func Retry(ctx context.Context, decide func(ctx context.Context) error) error {
+	pauses := backoff.New(minConflictPause, maxConflictPause)
 	for attempt := 1; ; attempt++ {
 		err := decide(ctx)
-		if _, lost := AsWriteConflict(err); !lost {
+		if _, conflict := AsWriteConflict(err); !conflict {
 			return err
 		}
-		if attempt == mostRaces {
+		if attempt == maxAttempts {
 			return apierror.New(apierror.Conflict, "The resource is being changed by other requests.").WithRetryAfter(time.Second).WithCause(err)
 		}
-		// The winner needs about a round trip to be done; more losers wait longer, apart from each other.
-		timer := time.NewTimer(rand.N(time.Duration(attempt) * 5 * time.Millisecond))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := pauses.Wait(ctx); err != nil {
+			return err
 		}
 	}
 }

@@ -9,40 +9,41 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// UnreadableError says that documents were passed over that cannot be read: another release wrote them, or something that is none of
-// ours. All others that were asked for have been given: one such document must not keep the rest of a region from being found.
+// UnreadableError reports documents that could not be decoded and were skipped: another release wrote them, or another
+// program. All other documents of the request were processed, so that one such document does not hide the rest of a
+// region.
 type UnreadableError struct {
-	// Count is how many there are, and First why the first of them cannot be read.
+	// Count is the number of skipped documents. First is the error of the first one.
 	Count int
 	First error
 }
 
-// Error names the first.
+// Error implements error.
 func (u *UnreadableError) Error() string {
-	return fmt.Sprintf("%d documents cannot be read, the first because of %v", u.Count, u.First)
+	return fmt.Sprintf("%d documents cannot be decoded, the first because of: %v", u.Count, u.First)
 }
 
-// Unwrap gives why the first cannot be read.
+// Unwrap returns the error of the first document.
 func (u *UnreadableError) Unwrap() error { return u.First }
 
-// note counts a document.
+// note counts a skipped document.
 func (u *UnreadableError) note(err error) {
 	if u.Count++; u.First == nil {
 		u.First = err
 	}
 }
 
-// after is what a search that ended with err tells its caller.
-func (u *UnreadableError) after(err error) error {
+// orElse returns err, or the UnreadableError if err is nil and documents were skipped.
+func (u *UnreadableError) orElse(err error) error {
 	if err == nil && u.Count > 0 {
 		return u
 	}
 	return err
 }
 
-// ActiveOperations calls each for every operation, of all subscriptions, that is not terminal, in no order. It reads all
-// partitions: it is for start-up, for the slow safety net and for what SREs ask of a whole region, not for ARM's requests. An
-// error of type *Unreadable says that each was called for all but some.
+// ActiveOperations calls each for every operation of all subscriptions that is not terminal, in no order. It reads all
+// partitions: use it at startup, for periodic resyncs and for requests of SREs about a region, never for ARM requests.
+// An error of type *UnreadableError means that some documents were skipped.
 func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND NOT IS_DEFINED(c.properties.endTime)"
 	return forEachDocument(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
@@ -53,8 +54,7 @@ func (db *DB) ActiveOperations(ctx context.Context, each func(*Item[OperationDoc
 	})
 }
 
-// UnnotifiedOperations calls each for every operation that has ended and whose notification has not; see
-// ActiveOperations.
+// UnnotifiedOperations calls each for every terminal operation whose notification has not ended; see ActiveOperations.
 func (db *DB) UnnotifiedOperations(ctx context.Context, each func(*Item[OperationDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND IS_DEFINED(c.properties.notificationUri) AND IS_DEFINED(c.properties.endTime) AND NOT IS_DEFINED(c.properties.notification.endTime)"
 	return forEachDocument(ctx, db.operations, query, func(item *Item[OperationDocument]) error {
@@ -65,8 +65,7 @@ func (db *DB) UnnotifiedOperations(ctx context.Context, each func(*Item[Operatio
 	})
 }
 
-// SubscriptionsToEmpty calls each for every subscription that is Deleted and not known to have no clusters left; see
-// ActiveOperations.
+// SubscriptionsToEmpty calls each for every Deleted subscription that may have clusters left; see ActiveOperations.
 func (db *DB) SubscriptionsToEmpty(ctx context.Context, each func(*Item[SubscriptionDocument]) error) error {
 	const query = "SELECT * FROM c WHERE c.kind = @kind AND c.properties.subscription.state = @state AND NOT IS_DEFINED(c.properties.emptied)"
 	return forEachDocument(ctx, db.subscriptions, query, func(item *Item[SubscriptionDocument]) error {
@@ -77,13 +76,13 @@ func (db *DB) SubscriptionsToEmpty(ctx context.Context, each func(*Item[Subscrip
 	}, azcosmos.QueryParameter{Name: "@state", Value: string(hub.Deleted)})
 }
 
-// ProvisioningStates calls each for every live document, of all subscriptions, that has a provisioning state, with no more
-// of it than that; see ActiveOperations.
+// ProvisioningStates calls each for every document of all subscriptions that has a provisioning state. The changes
+// contain no other properties. See ActiveOperations.
 func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) error {
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, {'provisioningState': c.properties.provisioningState} AS properties " +
 		"FROM c WHERE IS_DEFINED(c.properties.provisioningState) AND NOT IS_DEFINED(c.deletionTimestamp)"
 	var unreadable UnreadableError
-	return unreadable.after(db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
+	return unreadable.orElse(db.pages(ctx, azcosmos.NewPartitionKey(), query, nil, func(document []byte) error {
 		change, err := readChange(document)
 		if err != nil {
 			unreadable.note(err)
@@ -93,13 +92,13 @@ func (db *DB) ProvisioningStates(ctx context.Context, each func(Change) error) e
 	}))
 }
 
-// forEachDocument calls each for the documents of all partitions that a query finds; see ActiveOperations. The query has the
-// collection's kind as @kind.
+// forEachDocument calls each for the documents of all partitions that a query returns; see ActiveOperations. The query
+// refers to the collection's kind as @kind.
 func forEachDocument[T any](ctx context.Context, c *Collection[T], query string, each func(*Item[T]) error, parameters ...azcosmos.QueryParameter) error {
 	parameters = append(parameters, azcosmos.QueryParameter{Name: "@kind", Value: string(c.kind)})
-	// An empty partition key asks across all of them.
+	// An empty partition key queries all partitions.
 	var unreadable UnreadableError
-	return unreadable.after(c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
+	return unreadable.orElse(c.db.pages(ctx, azcosmos.NewPartitionKey(), query, parameters, func(document []byte) error {
 		item, err := c.decode(document)
 		if err != nil {
 			unreadable.note(err)
@@ -109,7 +108,7 @@ func forEachDocument[T any](ctx context.Context, c *Collection[T], query string,
 	}))
 }
 
-// pages calls each for everything that a query without an order finds, page by page.
+// pages calls each for every result of a query without an order, page by page.
 func (db *DB) pages(ctx context.Context, partition azcosmos.PartitionKey, query string, parameters []azcosmos.QueryParameter, each func(document []byte) error) error {
 	var continuation *string
 	for {

@@ -7,18 +7,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 )
 
-// EnsureSchema creates the database and its containers where they do not exist. It is idempotent, may run in several
-// processes at once, and changes nothing that exists. It is one try within the retry budget: callers that start beside
-// Cosmos DB call it again until it succeeds.
+// EnsureSchema creates the database and its containers if they do not exist. It is idempotent, may run in several
+// processes at once, and changes nothing that exists. It tries once within the retry budget; callers that start before
+// Cosmos DB repeat it until it succeeds.
 func (db *DB) EnsureSchema(ctx context.Context) error {
 	err := db.connection.do(ctx, func(ctx context.Context, c *client) error {
 		_, err := c.account.CreateDatabase(ctx, azcosmos.DatabaseProperties{ID: databaseName}, nil)
-		return existsIsFine(err)
+		return ignoreExists(err)
 	})
 	if err != nil {
 		return failure(err, "creating the database %s", databaseName)
 	}
-	// The default keeps documents for ever, and lets each say otherwise with its own ttl.
+	// By default documents are kept forever; each may set its own TTL.
 	keep := int32(-1)
 	for _, container := range []struct{ name, path string }{
 		{resourcesContainer, "/partitionKey"},
@@ -31,7 +31,7 @@ func (db *DB) EnsureSchema(ctx context.Context) error {
 				PartitionKeyDefinition: azcosmos.PartitionKeyDefinition{Paths: []string{container.path}, Kind: azcosmos.PartitionKeyKindHash, Version: 2},
 				DefaultTimeToLive:      &keep,
 			}, nil)
-			return existsIsFine(err)
+			return ignoreExists(err)
 		})
 		if err != nil {
 			return failure(err, "creating the container %s", container.name)
@@ -40,7 +40,7 @@ func (db *DB) EnsureSchema(ctx context.Context) error {
 	return nil
 }
 
-func existsIsFine(err error) error {
+func ignoreExists(err error) error {
 	if statusOf(err) == http.StatusConflict {
 		return nil
 	}

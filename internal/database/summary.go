@@ -12,31 +12,33 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// DesiredSummary is what of a document says what its customer was promised of the fleet, and no more of it: regions have thousands.
+// DesiredSummary holds the fields of a document that reconciliation compares with the fleet. It leaves out all other
+// fields, because a region has thousands of documents.
 type DesiredSummary struct {
 	Kind Kind
 	Key  Key
 	UID  string
-	// ClusterUID is the incarnation of the cluster that it stands beneath; a cluster's is its own.
+	// ClusterUID is the incarnation of the resource's cluster. A cluster has its own UID here.
 	ClusterUID string
 	Generation int64
-	// ProvisioningState is the resource's, and Active the operation that works on it, if any.
+	// ActiveOperationID is the operation that works on the resource, or empty.
 	ProvisioningState hub.ProvisioningState
 	ActiveOperationID string
-	// Fleet is what Cluster Service was last seen to hold.
+	// Fleet is the state that Cluster Service last reported.
 	Fleet FleetState
 }
 
-// SortKey is the key in the form in which promises are in order, by bytes.
+// SortKey returns the key by which summaries are ordered, byte by byte.
 func (p DesiredSummary) SortKey() string { return p.Key.lower() }
 
-// unreadable is in the place of an operation of a document that cannot be read.
+// unreadable replaces the operation ID of a document that cannot be decoded.
 const unreadable = "unreadable"
 
-// summarizedKinds are the kinds of documents that make promises.
+// summarizedKinds selects the kinds of documents that have summaries.
 const summarizedKinds = "(c.kind = 'cluster' OR c.kind = 'nodePool' OR c.kind = 'externalAuth')"
 
-// DesiredSummaries is a page of a subscription's promises behind a key, in order; at most limit of them.
+// DesiredSummaries returns the summaries of a subscription whose sort key is greater than after, in order, at most
+// limit of them.
 func (db *DB) DesiredSummaries(ctx context.Context, subscriptionID, after string, limit int) ([]DesiredSummary, error) {
 	const query = "SELECT c.kind, c.partitionKey, c.resourceId, c.properties.uid, c.properties.clusterUid, c.properties.generation, " +
 		"c.properties.provisioningState, c.properties.activeOperationId, c.properties.fleet " +
@@ -60,7 +62,8 @@ func (db *DB) DesiredSummaries(ctx context.Context, subscriptionID, after string
 			Fleet             FleetState            `json:"fleet"`
 		}
 		if err := json.Unmarshal(document, &d); err != nil {
-			// One that cannot be read must not hold up the others: it is taken for one that something is under way with.
+			// A document that cannot be decoded must not hide the others. Its summary has an active operation, so that
+			// reconciliation skips it.
 			change, err := readChange(document)
 			if err != nil {
 				return nil, err
@@ -77,8 +80,8 @@ func (db *DB) DesiredSummaries(ctx context.Context, subscriptionID, after string
 	return promises, nil
 }
 
-// SubscriptionsWithClusters are the subscriptions that have a cluster, in lower case and in order. It reads all partitions; see
-// ActiveOperations.
+// SubscriptionsWithClusters returns the subscriptions that have a cluster, in lower case and sorted like the resource
+// IDs of their clusters. It reads all partitions; see ActiveOperations.
 func (db *DB) SubscriptionsWithClusters(ctx context.Context) ([]string, error) {
 	const query = "SELECT c.partitionKey FROM c WHERE c.kind = 'cluster' AND NOT IS_DEFINED(c.deletionTimestamp)"
 	found := map[string]bool{}
@@ -99,14 +102,14 @@ func (db *DB) SubscriptionsWithClusters(ctx context.Context) ([]string, error) {
 	for subscription := range found {
 		subscriptions = append(subscriptions, subscription)
 	}
-	// In the order of the ids beneath them.
+	// The slash makes the order that of the resource IDs.
 	slices.SortFunc(subscriptions, func(a, b string) int { return strings.Compare(a+"/", b+"/") })
 	return subscriptions, nil
 }
 
-// FindDeletionProof finds a proof that an incarnation of a resource was deleted: its own tombstone, the operation that deleted it, or the
-// end of its billing; or the same of the cluster that it stood beneath. Without one nothing is known. The documents are kept for a
-// day, a week, and for ever.
+// FindDeletionProof returns a description of a stored proof that an incarnation of a resource was deleted, or an empty
+// string. Proofs are the tombstone of the resource, and the operation that deleted the resource or its cluster, or the
+// end of their billing. They are kept for a day, for a week, and forever.
 func (db *DB) FindDeletionProof(ctx context.Context, kind Kind, key Key, uid, clusterUID string) (proof string, err error) {
 	document, err := db.readResource(ctx, key.SubscriptionID, documentID(kind, key))
 	if err != nil {
