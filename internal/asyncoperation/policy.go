@@ -15,29 +15,30 @@ import (
 	"time"
 )
 
-// The headers of ARM's asynchronous notifications: a caller names where it wants to be told, and hears whether it will be.
+// The headers of ARM's asynchronous notifications. A request names the URI to notify, and the response confirms the
+// notification.
 const (
 	HeaderNotificationURI = "Azure-AsyncNotificationUri"
 	HeaderNotification    = "Azure-AsyncNotification"
 	NotificationEnabled   = "Enabled"
 )
 
-// maxURI is the longest URI that is accepted.
+// maxURI is the length of the longest accepted URI, in bytes.
 const maxURI = 2048
 
-// Policy says where notifications may go. The zero Policy allows none.
+// Policy defines which URIs may be notified. The zero Policy allows none.
 type Policy struct {
-	// Hosts may be notified, and all hosts beneath them: DNS names in lower case, of Azure Resource Manager's endpoints.
+	// Hosts may be notified, including their subdomains: DNS names of Azure Resource Manager's endpoints in lower case.
 	Hosts []string
-	// Loopback also allows http and https to this machine, on any port: for a region that runs on one machine. It must
-	// never be set where anything but the region itself listens there.
+	// Loopback also allows http and https to this machine, on any port. It is for local regions. It must never be set
+	// where other programs listen on this machine.
 	Loopback bool
 }
 
-// AddFlags registers the policy's flags.
+// AddFlags registers the flags of the policy.
 func (p *Policy) AddFlags(flags *flag.FlagSet) {
 	p.Hosts = []string{"management.azure.com"}
-	flags.Func("notification-hosts", "`DNS names`, separated by commas, of Azure Resource Manager: they and hosts beneath them may be named in Azure-AsyncNotificationUri (default management.azure.com)", func(text string) error {
+	flags.Func("notification-hosts", "`DNS names` of Azure Resource Manager, separated by commas; Azure-AsyncNotificationUri may name these hosts and their subdomains (default management.azure.com)", func(text string) error {
 		p.Hosts = nil
 		for _, host := range strings.Split(text, ",") {
 			if host = strings.ToLower(strings.TrimSpace(host)); !isName(host) {
@@ -50,11 +51,11 @@ func (p *Policy) AddFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&p.Loopback, "allow-loopback-notifications", false, "also accept http and https URIs on this machine in Azure-AsyncNotificationUri; for local regions only")
 }
 
-// ParseURI returns the URI that a notification may be sent to, or says why it must not. What is allowed:
-//   - https to a host of the policy, named by its DNS name, at the standard port;
-//   - with Loopback, http or https to 127.0.0.1, [::1] or localhost at any port;
+// ParseURI parses a URI and returns an error if it must not be notified. Allowed are
+//   - https to a host of the policy, given by its DNS name, at the standard port;
+//   - with Loopback, http or https to 127.0.0.1, [::1] or localhost at any port.
 //
-// and neither has user information or a fragment, or is longer than 2048 bytes.
+// A URI with user information, with a fragment or with more than 2048 bytes is rejected.
 func (p *Policy) ParseURI(text string) (*url.URL, error) {
 	if len(text) > maxURI {
 		return nil, fmt.Errorf("it has more than %d bytes", maxURI)
@@ -91,7 +92,7 @@ func isLoopback(host string) bool {
 	return err == nil && address.IsLoopback() && address.Zone() == ""
 }
 
-// isName reports whether a host is a DNS name of at least two labels in lower case, and no address.
+// isName reports whether a host is a DNS name with at least two labels in lower case, and not an address.
 func isName(host string) bool {
 	if len(host) > 253 || !strings.Contains(host, ".") {
 		return false
@@ -107,19 +108,19 @@ func isName(host string) bool {
 			}
 		}
 	}
-	// The last label of a name is never a number.
+	// The last label of a DNS name never begins with a digit.
 	last := labels[len(labels)-1]
 	return last[0] < '0' || last[0] > '9'
 }
 
-// The bounds of one notification: how long it may take in all, and how much of an answer is taken.
+// The limits of one notification: its total time, and the size of the response's header.
 const (
 	notificationTimeout = 10 * time.Second
-	maxAnswerHeader     = 16 << 10
+	maxResponseHeader   = 16 << 10
 )
 
-// Client makes the HTTP client of notifications. It follows no redirect and uses no proxy, and connects to nothing but
-// public addresses, whatever a name resolves to at that moment, or, with Loopback, this machine.
+// Client returns the HTTP client for notifications. It follows no redirects and uses no proxy. It connects only to
+// public addresses, whatever a name resolves to, or with Loopback to this machine.
 func (p *Policy) Client() *http.Client {
 	dialer := &net.Dialer{
 		Timeout: 5 * time.Second,
@@ -135,7 +136,7 @@ func (p *Policy) Client() *http.Client {
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    5 * time.Second,
 			ResponseHeaderTimeout:  notificationTimeout,
-			MaxResponseHeaderBytes: maxAnswerHeader,
+			MaxResponseHeaderBytes: maxResponseHeader,
 			DisableCompression:     true,
 			MaxConnsPerHost:        8,
 			MaxIdleConns:           8,
@@ -144,23 +145,24 @@ func (p *Policy) Client() *http.Client {
 	}
 }
 
-// notPublic are the ranges besides those that netip knows as private, loopback, link-local or multicast: of this network,
-// shared by carriers, for protocols, documentation, measurements, translation, and reserved.
+// notPublic are the IPv4 ranges besides those that netip classifies as private, loopback, link-local or multicast: this
+// network, carrier-grade NAT, protocol assignments, documentation, benchmarks, translation, and reserved addresses.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	// Azure's own virtual address for the services of a host.
+	// Azure's virtual address for services of the host.
 	netip.MustParsePrefix("168.63.129.16/32"),
 }
 
-// globalUnicast is what of IPv6 is routed; translated IPv4 addresses within it are not taken either.
+// globalUnicast is the routed part of IPv6. The ranges in translated contain IPv4 addresses or documentation and are
+// rejected.
 var (
 	globalUnicast = netip.MustParsePrefix("2000::/3")
 	translated    = []netip.Prefix{netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16")}
 )
 
-// checkAddress refuses to connect to an address, host:port, that is not public.
+// checkAddress returns an error if an address, host:port, is not public.
 func (p *Policy) checkAddress(hostport string) error {
 	parsed, err := netip.ParseAddrPort(hostport)
 	if err != nil {
@@ -171,7 +173,7 @@ func (p *Policy) checkAddress(hostport string) error {
 		return nil
 	}
 	if !isPublic(address) {
-		return fmt.Errorf("the address %s is not public: nothing there may be notified", address)
+		return fmt.Errorf("connecting to %s for a notification: the address is not public", address)
 	}
 	return nil
 }

@@ -1,19 +1,21 @@
-// Package asyncoperation is what the world outside is told of an asynchronous operation, and where it may be told: the
-// status document that clients poll and that notifications carry, and the policy for the URIs that callers name in
-// Azure-AsyncNotificationUri. The frontend only accepts a URI that the policy allows, and the backend asks it again before
-// each notification, down to the address that is dialled: a caller must not get the service to speak to what only the
-// service can reach.
+// Package asyncoperation has what clients learn about an asynchronous operation: the status document that clients poll
+// and that notifications contain, and the policy for the URIs in Azure-AsyncNotificationUri.
+//
+// The frontend accepts only URIs that the policy allows. The backend checks the URI again before each notification, and
+// checks each network address that it connects to. A caller must not be able to make the service send requests to
+// private addresses.
 package asyncoperation
 
 import (
-	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
 	"github.com/hcpmesh/hcpmesh/api/hub"
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Status is ARM's status of an asynchronous operation.
+// Status is ARM's status document of an asynchronous operation.
 type Status struct {
 	ID              string     `json:"id"`
 	Name            string     `json:"name"`
@@ -32,7 +34,7 @@ type Error struct {
 	Details []Error `json:"details,omitempty"`
 }
 
-// NewStatus is how an operation stands.
+// NewStatus returns the status document of an operation.
 func NewStatus(operation *database.OperationDocument) Status {
 	status := Status{
 		ID: "/subscriptions/" + subscriptionOf(operation.ResourceID) + "/providers/" + hub.ProviderNamespace + "/locations/" + operation.Location +
@@ -61,11 +63,11 @@ func errorOf(e *database.OperationError) Error {
 	return result
 }
 
-// subscriptionOf is the subscription in an ARM id, in the casing there.
+// subscriptionOf returns the subscription in an ARM resource ID, in its original casing, or an empty string.
 func subscriptionOf(id string) string {
-	parts := strings.SplitN(id, "/", 4)
-	if len(parts) < 3 {
+	parsed, err := arm.ParseResourceID(id)
+	if err != nil {
 		return ""
 	}
-	return parts[2]
+	return parsed.SubscriptionID
 }

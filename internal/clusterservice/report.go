@@ -52,6 +52,8 @@ type Report struct {
 	// Deleting is set after a deletion was requested, which happened at DeleteTime.
 	Deleting   bool
 	DeleteTime time.Time
+	// Deletion has the steps of the deletion, or is nil.
+	Deletion   *clusterservicev1.Deletion
 	Conditions []hub.Condition
 	// Cluster, NodePool and ExternalAuth hold the status; exactly one is set in the report of such a resource.
 	Cluster      *hub.ClusterStatus
@@ -82,6 +84,7 @@ func ClusterReport(c *clusterservicev1.Cluster) (Report, error) {
 		Phase:               phase,
 		Deleting:            c.GetDeleteTime() != nil,
 		DeleteTime:          when(c.GetDeleteTime()),
+		Deletion:            s.GetDeletion(),
 		Conditions:          conditions(s.GetConditions()),
 		RecoveryFingerprint: RecoveryFingerprint(c),
 		Cluster: &hub.ClusterStatus{
@@ -113,6 +116,7 @@ func NodePoolReport(n *clusterservicev1.NodePool) (Report, error) {
 		Phase:              phase,
 		Deleting:           n.GetDeleteTime() != nil,
 		DeleteTime:         when(n.GetDeleteTime()),
+		Deletion:           s.GetDeletion(),
 		Conditions:         conditions(s.GetConditions()),
 		NodePool: &hub.NodePoolStatus{
 			Conditions: conditions(s.GetConditions()),
@@ -140,6 +144,7 @@ func ExternalAuthReport(e *clusterservicev1.ExternalAuth) (Report, error) {
 		Phase:              phase,
 		Deleting:           e.GetDeleteTime() != nil,
 		DeleteTime:         when(e.GetDeleteTime()),
+		Deletion:           s.GetDeletion(),
 		Conditions:         conditions(s.GetConditions()),
 		ExternalAuth: &hub.ExternalAuthStatus{
 			Conditions: conditions(s.GetConditions()),

@@ -1,11 +1,11 @@
-// Package deadline says how long an accepted operation may take: the backend fails those that are not at their end by then,
-// and whoever explains an operation says when that will be. The backend's flags and a resource's experimental tags may say
-// otherwise.
+// Package deadline has the default deadlines of operations. The backend fails an operation that has not ended by its
+// deadline, and explanations state the deadline. The backend's flags and a resource's experimental tags can change the
+// deadlines.
 package deadline
 
 import "time"
 
-// The deadlines by default. An update has as long as a create.
+// The default deadlines. An update has the deadline of a create.
 const (
 	Create = time.Hour
 	Delete = 12 * time.Hour

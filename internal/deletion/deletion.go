@@ -1,6 +1,6 @@
-// Package deletion is how the removal of a resource stands as a whole: the steps of the ARM side, which follow from what is
-// stored in Cosmos DB, around those that Cluster Service reports. It is a pure function of what the caller has read: the
-// backend asks it which step is stuck, and whoever shows or explains a deletion to people asks it for all steps.
+// Package deletion describes the deletion of a resource as a list of steps: those on the ARM side, which follow from
+// documents in Cosmos DB, and between them the steps that Cluster Service reports. It is pure: it computes the steps
+// from what the caller has read. The backend uses it to find stuck steps; admin uses it to show and explain deletions.
 package deletion
 
 import (
@@ -14,98 +14,123 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 )
 
-// The layers of the steps of the ARM side; those of Cluster Service are in its own steps.
+// The layers of the steps on the ARM side. Cluster Service's own steps name their layers.
 const (
 	LayerARM            = "arm"
 	LayerClusterService = "cluster-service"
 )
 
-// The kinds of steps of the ARM side. A resource has one of each at most; its name is its kind, after the part's.
+// The kinds of the steps on the ARM side. A resource has at most one step of each kind. The step's name is its kind,
+// with the prefix Facts.NamePrefix.
 const (
-	// StepChildrenMarked is that everything beneath a cluster shows that it goes with it, and its operations are ended.
+	// StepChildrenMarked ends when all children of a cluster are shown as being deleted and their operations have
+	// ended.
 	StepChildrenMarked = "children-marked"
-	// StepFleetAccepted is that Cluster Service has taken the deletion.
+	// StepFleetAccepted ends when Cluster Service has accepted the deletion.
 	StepFleetAccepted = "fleet-accepted"
-	// StepFleetDeleted is that Cluster Service says that nothing is left.
+	// StepFleetDeleted ends when Cluster Service has reported that nothing is left of the resource.
 	StepFleetDeleted = "fleet-deleted"
-	// StepBillingEnded is that the end of a cluster's life is noted for whoever bills.
+	// StepBillingEnded ends when the end of a cluster's billable time is recorded.
 	StepBillingEnded = "billing-ended"
-	// StepChildrenRemoved is that the documents of what is beneath a cluster are removed.
+	// StepChildrenRemoved ends when the documents of a cluster's children are removed.
 	StepChildrenRemoved = "children-removed"
-	// StepDocumentsRemoved is that the resource, its reservations (of the managed resource group's name, the subnet, …) and its operation
-	// are ended in Cosmos DB, all at once.
+	// StepDocumentsRemoved ends when one transaction has removed the resource and its reservations and ended its
+	// operation.
 	StepDocumentsRemoved = "documents-removed"
 )
 
-// StepKinds are all of them, in order.
+// StepKinds returns the kinds of the steps on the ARM side, in order.
 func StepKinds() []string {
 	return []string{StepChildrenMarked, StepFleetAccepted, StepFleetDeleted, StepBillingEnded, StepChildrenRemoved, StepDocumentsRemoved}
 }
 
-// StuckAfter is how long a step of a kind may run. What Cluster Service does is its own to watch; the whole of it may take
-// as long as its steps together.
-func StuckAfter(kind string) time.Duration {
-	if kind == StepFleetDeleted {
-		return time.Hour
-	}
-	return 2 * time.Minute
-}
+// StuckAfter is how long a step on the ARM side may run. StepFleetDeleted has this time after the steps of Cluster Service,
+// which have limits of their own.
+const StuckAfter = 2 * time.Minute
 
-// Facts are what is known of a deletion.
+// Facts are the observations from which the steps follow.
 type Facts struct {
-	// NamePrefix is empty for a cluster, and the beginning of the names of the steps for a part of one that is deleted without it, as
-	// in node-pool/np1.
+	// NamePrefix is empty for a cluster. For a node pool or external authentication that is deleted without its cluster
+	// it is the prefix of the names of the steps, for example node-pool/np1.
 	NamePrefix string
 	// StartTime is when the deletion was accepted.
 	StartTime time.Time
-	// ChildrenMarked says that what is beneath was told, Asked that Cluster Service has taken the deletion, Gone that it has nothing
-	// left, Billed that the end is noted, Emptied that the documents beneath are gone, Removed that the resource's own are.
+	// Each field reports whether the step of that name has ended.
 	ChildrenMarked, FleetAccepted, FleetDeleted, BillingEnded, ChildrenRemoved, DocumentsRemoved bool
-	// FleetAcceptedTime and GoneAt are when these came to be true, as far as that is known; zero means when the deletion began.
+	// FleetAcceptedTime and FleetDeletedTime are when those steps ended, or zero if that is not known.
 	FleetAcceptedTime, FleetDeletedTime time.Time
-	// Fleet is what Cluster Service reported; nil when nothing was.
+	// Fleet is the deletion as Cluster Service reported it, or nil if there is no report. It is empty if Cluster Service
+	// has nothing left to do.
 	Fleet *csv1.Deletion
-	// Notes are kept of steps that took too long.
+	// Notes are the last failures of steps that took too long.
 	Notes []adminv1.DeletionNote
 }
 
-// Steps are all steps, in the order in which they are taken, with Cluster Service's own in their place.
+// Steps returns all steps in order, with Cluster Service's own steps between those on the ARM side.
 func (f Facts) Steps(now time.Time) []*csv1.DeletionStep {
-	beyond := latest(f.StartTime, f.FleetAcceptedTime, f.FleetDeletedTime)
-	told := f.step(now, StepChildrenMarked, LayerARM, f.ChildrenMarked, true, f.StartTime, f.StartTime, "Waiting for the resources beneath it to be shown as being deleted, and for their operations to be ended.")
-	asked := f.step(now, StepFleetAccepted, LayerClusterService, f.FleetAccepted, true, f.StartTime, latest(f.StartTime, f.FleetAcceptedTime), "Waiting for Cluster Service to take the deletion.")
-	gone := f.step(now, StepFleetDeleted, LayerClusterService, f.FleetDeleted, f.FleetAccepted, latest(f.StartTime, f.FleetAcceptedTime), beyond, "Waiting for Cluster Service to say that nothing is left.")
-	gone.After = []string{asked.Name}
-	told.Name, asked.Name, gone.Name = f.name(StepChildrenMarked), f.name(StepFleetAccepted), f.name(StepFleetDeleted)
-	steps := []*csv1.DeletionStep{told, asked}
+	acceptedAt := latest(f.StartTime, f.FleetAcceptedTime)
+	deletedAt := latest(acceptedAt, f.FleetDeletedTime)
+	marked := f.step(now, StepChildrenMarked, LayerARM, f.ChildrenMarked, true, f.StartTime, f.StartTime,
+		"Waiting for its children to be shown as being deleted, and for their operations to end.")
+	accepted := f.step(now, StepFleetAccepted, LayerClusterService, f.FleetAccepted, true, f.StartTime, acceptedAt,
+		"Waiting for Cluster Service to accept the deletion.")
+	deleted := f.step(now, StepFleetDeleted, LayerClusterService, f.FleetDeleted, f.FleetAccepted, acceptedAt, deletedAt,
+		"Waiting for Cluster Service to report that nothing is left.")
+	if deleted.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
+		setStuck(deleted, f.fleetStuckTime(acceptedAt), now)
+	}
+	deleted.After = []string{accepted.Name}
+	steps := []*csv1.DeletionStep{marked, accepted}
 	if f.NamePrefix != "" {
 		steps = steps[1:]
 	}
 	for _, s := range f.Fleet.GetSteps() {
-		gone.After = append(gone.After, s.GetName())
+		deleted.After = append(deleted.After, s.GetName())
 		if len(s.GetAfter()) == 0 {
 			s = proto.CloneOf(s)
-			s.After = []string{asked.Name}
+			s.After = []string{accepted.Name}
 		}
 		steps = append(steps, s)
 	}
-	steps = append(steps, gone)
-	removed := f.step(now, StepDocumentsRemoved, LayerARM, f.DocumentsRemoved, f.FleetDeleted && (f.NamePrefix != "" || f.ChildrenRemoved), beyond, beyond,
-		"Waiting for its document to be removed, its reserved names to be free, and its operation to be ended.")
-	removed.After = []string{gone.Name}
+	steps = append(steps, deleted)
+	removed := f.step(now, StepDocumentsRemoved, LayerARM, f.DocumentsRemoved, f.FleetDeleted && (f.NamePrefix != "" || f.ChildrenRemoved), deletedAt, deletedAt,
+		"Waiting for its document and its reservations to be removed, and for its operation to end.")
+	removed.After = []string{deleted.Name}
 	if f.NamePrefix == "" {
-		billed := f.step(now, StepBillingEnded, LayerARM, f.BillingEnded, f.FleetDeleted, beyond, beyond, "Waiting for the end of its life to be noted for billing.")
-		billed.After = []string{gone.Name}
-		emptied := f.step(now, StepChildrenRemoved, LayerARM, f.ChildrenRemoved, f.FleetDeleted && f.BillingEnded && f.ChildrenMarked, beyond, beyond,
-			"Waiting for the documents of what was beneath it to be removed.")
-		emptied.After = []string{told.Name, billed.Name}
-		removed.After = []string{emptied.Name}
-		steps = append(steps, billed, emptied)
+		billed := f.step(now, StepBillingEnded, LayerARM, f.BillingEnded, f.FleetDeleted, deletedAt, deletedAt, "Waiting for the end of its billing to be recorded.")
+		billed.After = []string{deleted.Name}
+		childrenRemoved := f.step(now, StepChildrenRemoved, LayerARM, f.ChildrenRemoved, f.FleetDeleted && f.BillingEnded && f.ChildrenMarked, deletedAt, deletedAt,
+			"Waiting for the documents of its children to be removed.")
+		childrenRemoved.After = []string{marked.Name, billed.Name}
+		removed.After = []string{childrenRemoved.Name}
+		steps = append(steps, billed, childrenRemoved)
 	}
 	return append(steps, removed)
 }
 
-// name of a step of the ARM side.
+// fleetStuckTime returns when StepFleetDeleted becomes stuck, or zero if that cannot be said. It follows from the steps of
+// Cluster Service, each of which has its own limit there (deletion.stuckAfter in its configuration). After they have ended
+// or should have ended, the report of the end has StuckAfter to arrive. A step that Cluster Service reports as stuck is a
+// matter for Cluster Service's alert: the time when it ends is unknown.
+func (f Facts) fleetStuckTime(acceptedAt time.Time) time.Time {
+	if f.Fleet == nil {
+		return time.Time{}
+	}
+	last := acceptedAt
+	for _, s := range f.Fleet.GetSteps() {
+		switch {
+		case ended(s):
+			last = latest(last, s.GetSince().AsTime())
+		case s.GetStuck():
+			return time.Time{}
+		case s.GetStuckTime() != nil:
+			last = latest(last, s.GetStuckTime().AsTime())
+		}
+	}
+	return last.Add(StuckAfter)
+}
+
+// name returns the name of a step on the ARM side.
 func (f Facts) name(kind string) string {
 	if f.NamePrefix == "" {
 		return kind
@@ -121,20 +146,27 @@ func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, func(a, b time.Time) int { return a.Compare(b) })
 }
 
-// step of a kind that began to run at a time, if it has begun, or ended at one.
-func (f Facts) step(now time.Time, kind, layer string, done, begun bool, since, until time.Time, waitsFor string) *csv1.DeletionStep {
+// step returns a step that runs since a time if running is set, or ended at until if done is set.
+func (f Facts) step(now time.Time, kind, layer string, done, running bool, since, until time.Time, waitsFor string) *csv1.DeletionStep {
 	s := &csv1.DeletionStep{Name: f.name(kind), Kind: kind, Layer: layer, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, Since: timestamppb.New(f.StartTime)}
 	switch {
 	case done:
 		s.State, s.Since = csv1.DeletionStepState_DELETION_STEP_STATE_DONE, timestamppb.New(until)
-	case begun:
+	case running:
 		s.State, s.Since, s.WaitsFor = csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, timestamppb.New(since), waitsFor
 		note := f.note(kind)
 		s.Attempts, s.LastError = note.Attempts, note.LastError
-		at := since.Add(StuckAfter(kind))
-		s.StuckTime, s.Stuck = timestamppb.New(at), !now.Before(at)
+		setStuck(s, since.Add(StuckAfter), now)
 	}
 	return s
+}
+
+// setStuck sets the time when a step becomes stuck; zero means never.
+func setStuck(s *csv1.DeletionStep, at, now time.Time) {
+	s.StuckTime, s.Stuck = nil, false
+	if !at.IsZero() {
+		s.StuckTime, s.Stuck = timestamppb.New(at), !now.Before(at)
+	}
 }
 
 func (f Facts) note(kind string) adminv1.DeletionNote {
@@ -146,15 +178,15 @@ func (f Facts) note(kind string) adminv1.DeletionNote {
 	return adminv1.DeletionNote{}
 }
 
-// RunningSteps are the steps of the ARM side that are under way.
+// RunningSteps returns the running steps on the ARM side.
 func (f Facts) RunningSteps(now time.Time) []*csv1.DeletionStep {
 	return slices.DeleteFunc(f.Steps(now), func(s *csv1.DeletionStep) bool {
 		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING || !IsARMStep(s)
 	})
 }
 
-// BlockingSteps are the steps of a deletion that are under way, without what only sums others of them up: Cluster Service says that
-// nothing is left when its own steps have ended.
+// BlockingSteps returns the running steps of a deletion. It leaves out StepFleetDeleted while Cluster Service's own
+// steps run, because it only waits for these.
 func BlockingSteps(steps []*csv1.DeletionStep) []*csv1.DeletionStep {
 	running := slices.DeleteFunc(slices.Clone(steps), func(s *csv1.DeletionStep) bool {
 		return s.GetState() != csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING
@@ -165,14 +197,15 @@ func BlockingSteps(steps []*csv1.DeletionStep) []*csv1.DeletionStep {
 	return running
 }
 
-// IsARMStep says whether a step is one of the ARM side.
+// IsARMStep reports whether a step is on the ARM side.
 func IsARMStep(s *csv1.DeletionStep) bool { return slices.Contains(StepKinds(), s.GetKind()) }
 
-// StuckStep finds the first step of the ARM side that is stuck, empty when none is, and says when the next would be; zero when
-// none will.
+// StuckStep returns the kind of the first stuck step on the ARM side, or an empty string, and the time when the next
+// running step becomes stuck, or zero.
 func (f Facts) StuckStep(now time.Time) (kind string, next time.Time) {
 	for _, s := range f.RunningSteps(now) {
 		switch at := s.GetStuckTime().AsTime(); {
+		case s.GetStuckTime() == nil:
 		case s.GetStuck() && kind == "":
 			kind = s.GetKind()
 		case !s.GetStuck() && (next.IsZero() || at.Before(next)):

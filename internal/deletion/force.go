@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// ARMStepKind is the kind of a step of the ARM side by the step's name; empty for a step of Cluster Service's. Those are named by what
-// they remove, in one part or in two and a word, as in node-pool/np1/publish.
+// ARMStepKind returns the kind of a step on the ARM side by the step's name, or an empty string for a step of Cluster
+// Service. Cluster Service names its steps by what they remove, in one part, in two, or in two and a word, for example
+// node-pool/np1/publish.
 func ARMStepKind(name string) string {
 	parts := strings.Split(name, "/")
 	kind := parts[len(parts)-1]
@@ -16,22 +17,22 @@ func ARMStepKind(name string) string {
 	return kind
 }
 
-// ForceRefusal says why a step of a kind of the ARM side cannot be forced, and what can be done instead; empty for what is not one
-// of them. All of these either write what must be true when the deletion is over, or wait for Cluster Service, whose own steps
+// ForceRefusal returns why a step on the ARM side cannot be forced and what to do instead, or an empty string for other
+// kinds. These steps either write what must be true after the deletion, or wait for Cluster Service, whose own steps
 // can be forced.
 func ForceRefusal(kind string) string {
-	const again = " It is tried by itself, and at once with a retry of the deletion."
+	const retried = " The backend retries it; a retry of the deletion retries it at once."
 	switch kind {
 	case StepChildrenMarked:
-		return "It writes that what is beneath the cluster goes with it: left out, resources would be shown and served whose cluster is gone." + again
+		return "It marks the children of the cluster as being deleted. Without it, resources of a deleted cluster would be shown and served." + retried
 	case StepFleetAccepted:
-		return "Cluster Service has not taken the deletion: left out, the cluster would run on and be nobody's. Bring Cluster Service back, or remove the cause that it names." + again
+		return "Cluster Service has not accepted the deletion. Without it, the cluster would keep running without an owner. Restore Cluster Service, or remove the cause that it reports." + retried
 	case StepFleetDeleted:
-		return "Cluster Service has not said that nothing is left: left out, what is left would be nobody's. The steps of Cluster Service that are stuck may be forced; this one ends with them."
+		return "Cluster Service has not reported that nothing is left. Without it, the rest would have no owner. The stuck steps of Cluster Service may be forced; this step ends with them."
 	case StepBillingEnded:
-		return "It writes the end of the cluster's life for billing: left out, the customer would pay on. Let the container Billing of Cosmos DB take writes." + again
+		return "It records the end of the cluster's billing. Without it, the customer would continue to pay. Make the container Billing in Cosmos DB writable." + retried
 	case StepChildrenRemoved, StepDocumentsRemoved:
-		return "It removes documents and frees reserved names: left out, the name could not be used again. Let Cosmos DB take writes." + again
+		return "It removes documents and reservations. Without it, the name could not be used again. Make Cosmos DB writable." + retried
 	}
 	return ""
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/deletion"
 )
 
-func TestKindOf(t *testing.T) {
+func TestARMStepKind(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, step, want string }{
-		"cluster's":         {"a step of a cluster is its kind", "billing-ended", deletion.StepBillingEnded},
-		"part's":            {"a step of a part has the part before it", "node-pool/np1/fleet-accepted", deletion.StepFleetAccepted},
-		"Cluster Service's": {"it is named by what it removes", "hosted-cluster", ""},
-		"publishing":        {"that is Cluster Service's, too", "node-pool/np1/publish", ""},
-		"confusing":         {"a customer may call a node pool so", "node-pool/fleet-accepted", ""},
+		"cluster's":         {"the name of a cluster's step is its kind", "billing-ended", deletion.StepBillingEnded},
+		"node pool's":       {"the kind follows the name of the node pool", "node-pool/np1/fleet-accepted", deletion.StepFleetAccepted},
+		"Cluster Service's": {"Cluster Service names steps by what they remove", "hosted-cluster", ""},
+		"publishing":        {"publishing is a step of Cluster Service", "node-pool/np1/publish", ""},
+		"ambiguous":         {"a node pool may have the name of a kind", "node-pool/fleet-accepted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := deletion.ARMStepKind(tc.step); got != tc.want {
@@ -22,14 +22,13 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// TestEveryKindSaysWhyItCannotBeForced: and what can be done instead.
-func TestEveryKindSaysWhyItCannotBeForced(t *testing.T) {
+func TestForceRefusalOfEveryKind(t *testing.T) {
 	for _, kind := range deletion.StepKinds() {
 		if deletion.ForceRefusal(kind) == "" {
-			t.Errorf("%s says nothing", kind)
+			t.Errorf("%s: no reason", kind)
 		}
 	}
 	if text := deletion.ForceRefusal("hosted-cluster"); text != "" {
-		t.Errorf("a step of Cluster Service's: %q", text)
+		t.Errorf("step of Cluster Service: refused with %q", text)
 	}
 }

@@ -9,43 +9,45 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/hub"
 )
 
-// Graph is the deletion of a resource with the steps of all layers that could be asked. What goes with a cluster is in the
-// cluster's.
+// Graph is the deletion of one resource with the steps of all layers that could be read. The deletion of a cluster
+// includes its children.
 type Graph struct {
-	// Kind is cluster, nodePool or externalAuth.
+	// Kind is KindCluster, KindNodePool or KindExternalAuth.
 	Kind                        string
 	ResourceID, UID, ClusterUID string
-	// StartTime is when it was asked for.
+	// StartTime is when the deletion was requested.
 	StartTime time.Time
-	// OperationID is ARM's operation that ends with it; empty when that has ended without it, or is not known.
+	// OperationID is the ARM operation of the deletion, or empty if it is unknown or has ended before the deletion.
 	OperationID string
-	// Done says that nothing is left to be waited for.
+	// Done reports whether all steps have ended.
 	Done  bool
 	Steps []*csv1.DeletionStep
 }
 
-// The kinds of a Graph.
+// The kinds of resources that have a Graph.
 const (
 	KindCluster      = "cluster"
 	KindNodePool     = "nodePool"
 	KindExternalAuth = "externalAuth"
 )
 
-// Graphs are the deletions that a dump shows: the cluster's, also when it is over, or those of its parts that are under way.
+// Graphs returns the deletions in a dump: that of the cluster, even after its end, or the running ones of its node
+// pools and external authentications.
 func Graphs(dump *adminv1.Dump) []Graph {
-	t := taken{dump}
-	if graph := t.cluster(); graph != nil {
+	src := source{dump}
+	if graph := src.cluster(); graph != nil {
 		return []Graph{*graph}
 	}
-	return t.parts()
+	return src.parts()
 }
 
-// taken are the facts of a dump.
-type taken struct{ *adminv1.Dump }
+// source derives Facts from a dump.
+type source struct{ *adminv1.Dump }
 
-// part is what ARM's documents and Cluster Service have in common about a resource.
+// part is what ARM's documents and Cluster Service store about one resource.
 type part struct {
-	// document is nil when ARM has none of the incarnation, or could not be asked; fleet says how far Cluster Service is.
+	// document is nil if ARM has no document of the incarnation, or ARM's layer could not be read. known reports
+	// whether Cluster Service has the resource; phase, deleted and graph are Cluster Service's.
 	document *adminv1.ARMState
 	known    bool
 	deleted  time.Time
@@ -53,63 +55,63 @@ type part struct {
 	graph    *csv1.Deletion
 }
 
-func (t taken) cluster() *Graph {
+func (src source) cluster() *Graph {
 	p := part{}
-	if t.ARM != nil && t.ARM.Cluster != nil {
-		p.document = &t.ARM.Cluster.ARMState
+	if src.ARM != nil && src.ARM.Cluster != nil {
+		p.document = &src.ARM.Cluster.ARMState
 	}
-	if t.ClusterService != nil && t.ClusterService.Cluster != nil {
-		c := t.ClusterService.Cluster.Of
+	if src.ClusterService != nil && src.ClusterService.Cluster != nil {
+		c := src.ClusterService.Cluster.Of
 		p.known, p.phase, p.graph = true, strings.TrimPrefix(c.GetStatus().GetPhase().String(), "CLUSTER_PHASE_"), c.GetStatus().GetDeletion()
 		if c.GetDeleteTime() != nil {
 			p.deleted = c.GetDeleteTime().AsTime()
 		}
 	}
-	graph := Graph{Kind: KindCluster, ResourceID: t.Cluster.ResourceID, UID: t.Cluster.UID, ClusterUID: t.Cluster.UID}
-	f, going := t.facts(p, &graph)
-	if !going {
+	graph := Graph{Kind: KindCluster, ResourceID: src.Cluster.ResourceID, UID: src.Cluster.UID, ClusterUID: src.Cluster.UID}
+	f, deleting := src.facts(p, &graph)
+	if !deleting {
 		return nil
 	}
-	if t.ARM == nil {
+	if src.ARM == nil {
 		graph.Steps = p.graph.GetSteps()
 		return &graph
 	}
 	f.ChildrenMarked, f.ChildrenRemoved, f.BillingEnded = true, true, f.DocumentsRemoved
-	for _, pool := range t.ARM.NodePools {
+	for _, pool := range src.ARM.NodePools {
 		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && pool.ProvisioningState == hub.Deleting, false
 	}
-	for _, auth := range t.ARM.ExternalAuths {
+	for _, auth := range src.ARM.ExternalAuths {
 		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && auth.ProvisioningState == hub.Deleting, false
 	}
-	for _, credential := range t.ARM.Credentials {
+	for _, credential := range src.ARM.Credentials {
 		f.ChildrenMarked, f.ChildrenRemoved = f.ChildrenMarked && !credential.Pending(), false
 	}
-	if len(t.ARM.Unknown) > 0 {
+	if len(src.ARM.Unknown) > 0 {
 		f.ChildrenMarked, f.ChildrenRemoved = false, false
 	}
-	if c := t.ARM.Cluster; c != nil {
+	if c := src.ARM.Cluster; c != nil {
 		f.ChildrenMarked = f.ChildrenMarked && c.RevocationOperationID == ""
-		f.BillingEnded = t.ARM.Billing != nil && t.ARM.Billing.DeletionTime != nil
+		f.BillingEnded = src.ARM.Billing != nil && src.ARM.Billing.DeletionTime != nil
 	}
-	// What the last batch removes is not removed before the cluster is.
+	// The last transaction removes the children together with the cluster, not earlier.
 	f.ChildrenRemoved = f.ChildrenRemoved && f.BillingEnded
-	graph.finish(f, t.TakenAt)
+	graph.finish(f, src.TakenAt)
 	return &graph
 }
 
-func (t taken) parts() []Graph {
+func (src source) parts() []Graph {
 	var graphs []Graph
 	add := func(kind, word, id, uid string, p part) {
-		graph := Graph{Kind: kind, ResourceID: id, UID: uid, ClusterUID: t.Cluster.UID}
-		f, going := t.facts(p, &graph)
-		if !going || f.FleetDeleted && (f.DocumentsRemoved || t.ARM == nil) {
+		graph := Graph{Kind: kind, ResourceID: id, UID: uid, ClusterUID: src.Cluster.UID}
+		f, deleting := src.facts(p, &graph)
+		if !deleting || f.FleetDeleted && (f.DocumentsRemoved || src.ARM == nil) {
 			return
 		}
-		if t.ARM == nil {
+		if src.ARM == nil {
 			graph.Steps = p.graph.GetSteps()
 		} else {
 			f.NamePrefix = word + "/" + id[strings.LastIndexByte(id, '/')+1:]
-			graph.finish(f, t.TakenAt)
+			graph.finish(f, src.TakenAt)
 		}
 		graphs = append(graphs, graph)
 	}
@@ -123,18 +125,18 @@ func (t taken) parts() []Graph {
 		}
 		return of[n.uid]
 	}
-	if t.ARM != nil {
-		for i := range t.ARM.NodePools {
-			pool := &t.ARM.NodePools[i]
+	if src.ARM != nil {
+		for i := range src.ARM.NodePools {
+			pool := &src.ARM.NodePools[i]
 			at(pools, named{KindNodePool, "node-pool", pool.Resource.ID, pool.UID}).document = &pool.ARMState
 		}
-		for i := range t.ARM.ExternalAuths {
-			auth := &t.ARM.ExternalAuths[i]
+		for i := range src.ARM.ExternalAuths {
+			auth := &src.ARM.ExternalAuths[i]
 			at(auths, named{KindExternalAuth, "external-auth", auth.Resource.ID, auth.UID}).document = &auth.ARMState
 		}
 	}
-	if t.ClusterService != nil {
-		for _, m := range t.ClusterService.NodePools {
+	if src.ClusterService != nil {
+		for _, m := range src.ClusterService.NodePools {
 			p := at(pools, named{KindNodePool, "node-pool", m.Of.GetResourceId(), m.Of.GetUid()})
 			p.known, p.graph = true, m.Of.GetStatus().GetDeletion()
 			p.phase = strings.TrimPrefix(m.Of.GetStatus().GetPhase().String(), "NODE_POOL_PHASE_")
@@ -142,7 +144,7 @@ func (t taken) parts() []Graph {
 				p.deleted = m.Of.GetDeleteTime().AsTime()
 			}
 		}
-		for _, m := range t.ClusterService.ExternalAuths {
+		for _, m := range src.ClusterService.ExternalAuths {
 			p := at(auths, named{KindExternalAuth, "external-auth", m.Of.GetResourceId(), m.Of.GetUid()})
 			p.known, p.graph = true, m.Of.GetStatus().GetDeletion()
 			p.phase = strings.TrimPrefix(m.Of.GetStatus().GetPhase().String(), "EXTERNAL_AUTH_PHASE_")
@@ -161,16 +163,19 @@ func (t taken) parts() []Graph {
 	return graphs
 }
 
-// facts are those that all kinds share; going is false for what is not being deleted, and never was.
-func (t taken) facts(p part, graph *Graph) (f Facts, going bool) {
-	operation := t.operation(graph)
+// facts returns the facts that all kinds share. deleting is false for a resource that is not being deleted and never
+// was.
+func (src source) facts(p part, graph *Graph) (f Facts, deleting bool) {
+	operation := src.operation(graph)
 	underway := operation != nil && !operation.Status.Terminal()
 	if p.deleted.IsZero() && !underway && (p.document == nil || p.document.ProvisioningState != hub.Deleting) {
 		return f, false
 	}
-	f.Fleet = p.graph
+	if f.Fleet = p.graph; p.known && f.Fleet == nil {
+		f.Fleet = &csv1.Deletion{}
+	}
 	f.FleetAcceptedTime = p.deleted
-	// A deletion that ARM accepted anew goes on with what the one before has done.
+	// A repeated deletion continues with the progress of the previous one.
 	if f.StartTime = p.deleted; operation != nil {
 		f.StartTime, f.Notes = operation.StartTime, operation.Deletion
 	}
@@ -181,29 +186,30 @@ func (t taken) facts(p part, graph *Graph) (f Facts, going bool) {
 		graph.OperationID = operation.OperationID
 	}
 	graph.StartTime = f.StartTime
-	// What Cluster Service does not know it never had, or no longer: then it was asked, for it forgets nothing else.
+	// A resource that Cluster Service does not have was never sent or is already deleted. If the document shows the
+	// phase Deleting, Cluster Service had accepted the deletion.
 	f.FleetAccepted = !p.deleted.IsZero() || p.document != nil && p.document.Fleet.Phase == "Deleting"
-	f.FleetDeleted = p.phase == "DELETED" || t.ClusterService != nil && !p.known && f.FleetAccepted
+	f.FleetDeleted = p.phase == "DELETED" || src.ClusterService != nil && !p.known && f.FleetAccepted
 	for _, s := range p.graph.GetSteps() {
 		if f.FleetDeleted {
 			f.FleetDeletedTime = latest(f.FleetDeletedTime, s.GetSince().AsTime())
 		}
 	}
-	if f.DocumentsRemoved = t.ARM != nil && p.document == nil; f.DocumentsRemoved && (operation == nil || operation.Status == hub.Succeeded) {
+	if f.DocumentsRemoved = src.ARM != nil && p.document == nil; f.DocumentsRemoved && (operation == nil || operation.Status == hub.Succeeded) {
 		f.FleetAccepted = true
-		f.FleetDeleted = f.FleetDeleted || !p.known && t.ClusterService != nil
+		f.FleetDeleted = f.FleetDeleted || !p.known && src.ClusterService != nil
 	}
 	return f, true
 }
 
-// operation is ARM's newest that deletes the incarnation; nil when none is kept.
-func (t taken) operation(graph *Graph) *adminv1.ARMOperation {
-	if t.ARM == nil {
+// operation returns the newest ARM operation that deletes the incarnation, or nil.
+func (src source) operation(graph *Graph) *adminv1.ARMOperation {
+	if src.ARM == nil {
 		return nil
 	}
 	var newest *adminv1.ARMOperation
-	for i := range t.ARM.Operations {
-		o := &t.ARM.Operations[i]
+	for i := range src.ARM.Operations {
+		o := &src.ARM.Operations[i]
 		if o.Request == "Delete" && o.UID == graph.UID && strings.EqualFold(o.ResourceID, graph.ResourceID) && (newest == nil || o.StartTime.After(newest.StartTime)) {
 			newest = o
 		}

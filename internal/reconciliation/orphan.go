@@ -9,7 +9,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/database"
 )
 
-// Exists says whether Cosmos DB has the incarnation now.
+// Exists reports whether Cosmos DB has the incarnation of a drift.
 func Exists(ctx context.Context, db *database.DB, f Drift) (bool, error) {
 	switch f.Kind {
 	case database.ClusterKind:
@@ -22,10 +22,10 @@ func Exists(ctx context.Context, db *database.DB, f Drift) (bool, error) {
 		item, err := db.ExternalAuths().Find(ctx, f.Key)
 		return item != nil && item.Removed == nil && item.Value.UID == f.UID, err
 	}
-	return false, fmt.Errorf("nothing of kind %q is held", f.Kind)
+	return false, fmt.Errorf("unsupported kind %q", f.Kind)
 }
 
-// DeleteFromFleet has Cluster Service delete what it holds of an incarnation, which it does once.
+// DeleteFromFleet makes Cluster Service delete an incarnation. It is idempotent.
 func DeleteFromFleet(ctx context.Context, fleet clusterservicev1.ClusterServiceClient, kind database.Kind, resourceID, uid, clusterUID string) error {
 	var err error
 	switch kind {
@@ -36,7 +36,7 @@ func DeleteFromFleet(ctx context.Context, fleet clusterservicev1.ClusterServiceC
 	case database.ExternalAuthKind:
 		_, err = fleet.DeleteExternalAuth(ctx, &clusterservicev1.DeleteExternalAuthRequest{Uid: uid, ClusterUid: clusterUID, ResourceId: resourceID})
 	default:
-		return fmt.Errorf("nothing of kind %q is held", kind)
+		return fmt.Errorf("unsupported kind %q", kind)
 	}
 	return apierror.FromGRPC(err)
 }

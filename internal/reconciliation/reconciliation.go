@@ -1,6 +1,6 @@
-// Package reconciliation compares what Cosmos DB says customers were promised with what Cluster Service holds, and says where the
-// two differ. It reads both sides page by page in the order of resource ids and merges them, so that its memory does not grow with
-// the region. It decides what a difference is, and changes nothing: the backend mends what can be mended, and admin shows it.
+// Package reconciliation finds drift: resources for which the desired state in Cosmos DB and the state in Cluster
+// Service differ. It reads both sides page by page in the order of resource IDs and merges them, so that its memory
+// does not grow with the region. It only reports drift. The backend repairs what can be repaired, and admin shows it.
 package reconciliation
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 
 	clusterservicev1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/hub"
@@ -17,96 +19,95 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
-// DriftType is how a resource differs.
+// DriftType is the kind of a difference.
 type DriftType string
 
-// The differences.
+// The types of drift.
 const (
-	// Missing: Cluster Service accepted it, and does not know of it any more.
+	// Missing: Cluster Service had accepted the resource and does not have it.
 	Missing DriftType = "Missing"
-	// Older: Cluster Service holds an older generation, or release, than it had accepted.
+	// Older: Cluster Service has an older generation or release than it had accepted.
 	Older DriftType = "Older"
-	// Undeleted: Cluster Service accepted its deletion, and does not know of that any more.
+	// Undeleted: Cluster Service had accepted the deletion, and the resource is not being deleted.
 	Undeleted DriftType = "Undeleted"
-	// Newer: Cluster Service holds a newer generation than Cosmos DB. Cosmos DB lost that one.
+	// Newer: Cluster Service has a newer generation than Cosmos DB, which has lost it.
 	Newer DriftType = "Newer"
-	// Orphan: Cluster Service holds what Cosmos DB does not. Either its deletion was lost there, or Cosmos DB lost it.
+	// Orphan: Cluster Service has a resource that Cosmos DB does not have. Either Cluster Service lost its deletion, or
+	// Cosmos DB lost the resource.
 	Orphan DriftType = "Orphan"
 )
 
-// Drift is one resource that differs.
+// Drift is a resource for which the two sides differ.
 type Drift struct {
 	Type DriftType
 	Kind database.Kind
-	// Key is of Cosmos DB where the document is known there; else it is made of Cluster Service's resource id.
+	// Key is the document's key, or is made from Cluster Service's resource ID if there is no document.
 	Key             database.Key
 	UID, ClusterUID string
-	// AcceptedGeneration is the generation that Cluster Service had accepted, Held the one that it holds; 0 for none.
+	// AcceptedGeneration is the generation that Cluster Service had accepted, FleetGeneration the one that it has; 0
+	// means none.
 	AcceptedGeneration, FleetGeneration int64
 }
 
-// Cluster is the lower-case resource id of the cluster that the resource is or belongs to.
-func (f *Drift) Cluster() string { return clusterOf(strings.ToLower(f.Key.ResourceID)) }
-
-// clusterOf is the first eight segments of an id and their separators.
-func clusterOf(key string) string {
-	seen := 0
-	for i := range len(key) {
-		if key[i] == '/' {
-			if seen++; seen == 9 {
-				return key[:i]
-			}
-		}
+// Cluster returns the lower-case resource ID of the resource's cluster.
+func (d *Drift) Cluster() string {
+	id, err := arm.ParseResourceID(d.Key.ResourceID)
+	if err != nil {
+		return strings.ToLower(d.Key.ResourceID)
 	}
-	return key
+	for len(id.ResourceType.Types) > 1 {
+		id = id.Parent
+	}
+	return strings.ToLower(id.String())
 }
 
-// DesiredState are Cosmos DB's side; *database.DB is one.
+// DesiredState reads Cosmos DB's side. *database.DB implements it.
 type DesiredState interface {
 	SubscriptionsWithClusters(ctx context.Context) ([]string, error)
 	DesiredSummaries(ctx context.Context, subscriptionID, after string, limit int) ([]database.DesiredSummary, error)
 }
 
-// Inventory is Cluster Service's side; Held is one.
+// Inventory reads Cluster Service's side. FleetInventory implements it.
 type Inventory interface {
 	Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error)
 }
 
-// pageTimeout bounds the reading of a page of Cluster Service's side.
+// pageTimeout bounds the reading of one page from Cluster Service.
 const pageTimeout = 30 * time.Second
 
-// FleetInventory is what a Cluster Service holds.
+// FleetInventory reads the inventory of a Cluster Service.
 type FleetInventory struct {
 	Client clusterservicev1.ClusterServiceClient
 }
 
-// Inventory is a page of what is not gone, in order of resource ids. next is empty on the last one.
-func (h FleetInventory) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
+// Inventory returns a page of all resources that are not deleted, in order of resource IDs. next is empty on the last
+// page.
+func (i FleetInventory) Inventory(ctx context.Context, token string, limit int) (entries []*clusterservicev1.InventoryEntry, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	page, err := h.Client.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
+	page, err := i.Client.ListInventory(ctx, &clusterservicev1.ListInventoryRequest{PageSize: int32(limit), PageToken: token})
 	return page.GetEntries(), page.GetNextPageToken(), apierror.FromGRPC(err)
 }
 
-// Options of a comparison.
+// Options configure a comparison.
 type Options struct {
-	// Include says whether a subscription is looked at; nil means all.
+	// Include reports whether to compare a subscription; nil includes all.
 	Include func(subscriptionID string) bool
-	// PageSize is how many of each side are held at a time; 0 means 500.
+	// PageSize is how many resources of each side are read at a time; 0 means 500.
 	PageSize int
-	// BetweenPages is called between pages, for who is in no hurry; nil means none.
+	// BetweenPages is called between pages, for callers that want to limit the load; nil means no pause.
 	BetweenPages func(ctx context.Context) error
 }
 
-// Counts are what was compared.
+// Counts are the numbers of compared resources on each side.
 type Counts struct {
 	Desired, Fleet int
 }
 
-// Compare calls each with every difference, in the order of resource ids: a cluster's before those of what belongs to it. What an
-// operation works on does not differ, for that brings it where it belongs; neither does what goes with a cluster that is being
-// deleted.
-func Compare(ctx context.Context, promises DesiredState, inventory Inventory, options Options, each func(Drift) error) (Counts, error) {
+// Compare calls each for every drift, in the order of resource IDs: a cluster comes before its children. A resource
+// with an active operation is not drift, because the operation changes it. Neither are the children of a cluster that
+// is being deleted.
+func Compare(ctx context.Context, desired DesiredState, inventory Inventory, options Options, each func(Drift) error) (Counts, error) {
 	if options.Include == nil {
 		options.Include = func(string) bool { return true }
 	}
@@ -116,75 +117,76 @@ func Compare(ctx context.Context, promises DesiredState, inventory Inventory, op
 	if options.BetweenPages == nil {
 		options.BetweenPages = func(context.Context) error { return nil }
 	}
-	subscriptions, err := promises.SubscriptionsWithClusters(ctx)
+	subscriptions, err := desired.SubscriptionsWithClusters(ctx)
 	if err != nil {
 		return Counts{}, fmt.Errorf("listing subscriptions: %w", err)
 	}
 	var counts Counts
-	p := &promised{from: promises, options: &options, subscriptions: subscriptions}
-	h := &held{from: inventory, options: &options, more: true}
-	var orphaned string // the cluster that is an orphan: what belongs to it is, too, and is not news
+	documents := &desiredReader{from: desired, options: &options, subscriptions: subscriptions}
+	fleet := &fleetReader{from: inventory, options: &options, more: true}
+	var orphaned string // UID of the last orphaned cluster; its children are not reported
 	for {
-		// Of the fleet first: what is read of Cosmos DB after that is newer, so that what is in neither was never there.
-		entry, err := h.peek(ctx)
+		// Cluster Service is read first, so that Cosmos DB's state is the newer one. A resource is created in Cosmos DB first,
+		// so one that is created in between is not an orphan.
+		entry, err := fleet.peek(ctx)
 		if err != nil {
 			return counts, err
 		}
-		promise, err := p.peek(ctx)
+		summary, err := documents.peek(ctx)
 		if err != nil {
 			return counts, err
 		}
-		if entry == nil && promise == nil {
+		if entry == nil && summary == nil {
 			return counts, nil
 		}
 		order := 0
 		switch {
-		case promise == nil:
+		case summary == nil:
 			order = 1
 		case entry == nil:
 			order = -1
 		default:
-			order = strings.Compare(promise.SortKey(), strings.ToLower(entry.GetResourceId()))
+			order = strings.Compare(summary.SortKey(), strings.ToLower(entry.GetResourceId()))
 		}
-		var found []Drift
+		var drifts []Drift
 		if order <= 0 {
 			counts.Desired++
-			p.page = p.page[1:]
+			documents.page = documents.page[1:]
 		} else {
-			promise = nil
+			summary = nil
 		}
 		if order >= 0 {
 			counts.Fleet++
-			h.page = h.page[1:]
+			fleet.page = fleet.page[1:]
 		} else {
 			entry = nil
 		}
-		if entry != nil && (promise == nil || promise.UID != entry.GetUid()) && !entry.GetDeleting() {
+		if entry != nil && (summary == nil || summary.UID != entry.GetUid()) && !entry.GetDeleting() {
 			orphan := orphanOf(entry)
 			if orphan.Kind == database.ClusterKind {
 				orphaned = entry.GetUid()
 			}
 			if orphan.Kind == database.ClusterKind || orphaned != entry.GetClusterUid() {
-				found = append(found, orphan)
+				drifts = append(drifts, orphan)
 			}
 		}
-		if promise != nil {
-			if entry != nil && promise.UID != entry.GetUid() {
+		if summary != nil {
+			if entry != nil && summary.UID != entry.GetUid() {
 				entry = nil
 			}
-			if f := differs(promise, entry); f != nil {
-				found = append(found, *f)
+			if drift := compare(summary, entry); drift != nil {
+				drifts = append(drifts, *drift)
 			}
 		}
-		for _, f := range found {
-			if err := each(f); err != nil {
+		for _, drift := range drifts {
+			if err := each(drift); err != nil {
 				return counts, err
 			}
 		}
 	}
 }
 
-// kinds of the inventory.
+// kinds maps kinds of the inventory to kinds of documents.
 var kinds = map[clusterservicev1.InventoryKind]database.Kind{
 	clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER:       database.ClusterKind,
 	clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL:     database.NodePoolKind,
@@ -192,47 +194,48 @@ var kinds = map[clusterservicev1.InventoryKind]database.Kind{
 }
 
 func orphanOf(entry *clusterservicev1.InventoryEntry) Drift {
-	key, _ := database.ResourceKey(entry.GetResourceId()) // one that is none is of no subscription that anybody wants
+	key, _ := database.ResourceKey(entry.GetResourceId()) // the caller includes no subscription for an invalid ID
 	return Drift{Type: Orphan, Kind: kinds[entry.GetKind()], Key: key, UID: entry.GetUid(), ClusterUID: entry.GetClusterUid(), FleetGeneration: entry.GetGeneration()}
 }
 
-// differs compares a resource with what the fleet holds of it, nil for nothing. It is pure.
-func differs(p *database.DesiredSummary, entry *clusterservicev1.InventoryEntry) *Drift {
-	f := &Drift{Kind: p.Kind, Key: p.Key, UID: p.UID, ClusterUID: p.ClusterUID, AcceptedGeneration: p.Fleet.AcceptedGeneration, FleetGeneration: entry.GetGeneration()}
-	deletion := p.Fleet.Phase == clusterservice.PhaseDeleting
+// compare returns the drift of a resource, or nil. It is pure. entry is nil if Cluster Service does not have the
+// resource.
+func compare(s *database.DesiredSummary, entry *clusterservicev1.InventoryEntry) *Drift {
+	drift := &Drift{Kind: s.Kind, Key: s.Key, UID: s.UID, ClusterUID: s.ClusterUID, AcceptedGeneration: s.Fleet.AcceptedGeneration, FleetGeneration: entry.GetGeneration()}
+	deletion := s.Fleet.Phase == clusterservice.PhaseDeleting
 	switch {
-	case p.ActiveOperationID != "", p.ProvisioningState == hub.Deleting, p.Fleet.AcceptedGeneration == 0:
-		// Its operation drives it, or that of its cluster; or Cluster Service never took it, and nothing was promised.
+	case s.ActiveOperationID != "", s.ProvisioningState == hub.Deleting, s.Fleet.AcceptedGeneration == 0:
+		// An operation of the resource or of its cluster changes it, or Cluster Service never accepted it.
 		return nil
 	case entry == nil:
-		f.Type = Missing
+		drift.Type = Missing
 	case deletion && !entry.GetDeleting():
-		f.Type = Undeleted
+		drift.Type = Undeleted
 	case entry.GetDeleting():
-		// Cosmos DB hears of its end.
+		// The watch reports the end of the deletion.
 		return nil
-	case entry.GetGeneration() > p.Generation:
-		f.Type = Newer
-	case entry.GetGeneration() < p.Fleet.AcceptedGeneration || lowered(p.Fleet.Recovery, entry.GetReleaseVersion()):
-		f.Type = Older
+	case entry.GetGeneration() > s.Generation:
+		drift.Type = Newer
+	case entry.GetGeneration() < s.Fleet.AcceptedGeneration || releaseLowered(s.Fleet.Recovery, entry.GetReleaseVersion()):
+		drift.Type = Older
 	default:
 		return nil
 	}
-	return f
+	return drift
 }
 
-// lowered says that a cluster's release is older than it was.
-func lowered(r *database.FleetRecovery, held string) bool {
+// releaseLowered reports whether a cluster's release is older than the recorded one.
+func releaseLowered(r *database.FleetRecovery, fleetVersion string) bool {
 	if r == nil {
 		return false
 	}
 	was, err := release.ParseVersion(r.ReleaseVersion)
-	is, heldErr := release.ParseVersion(held)
-	return err == nil && heldErr == nil && is.Compare(was) < 0
+	is, fleetErr := release.ParseVersion(fleetVersion)
+	return err == nil && fleetErr == nil && is.Compare(was) < 0
 }
 
-// promised reads Cosmos DB's side, subscription by subscription.
-type promised struct {
+// desiredReader reads Cosmos DB's side, subscription by subscription.
+type desiredReader struct {
 	from          DesiredState
 	options       *Options
 	subscriptions []string
@@ -240,32 +243,32 @@ type promised struct {
 	page          []database.DesiredSummary
 }
 
-// peek is the first that was not taken; nil at the end.
-func (p *promised) peek(ctx context.Context) (*database.DesiredSummary, error) {
-	for len(p.page) == 0 && len(p.subscriptions) > 0 {
-		if !p.options.Include(p.subscriptions[0]) {
-			p.subscriptions = p.subscriptions[1:]
+// peek returns the first summary that was not consumed, or nil at the end.
+func (d *desiredReader) peek(ctx context.Context) (*database.DesiredSummary, error) {
+	for len(d.page) == 0 && len(d.subscriptions) > 0 {
+		if !d.options.Include(d.subscriptions[0]) {
+			d.subscriptions = d.subscriptions[1:]
 			continue
 		}
-		page, err := p.from.DesiredSummaries(ctx, p.subscriptions[0], p.after, p.options.PageSize)
+		page, err := d.from.DesiredSummaries(ctx, d.subscriptions[0], d.after, d.options.PageSize)
 		if err != nil {
-			return nil, fmt.Errorf("reading what was promised: %w", err)
+			return nil, fmt.Errorf("reading the desired state: %w", err)
 		}
-		p.page = page
-		if len(page) < p.options.PageSize {
-			p.subscriptions, p.after = p.subscriptions[1:], ""
+		d.page = page
+		if len(page) < d.options.PageSize {
+			d.subscriptions, d.after = d.subscriptions[1:], ""
 			continue
 		}
-		p.after = page[len(page)-1].SortKey()
+		d.after = page[len(page)-1].SortKey()
 	}
-	if len(p.page) == 0 {
+	if len(d.page) == 0 {
 		return nil, nil
 	}
-	return &p.page[0], nil
+	return &d.page[0], nil
 }
 
-// held reads Cluster Service's side.
-type held struct {
+// fleetReader reads Cluster Service's side.
+type fleetReader struct {
 	from    Inventory
 	options *Options
 	token   string
@@ -273,27 +276,27 @@ type held struct {
 	page    []*clusterservicev1.InventoryEntry
 }
 
-func (h *held) peek(ctx context.Context) (*clusterservicev1.InventoryEntry, error) {
+func (r *fleetReader) peek(ctx context.Context) (*clusterservicev1.InventoryEntry, error) {
 	for {
-		for len(h.page) > 0 {
-			parts := strings.SplitN(h.page[0].GetResourceId(), "/", 4)
-			if len(parts) == 4 && h.options.Include(strings.ToLower(parts[2])) {
-				return h.page[0], nil
+		for len(r.page) > 0 {
+			key, err := database.ResourceKey(r.page[0].GetResourceId())
+			if err == nil && r.options.Include(key.SubscriptionID) {
+				return r.page[0], nil
 			}
-			h.page = h.page[1:]
+			r.page = r.page[1:]
 		}
-		if !h.more {
+		if !r.more {
 			return nil, nil
 		}
-		if h.token != "" {
-			if err := h.options.BetweenPages(ctx); err != nil {
+		if r.token != "" {
+			if err := r.options.BetweenPages(ctx); err != nil {
 				return nil, err
 			}
 		}
-		page, next, err := h.from.Inventory(ctx, h.token, h.options.PageSize)
+		page, next, err := r.from.Inventory(ctx, r.token, r.options.PageSize)
 		if err != nil {
-			return nil, fmt.Errorf("reading what the fleet holds: %w", err)
+			return nil, fmt.Errorf("reading the inventory of the fleet: %w", err)
 		}
-		h.page, h.token, h.more = page, next, next != ""
+		r.page, r.token, r.more = page, next, next != ""
 	}
 }

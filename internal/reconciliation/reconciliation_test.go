@@ -17,15 +17,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/reconciliation"
 )
 
-// sides are what is promised and held, in order.
+// sides are the resources of both sides, in order.
 type sides struct {
-	promises []database.DesiredSummary
-	entries  []*clusterservicev1.InventoryEntry
+	summaries []database.DesiredSummary
+	entries   []*clusterservicev1.InventoryEntry
 }
 
 func (s *sides) SubscriptionsWithClusters(context.Context) ([]string, error) {
 	var subscriptions []string
-	for _, p := range s.promises {
+	for _, p := range s.summaries {
 		if p.Kind == database.ClusterKind && !slices.Contains(subscriptions, p.Key.SubscriptionID) {
 			subscriptions = append(subscriptions, p.Key.SubscriptionID)
 		}
@@ -34,7 +34,7 @@ func (s *sides) SubscriptionsWithClusters(context.Context) ([]string, error) {
 }
 
 func (s *sides) DesiredSummaries(_ context.Context, subscription, after string, limit int) (page []database.DesiredSummary, _ error) {
-	for _, p := range s.promises {
+	for _, p := range s.summaries {
 		if p.Key.SubscriptionID == subscription && p.SortKey() > after && len(page) < limit {
 			page = append(page, p)
 		}
@@ -56,7 +56,7 @@ func (s *sides) Inventory(_ context.Context, token string, limit int) ([]*cluste
 }
 
 func (s *sides) sort() {
-	slices.SortFunc(s.promises, func(a, b database.DesiredSummary) int { return strings.Compare(a.SortKey(), b.SortKey()) })
+	slices.SortFunc(s.summaries, func(a, b database.DesiredSummary) int { return strings.Compare(a.SortKey(), b.SortKey()) })
 	slices.SortFunc(s.entries, func(a, b *clusterservicev1.InventoryEntry) int {
 		return strings.Compare(strings.ToLower(a.ResourceId), strings.ToLower(b.ResourceId))
 	})
@@ -66,7 +66,7 @@ func key(subscription, rest string) database.Key {
 	return database.Key{SubscriptionID: subscription, ResourceID: "/subscriptions/" + subscription + "/resourceGroups/RG/providers/" + hub.ClusterResourceType + "/" + rest}
 }
 
-// TestCompare holds the merge against its meaning, over random sides, in pages of every size.
+// TestCompare compares the result of the merge with the expected drift, for random sides and several page sizes.
 func TestCompare(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -76,28 +76,28 @@ func TestCompare(t *testing.T) {
 			subscription := fmt.Sprintf("s%d", random.IntN(4))
 			name := fmt.Sprintf("Cluster%d", c)
 			uid := fmt.Sprintf("uid-%d", c)
-			// Whether the cluster is in the fleet only, which all that belongs to it then is.
+			// orphaned is set if only the fleet has the cluster; then only the fleet has its children.
 			orphaned := false
 			one := func(kind database.Kind, inventory clusterservicev1.InventoryKind, id, uid, clusterUID string) {
 				p := database.DesiredSummary{Kind: kind, Key: key(subscription, id), UID: uid, ClusterUID: clusterUID, Generation: 3, ProvisioningState: hub.Succeeded,
 					Fleet: database.FleetState{AcceptedGeneration: 3, Phase: clusterservice.PhaseReady}}
 				e := &clusterservicev1.InventoryEntry{Kind: inventory, Uid: uid, ClusterUid: clusterUID, ResourceId: p.Key.ResourceID, Generation: 3}
-				add := func(promised, held bool, difference reconciliation.DriftType) {
-					if promised {
-						s.promises = append(s.promises, p)
+				add := func(desired, inFleet bool, drift reconciliation.DriftType) {
+					if desired {
+						s.summaries = append(s.summaries, p)
 					}
-					if held {
+					if inFleet {
 						s.entries = append(s.entries, e)
 					}
-					if difference != "" {
-						want[string(difference)+" "+uid] = true
+					if drift != "" {
+						want[string(drift)+" "+uid] = true
 					}
 				}
-				what := random.IntN(10)
+				change := random.IntN(10)
 				if orphaned {
-					what = 4
+					change = 4
 				}
-				switch what {
+				switch change {
 				case 0:
 					add(true, false, reconciliation.Missing)
 				case 1:
@@ -110,12 +110,12 @@ func TestCompare(t *testing.T) {
 					p.Fleet.Phase = clusterservice.PhaseDeleting
 					add(true, true, reconciliation.Undeleted)
 				case 4:
-					difference := reconciliation.Orphan
+					drift := reconciliation.Orphan
 					if orphaned {
-						difference = ""
+						drift = ""
 					}
 					orphaned = orphaned || kind == database.ClusterKind
-					add(false, true, difference)
+					add(false, true, drift)
 				case 5:
 					p.ActiveOperationID = "operation"
 					add(true, random.IntN(2) == 0, "")
@@ -141,10 +141,10 @@ func TestCompare(t *testing.T) {
 				one(database.NodePoolKind, clusterservicev1.InventoryKind_INVENTORY_KIND_NODE_POOL, fmt.Sprintf("%s/nodePools/np%d", name, n), fmt.Sprintf("%s-np%d", uid, n), uid)
 			}
 		}
-		// Cosmos DB's subscriptions are those of clusters; the rest needs one in each.
+		// Compare reads only subscriptions that have a cluster, so each needs one.
 		for n := range 4 {
 			p := database.DesiredSummary{Kind: database.ClusterKind, Key: key(fmt.Sprintf("s%d", n), "zz"), UID: fmt.Sprint("zz", n), ActiveOperationID: "operation"}
-			s.promises = append(s.promises, p)
+			s.summaries = append(s.summaries, p)
 		}
 		s.sort()
 		for _, page := range []int{1, 2, 3, 100} {
@@ -159,52 +159,52 @@ func TestCompare(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil || counts.Desired != len(s.promises) || counts.Fleet != len(s.entries) {
-				t.Fatalf("seed %d: %+v of %d and %d, %v", seed, counts, len(s.promises), len(s.entries), err)
+			if err != nil || counts.Desired != len(s.summaries) || counts.Fleet != len(s.entries) {
+				t.Fatalf("seed %d: %+v of %d and %d, %v", seed, counts, len(s.summaries), len(s.entries), err)
 			}
 			for f := range want {
 				if !got[f] {
-					t.Errorf("seed %d, pages of %d: %s was not found", seed, page, f)
+					t.Errorf("seed %d, pages of %d: missing %s", seed, page, f)
 				}
 			}
 			for f := range got {
 				if !want[f] {
-					t.Errorf("seed %d, pages of %d: %s was found", seed, page, f)
+					t.Errorf("seed %d, pages of %d: unexpected %s", seed, page, f)
 				}
 			}
 		}
 	}
 }
 
-func TestALoweredRelease(t *testing.T) {
-	for held, want := range map[string]int{"4.20.8": 1, "4.20.16": 0, "4.21.0": 0, "": 0, "of another release": 0} {
+func TestCompareReportsLoweredRelease(t *testing.T) {
+	for version, want := range map[string]int{"4.20.8": 1, "4.20.16": 0, "4.21.0": 0, "": 0, "of another release": 0} {
 		s := &sides{
-			promises: []database.DesiredSummary{{Kind: database.ClusterKind, Key: key("s", "c"), UID: "u", Generation: 1, ProvisioningState: hub.Succeeded,
+			summaries: []database.DesiredSummary{{Kind: database.ClusterKind, Key: key("s", "c"), UID: "u", Generation: 1, ProvisioningState: hub.Succeeded,
 				Fleet: database.FleetState{AcceptedGeneration: 1, Recovery: &database.FleetRecovery{ReleaseVersion: "4.20.16"}}}},
 			entries: []*clusterservicev1.InventoryEntry{{Kind: clusterservicev1.InventoryKind_INVENTORY_KIND_CLUSTER, Uid: "u", ClusterUid: "u",
-				ResourceId: key("s", "c").ResourceID, Generation: 1, ReleaseVersion: held}},
+				ResourceId: key("s", "c").ResourceID, Generation: 1, ReleaseVersion: version}},
 		}
 		found := 0
 		if _, err := reconciliation.Compare(t.Context(), s, s, reconciliation.Options{}, func(f reconciliation.Drift) error {
 			if f.Type != reconciliation.Older {
-				t.Errorf("%q is %s", held, f.Type)
+				t.Errorf("%q is %s", version, f.Type)
 			}
 			found++
 			return nil
 		}); err != nil || found != want {
-			t.Errorf("%q: %d differences, %v, want %d", held, found, err, want)
+			t.Errorf("%q: %d drifts, %v, want %d", version, found, err, want)
 		}
 	}
 }
 
-// endless are sides of that many clusters, made as they are read: what is in memory is what is held of them.
-type endless struct{ clusters int }
+// generated has both sides of a region with many clusters, which it creates when they are read.
+type generated struct{ clusters int }
 
-func (endless) SubscriptionsWithClusters(context.Context) ([]string, error) {
+func (generated) SubscriptionsWithClusters(context.Context) ([]string, error) {
 	return []string{"s"}, nil
 }
 
-func (e endless) DesiredSummaries(_ context.Context, _, after string, limit int) (page []database.DesiredSummary, _ error) {
+func (e generated) DesiredSummaries(_ context.Context, _, after string, limit int) (page []database.DesiredSummary, _ error) {
 	first := 0
 	if after != "" {
 		first, _ = strconv.Atoi(after[len(after)-7:])
@@ -217,7 +217,7 @@ func (e endless) DesiredSummaries(_ context.Context, _, after string, limit int)
 	return page, nil
 }
 
-func (e endless) Inventory(_ context.Context, token string, limit int) (page []*clusterservicev1.InventoryEntry, next string, _ error) {
+func (e generated) Inventory(_ context.Context, token string, limit int) (page []*clusterservicev1.InventoryEntry, next string, _ error) {
 	first := 0
 	if token != "" {
 		first, _ = strconv.Atoi(token)
@@ -232,8 +232,8 @@ func (e endless) Inventory(_ context.Context, token string, limit int) (page []*
 	return page, next, nil
 }
 
-// TestCompareHoldsPages compares a region of 50,000 clusters, of which half are older, and looks at what is held of it.
-func TestCompareHoldsPages(t *testing.T) {
+// TestCompareKeepsOnlyPagesInMemory compares a region of 50,000 clusters, of which half are older.
+func TestCompareKeepsOnlyPagesInMemory(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -241,17 +241,17 @@ func TestCompareHoldsPages(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before, most, found := heap(), uint64(0), 0
-	counts, err := reconciliation.Compare(t.Context(), endless{50_000}, endless{50_000}, reconciliation.Options{}, func(reconciliation.Drift) error {
+	counts, err := reconciliation.Compare(t.Context(), generated{50_000}, generated{50_000}, reconciliation.Options{}, func(reconciliation.Drift) error {
 		if found++; found%5000 == 0 {
 			most = max(most, heap())
 		}
 		return nil
 	})
 	if err != nil || found != 25_000 || counts.Fleet != 50_000 || counts.Desired != 50_000 {
-		t.Fatalf("%d differences of %+v, %v", found, counts, err)
+		t.Fatalf("%d drifts of %+v, %v", found, counts, err)
 	}
-	// The promises alone take 85 MB in all; a page of them takes 1.
+	// All summaries take 85 MB; a page takes 1 MB.
 	if grown := int64(most) - int64(before); grown > 16<<20 {
-		t.Errorf("comparing holds %d MiB", grown>>20)
+		t.Errorf("the comparison needs %d MiB", grown>>20)
 	}
 }

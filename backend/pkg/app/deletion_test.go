@@ -33,7 +33,7 @@ func TestStuckDeletionSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter(deletion.StepFleetAccepted))
+	item.Value.StartTime = item.Value.StartTime.Add(-deletion.StuckAfter)
 	r.commit(subscription, func(batch *database.Batch) { database.Replace(batch, item) })
 
 	p := process.New("backend", slog.New(slog.DiscardHandler))

@@ -1,10 +1,12 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/backend/pkg/eventqueue"
 	"github.com/hcpmesh/hcpmesh/internal/clusterservice"
 	"github.com/hcpmesh/hcpmesh/internal/database"
@@ -68,6 +70,7 @@ func (k *kind[D]) trackDeletion(r eventqueue.Resource, v view, operation *databa
 	facts.FleetAccepted = facts.FleetAccepted || facts.FleetDeleted
 	if s.report != nil {
 		facts.StartTime, facts.FleetAcceptedTime = s.report.DeleteTime, s.report.DeleteTime
+		facts.Fleet = cmp.Or(s.report.Deletion, &csv1.Deletion{})
 	}
 	now := deletionState{failing: before.failing, noted: before.noted}
 	if operation != nil {

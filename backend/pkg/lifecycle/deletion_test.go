@@ -82,7 +82,7 @@ func TestTheLastStepsAreToldApart(t *testing.T) {
 				// The operation has ended, so there is nothing to note the failure on.
 				c.recordDeletionFailure(t.Context(), r, tc.failed, 3)
 			}
-			look(now.Add(-deletion.StuckAfter(tc.stuck)))
+			look(now.Add(-deletion.StuckAfter))
 			if got := c.deletions[r].stuck; got != tc.stuck || c.metrics.stuckSteps[r] != tc.stuck {
 				t.Errorf("%s: stuck in %q, want %q", tc.reason, got, tc.stuck)
 			}
