@@ -16,7 +16,7 @@ import (
 // TestRenewedCertificateIsServed has certificates live for seconds: each new version of the vault's reaches the management
 // cluster by itself, a refusal of the issuer is said and counted, and the cluster is ready for its customer all the time.
 func TestRenewedCertificateIsServed(t *testing.T) {
-	r := newRegion(t).withAzure(emulator.Options{CertificateLife: 4 * time.Second, OperationDelay: 20 * time.Millisecond})
+	r := newRegion(t).withAzure(emulator.Options{CertificateLifetime: 4 * time.Second, OperationDelay: 20 * time.Millisecond})
 	r.servingCertificates = true
 	r.play()
 	service := r.start(nil)

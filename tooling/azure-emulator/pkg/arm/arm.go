@@ -1,8 +1,12 @@
-// Package arm answers as Azure Resource Manager and the resource providers behind it do: resource groups, DNS, networks,
-// managed identities and authorization. A request names a resource by its id; a table of kinds says which there are, in
-// which api-versions, and what each checks and fills in. Operations that are long in Azure are long here when they are given
-// a duration: the resource says so in its provisioningState, the answer says where to ask and how soon, and the end comes
-// in its time, also when the emulator was killed in between. What is not in the table is refused with 501, never guessed.
+// Package arm emulates Azure Resource Manager and the resource providers behind it: resource groups, DNS, networks,
+// managed identities and authorization.
+//
+// A request names a resource by its ID. A table of resource types lists the supported api-versions, the checks of each
+// type and the fields that the provider sets. Other types are rejected with 501.
+//
+// Operations that take long in Azure take Options.OperationDelay. Meanwhile the resource has the provisioningState of the
+// operation, and the response contains the URL and the interval for polls. An operation also completes if the emulator
+// was killed meanwhile.
 package arm
 
 import (
@@ -10,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,51 +28,56 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// The buckets of the store that belong to this package.
+// The buckets of this package in the store.
 const (
 	resources  = "resources"  // by lower-case id
 	operations = "operations" // by id
 )
 
-// maxBody bounds a request's body, as ARM does.
+// maxBody bounds a request body, as in ARM.
 const maxBody = 4 << 20
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
 	Store *store.Store
-	// OperationDelay is how long the operations take that are long in Azure; 0 has them done at once.
+	// OperationDelay is the duration of operations that take long in Azure; 0 completes them at once.
 	OperationDelay time.Duration
-	// AssumeCustomers has networks and identities that nobody made be there when they are first asked for, with the roles
-	// that they need: a region for development has no customer who makes them. Resource groups come with them.
+	// AssumeCustomers creates networks and identities that do not exist when they are first requested, with the resource
+	// group and the role assignments that they need. A region for development has no customer who creates them.
 	AssumeCustomers bool
-	// Location is that of what is assumed.
+	// Location is the location of assumed resources.
 	Location string
-	Now      func() time.Time
+	// Log receives the errors of Run; nil discards them.
+	Log *slog.Logger
+	Now func() time.Time
 }
 
-// Server is the handler. Run it, too: it ends long operations.
+// Server is the HTTP handler. Its Run method must be running to complete operations.
 type Server struct {
 	Options
-	kinds map[string]*kind
-	// woken tells Run of an operation that began.
-	woken chan struct{}
-	// changing orders requests that change something, so that what one checks holds until it is written.
-	changing sync.Mutex
+	types map[string]*resourceType
+	// wakeups notifies Run of a new operation.
+	wakeups chan struct{}
+	// updates serializes requests that change resources, so that their checks still hold when they write.
+	updates sync.Mutex
 }
 
-// New makes a server.
+// New returns a Server.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{Options: o, kinds: map[string]*kind{}, woken: make(chan struct{}, 1)}
-	for _, k := range append(append(append(groupKinds(), dnsKinds()...), networkKinds()...), identityKinds()...) {
-		s.kinds[strings.ToLower(k.name)] = k
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{Options: o, types: map[string]*resourceType{}, wakeups: make(chan struct{}, 1)}
+	for _, k := range append(append(append(groupTypes(), dnsTypes()...), networkTypes()...), identityTypes()...) {
+		s.types[strings.ToLower(k.name)] = k
 	}
 	return s
 }
 
-// Resource is what is kept of a resource.
+// Resource is a stored resource.
 type Resource struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
@@ -77,35 +87,35 @@ type Resource struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	ETag       string            `json:"etag,omitempty"`
 	Properties map[string]any    `json:"properties,omitempty"`
-	// Operation is the id of the one under way; Deleting says that it is the resource's end.
+	// Operation is the ID of the operation in progress. Deleting reports whether it deletes the resource.
 	Operation string `json:"operation,omitempty"`
 	Deleting  bool   `json:"deleting,omitempty"`
-	// Assumed says that nobody made it.
+	// Assumed reports whether the resource was created by AssumeCustomers.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
-// kind is a type of resources.
-type kind struct {
+// resourceType describes the behaviour of a type of resources.
+type resourceType struct {
 	name string
-	// versions are the api-versions that are spoken.
+	// versions lists the supported api-versions.
 	versions []string
-	// tracked resources have a location.
+	// tracked types have a location.
 	tracked bool
-	// longPut and longDelete are long in Azure.
+	// longPut and longDelete report which operations take OperationDelay.
 	longPut, longDelete bool
-	// assumable may be there without having been made, in a region for development.
+	// assumable types are created by AssumeCustomers.
 	assumable bool
-	// put checks what is wanted and fills in what the provider decides; old is nil for a new resource.
+	// put validates the wanted resource and sets the fields that the provider owns. old is nil for a new resource.
 	put func(c *call, old, wanted *Resource) error
-	// show adds what follows from other resources.
-	show func(c *call, r *Resource) error
-	// remove checks whether a resource may go.
-	remove func(c *call, r *Resource) error
-	// absent is the error for a resource that is not there; a general one when nil.
-	absent func(p *path) *Error
+	// complete sets the fields of a response that depend on other resources.
+	complete func(c *call, r *Resource) error
+	// canDelete returns an error if a resource must not be deleted.
+	canDelete func(c *call, r *Resource) error
+	// notFound returns the error for a resource that does not exist; nil means the error of ARM.
+	notFound func(p *path) *Error
 }
 
-// call is one request.
+// call is the processing of one request.
 type call struct {
 	*Server
 	tx     *store.Tx
@@ -118,35 +128,36 @@ type call struct {
 	host   string
 }
 
-// answer is what is said to a request.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	status int
 	header http.Header
 	body   any
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
 	w.Header().Set(armheader.CorrelationID, uuid.NewString())
-	given, err := s.answer(r)
+	resp, err := s.respond(r)
 	if err != nil {
 		WriteError(w, err)
 		return
 	}
-	for name, values := range given.header {
+	for name, values := range resp.header {
 		w.Header()[name] = values
 	}
-	if given.body == nil {
-		w.WriteHeader(given.status)
+	if resp.body == nil {
+		w.WriteHeader(resp.status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(given.status)
-	_ = json.NewEncoder(w).Encode(given.body) // the client is gone
+	w.WriteHeader(resp.status)
+	_ = json.NewEncoder(w).Encode(resp.body) // an error means that the client has disconnected
 }
 
-func (s *Server) answer(r *http.Request) (*answer, error) {
+// respond executes a request in a transaction. Reads use a snapshot, unless they may create an assumed resource.
+func (s *Server) respond(r *http.Request) (*response, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "RequestContentTooLarge", Message: "The request content is larger than 4 MiB."}
@@ -161,39 +172,40 @@ func (s *Server) answer(r *http.Request) (*answer, error) {
 			Message: "The api-version query parameter (?api-version=) is required for all requests."}
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		given, err := c.within(s.Store.View)
-		if !s.AssumeCustomers || !isAbsent(err) || !c.assumable() {
-			return given, err
+		resp, err := c.inTransaction(s.Store.View)
+		if !s.AssumeCustomers || !isNotFound(err) || !c.assumable() {
+			return resp, err
 		}
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	given, err := c.within(s.Store.Update)
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	resp, err := c.inTransaction(s.Store.Update)
 	if err == nil {
-		s.wake()
+		s.wakeRun()
 	}
-	return given, err
+	return resp, err
 }
 
-func (c *call) within(run func(func(*store.Tx) error) error) (given *answer, err error) {
+// inTransaction routes the request in a transaction of run.
+func (c *call) inTransaction(run func(func(*store.Tx) error) error) (resp *response, err error) {
 	err = run(func(tx *store.Tx) error {
 		c.tx = tx
-		given, err = c.route()
+		resp, err = c.route()
 		return err
 	})
-	return given, err
+	return resp, err
 }
 
-// route answers by what the path names.
-func (c *call) route() (*answer, error) {
+// route executes the request by its type and method.
+func (c *call) route() (*response, error) {
 	p := c.path
 	switch {
 	case p.operation != "":
 		return c.showOperation()
 	case strings.HasPrefix(p.lowerType, "microsoft.authorization/"):
-		return c.authorization()
+		return c.routeAuthorization()
 	}
-	k := c.kinds[p.kindName()]
+	k := c.types[p.typeKey()]
 	if k == nil {
 		return nil, notImplemented("The type '%s' is not emulated.", p.typ)
 	}
@@ -202,7 +214,7 @@ func (c *call) route() (*answer, error) {
 	}
 	if p.name == "" {
 		if c.method != http.MethodGet {
-			return nil, c.notAllowed()
+			return nil, c.methodNotEmulated()
 		}
 		return c.list(k)
 	}
@@ -211,25 +223,26 @@ func (c *call) route() (*answer, error) {
 		return c.get(k)
 	case http.MethodHead:
 		if k.name != groupType {
-			return nil, c.notAllowed()
+			return nil, c.methodNotEmulated()
 		}
 		if _, err := c.existing(k); err != nil {
 			return nil, err
 		}
-		return &answer{status: http.StatusNoContent}, nil
+		return &response{status: http.StatusNoContent}, nil
 	case http.MethodPut:
 		return c.put(k)
 	case http.MethodDelete:
 		return c.delete(k)
 	}
-	return nil, c.notAllowed()
+	return nil, c.methodNotEmulated()
 }
 
-func (c *call) notAllowed() error {
+// methodNotEmulated returns the error for a method that the type does not support.
+func (c *call) methodNotEmulated() error {
 	return notImplemented("The method '%s' is not emulated for the type '%s'.", c.method, c.path.typ)
 }
 
-// checkVersion refuses an api-version that is not spoken, as ARM does.
+// checkVersion returns ARM's error for an unsupported api-version.
 func (c *call) checkVersion(name string, versions []string) error {
 	for _, v := range versions {
 		if c.query.Get("api-version") == v {
@@ -241,7 +254,7 @@ func (c *call) checkVersion(name string, versions []string) error {
 		strings.Split(name, "/")[0], c.query.Get("api-version"), strings.Join(versions, ","))}
 }
 
-// find reads a resource by its id; nil when it is not there.
+// find returns the resource with an ID, or nil if it does not exist.
 func (c *call) find(id string) (*Resource, error) {
 	r := &Resource{}
 	found, err := c.tx.Get(resources, strings.ToLower(id), r)
@@ -251,33 +264,37 @@ func (c *call) find(id string) (*Resource, error) {
 	return r, nil
 }
 
+// save stores a resource.
 func (c *call) save(r *Resource) error { return c.tx.Put(resources, strings.ToLower(r.ID), r) }
 
-// existing is the resource that the request names, or the error that it is not there.
-func (c *call) existing(k *kind) (*Resource, error) {
+// existing returns the requested resource. It creates the resource if it is assumable, or returns an error if it does not
+// exist.
+func (c *call) existing(k *resourceType) (*Resource, error) {
 	r, err := c.find(c.path.id)
 	if err != nil || r != nil {
 		return r, err
 	}
 	if c.AssumeCustomers && k.assumable && c.tx.Writable() {
-		return c.assume(k)
+		return c.assumeRequested(k)
 	}
-	return nil, c.absence(k)
+	return nil, c.notFoundError(k)
 }
 
-func (c *call) absence(k *kind) error {
+// notFoundError returns the error for the requested resource, which does not exist.
+func (c *call) notFoundError(k *resourceType) error {
 	if err := c.checkGroup(); err != nil {
 		return err
 	}
-	if k.absent != nil {
-		return k.absent(c.path)
+	if k.notFound != nil {
+		return k.notFound(c.path)
 	}
 	return &Error{Status: http.StatusNotFound, Code: "ResourceNotFound", Message: fmt.Sprintf(
 		"The Resource '%s/%s' under resource group '%s' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
 		c.path.typ, strings.Join(c.path.names, "/"), c.path.group)}
 }
 
-// checkGroup checks that the resource group of the path is there, and not on its way out when something is made in it.
+// checkGroup returns an error if the resource group does not exist, or if it is being deleted and the request creates a
+// resource in it.
 func (c *call) checkGroup() error {
 	if c.path.group == "" || c.path.typ == groupType {
 		return nil
@@ -295,32 +312,34 @@ func (c *call) checkGroup() error {
 	return nil
 }
 
-func (c *call) get(k *kind) (*answer, error) {
+// get responds with the requested resource.
+func (c *call) get(k *resourceType) (*response, error) {
 	r, err := c.existing(k)
 	if err != nil {
 		return nil, err
 	}
-	return c.shown(k, r, http.StatusOK)
+	return c.representation(k, r, http.StatusOK)
 }
 
-// shown is a resource as callers see it.
-func (c *call) shown(k *kind, r *Resource, status int) (*answer, error) {
-	if k.show != nil {
-		if err := k.show(c, r); err != nil {
+// representation returns the response with a resource.
+func (c *call) representation(k *resourceType, r *Resource, status int) (*response, error) {
+	if k.complete != nil {
+		if err := k.complete(c, r); err != nil {
 			return nil, err
 		}
 	}
-	return &answer{status: status, header: http.Header{}, body: r.public()}, nil
+	return &response{status: status, header: http.Header{}, body: r.public()}, nil
 }
 
-// public is a resource without what only the emulator knows.
+// public returns a copy without the fields that only the emulator uses.
 func (r *Resource) public() *Resource {
 	out := *r
 	out.Operation, out.Deleting, out.Assumed = "", false, false
 	return &out
 }
 
-func (c *call) list(k *kind) (*answer, error) {
+// list responds with all resources of a type in the scope.
+func (c *call) list(k *resourceType) (*response, error) {
 	if err := c.checkGroup(); err != nil {
 		return nil, err
 	}
@@ -330,21 +349,21 @@ func (c *call) list(k *kind) (*answer, error) {
 		return nil, err
 	}
 	for _, r := range all {
-		if !strings.EqualFold(kindOf(r), k.name) || c.path.recordType != "" && !strings.EqualFold(r.Type, c.path.typ) {
+		if !strings.EqualFold(typeKeyOf(r), k.name) || c.path.recordType != "" && !strings.EqualFold(r.Type, c.path.typ) {
 			continue
 		}
-		if k.show != nil {
-			if err := k.show(c, r); err != nil {
+		if k.complete != nil {
+			if err := k.complete(c, r); err != nil {
 				return nil, err
 			}
 		}
 		value = append(value, r.public())
 	}
-	return &answer{status: http.StatusOK, body: map[string]any{"value": value}}, nil
+	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil
 }
 
-// put makes or replaces a resource.
-func (c *call) put(k *kind) (*answer, error) {
+// put creates or replaces a resource.
+func (c *call) put(k *resourceType) (*response, error) {
 	if err := c.checkGroup(); err != nil {
 		return nil, err
 	}
@@ -369,7 +388,7 @@ func (c *call) put(k *kind) (*answer, error) {
 	}
 	wanted.ID, wanted.Name, wanted.Type = c.path.id, c.path.name, c.path.typ
 	if k.name == groupType {
-		wanted.ID = c.path.groupID() // in one spelling, however it was asked for
+		wanted.ID = c.path.groupID() // the same case for every request
 	}
 	wanted.Operation, wanted.Deleting, wanted.Assumed = "", false, false
 	if old != nil {
@@ -392,20 +411,19 @@ func (c *call) put(k *kind) (*answer, error) {
 	wanted.Properties["provisioningState"] = "Succeeded"
 	header := http.Header{}
 	if k.longPut && c.OperationDelay > 0 {
-		moving := "Updating"
-		wanted.Properties["provisioningState"] = moving
-		if header, err = c.begin(wanted, false); err != nil {
+		wanted.Properties["provisioningState"] = "Updating"
+		if header, err = c.startOperation(wanted, false); err != nil {
 			return nil, err
 		}
 	}
 	if err := c.save(wanted); err != nil {
 		return nil, err
 	}
-	given, err := c.shown(k, wanted, status)
+	resp, err := c.representation(k, wanted, status)
 	if err == nil {
-		given.header = header
+		resp.header = header
 	}
-	return given, err
+	return resp, err
 }
 
 // checkConditions checks If-Match and If-None-Match.
@@ -418,8 +436,8 @@ func (c *call) checkConditions(old *Resource) error {
 	return nil
 }
 
-// delete removes a resource and all below it, at once or in the end.
-func (c *call) delete(k *kind) (*answer, error) {
+// delete deletes a resource with all of its children, at once or by an operation.
+func (c *call) delete(k *resourceType) (*response, error) {
 	r, err := c.find(c.path.id)
 	if err != nil {
 		return nil, err
@@ -431,19 +449,19 @@ func (c *call) delete(k *kind) (*answer, error) {
 		if err := c.checkGroup(); err != nil {
 			return nil, err
 		}
-		return &answer{status: http.StatusNoContent}, nil
+		return &response{status: http.StatusNoContent}, nil
 	}
 	if r.Operation != "" {
 		if !r.Deleting {
 			return nil, inProgress(r)
 		}
-		return &answer{status: http.StatusAccepted, header: c.pollHeaders(r, r.Operation, true)}, nil
+		return &response{status: http.StatusAccepted, header: c.pollHeaders(r, r.Operation, true)}, nil
 	}
 	if err := c.checkConditions(r); err != nil {
 		return nil, err
 	}
-	if k.remove != nil {
-		if err := k.remove(c, r); err != nil {
+	if k.canDelete != nil {
+		if err := k.canDelete(c, r); err != nil {
 			return nil, err
 		}
 	}
@@ -452,16 +470,16 @@ func (c *call) delete(k *kind) (*answer, error) {
 			r.Properties = map[string]any{}
 		}
 		r.Properties["provisioningState"], r.Deleting = "Deleting", true
-		header, err := c.begin(r, true)
+		header, err := c.startOperation(r, true)
 		if err != nil {
 			return nil, err
 		}
-		return &answer{status: http.StatusAccepted, header: header}, c.save(r)
+		return &response{status: http.StatusAccepted, header: header}, c.save(r)
 	}
-	return &answer{status: http.StatusOK}, c.removeTree(r.ID)
+	return &response{status: http.StatusOK}, c.removeTree(r.ID)
 }
 
-// removeTree removes a resource and all below it.
+// removeTree deletes a resource and all resources below it from the store.
 func (c *call) removeTree(id string) error {
 	lower := strings.ToLower(id)
 	var keys []string
@@ -482,8 +500,8 @@ func (c *call) removeTree(id string) error {
 	return nil
 }
 
-// SetRetryAfter sets the headers by which an answer asks for patience: whole seconds for everybody, and milliseconds for the
-// SDK, which prefers them.
+// SetRetryAfter sets the headers with the time to wait before the next request: whole seconds for all clients, and
+// milliseconds, which the SDK prefers.
 func SetRetryAfter(header http.Header, wait time.Duration) {
 	header.Set("Retry-After", strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second))))
 	header.Set(armheader.RetryAfterMS, strconv.Itoa(max(1, int(wait/time.Millisecond))))

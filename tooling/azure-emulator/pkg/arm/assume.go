@@ -6,16 +6,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// assumable says whether what a request asks for may be assumed to be there. Reading alone assumes, and only what customers
-// bring themselves.
+// assumable reports whether a read may create the requested resource. Only resources that customers bring are created
+// this way.
 func (c *call) assumable() bool {
-	k := c.kinds[c.path.kindName()]
+	k := c.types[c.path.typeKey()]
 	return k != nil && k.assumable && c.path.name != ""
 }
 
-// assume makes the resource of the request, and what it is in.
-func (c *call) assume(k *kind) (*Resource, error) { return c.assumeID(c.path.id, k.name) }
+// assumeRequested creates the requested resource and its parents.
+func (c *call) assumeRequested(k *resourceType) (*Resource, error) {
+	return c.assumeID(c.path.id, k.name)
+}
 
+// assumeID creates the resource with an ID and a type, and its parents.
 func (c *call) assumeID(id, typ string) (*Resource, error) {
 	p, err := parsePath(id)
 	if err != nil || !strings.EqualFold(p.typ, typ) || p.name == "" {

@@ -11,12 +11,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// assignments are kept by principal and scope: <principal>/<lower-case id>.
+// assignments is the bucket of role assignments, by <principal><scope>/<name>.
 const assignments = "assignments"
 
+// authorizationVersions lists the supported api-versions.
 var authorizationVersions = []string{"2022-04-01"}
 
-// assignment is a role that a principal has on a scope.
+// assignment is the assignment of a role on a scope to a principal.
 type assignment struct {
 	ID         string               `json:"id"`
 	Name       string               `json:"name"`
@@ -31,7 +32,8 @@ type assignmentProperties struct {
 	PrincipalType    string `json:"principalType,omitempty"`
 }
 
-func (c *call) authorization() (*answer, error) {
+// routeAuthorization executes a request for a role definition or a role assignment.
+func (c *call) routeAuthorization() (*response, error) {
 	if err := c.checkVersion("Microsoft.Authorization", authorizationVersions); err != nil {
 		return nil, err
 	}
@@ -48,25 +50,26 @@ func (c *call) authorization() (*answer, error) {
 			if err == nil && a == nil {
 				err = &Error{Status: http.StatusNotFound, Code: "RoleAssignmentNotFound", Message: fmt.Sprintf("The role assignment '%s' is not found.", c.path.name)}
 			}
-			return &answer{status: http.StatusOK, body: a}, err
+			return &response{status: http.StatusOK, body: a}, err
 		case http.MethodPut:
 			return c.putAssignment()
 		case http.MethodDelete:
 			a, err := c.assignment()
 			if err != nil || a == nil {
-				return &answer{status: http.StatusNoContent}, err
+				return &response{status: http.StatusNoContent}, err
 			}
-			return &answer{status: http.StatusOK, body: a}, c.tx.Delete(assignments, a.key())
+			return &response{status: http.StatusOK, body: a}, c.tx.Delete(assignments, a.key())
 		}
 	}
-	return nil, c.notAllowed()
+	return nil, c.methodNotEmulated()
 }
 
+// key returns the key of the assignment in the store.
 func (a *assignment) key() string {
 	return strings.ToLower(a.Properties.PrincipalID) + a.Properties.Scope + "/" + strings.ToLower(a.Name)
 }
 
-// assignment finds the one that the path names; nil when there is none.
+// assignment returns the requested role assignment, or nil if it does not exist.
 func (c *call) assignment() (*assignment, error) {
 	all, err := store.All[assignment](c.tx, assignments, "")
 	for _, a := range all {
@@ -77,7 +80,8 @@ func (c *call) assignment() (*assignment, error) {
 	return nil, err
 }
 
-func (c *call) putAssignment() (*answer, error) {
+// putAssignment creates a role assignment.
+func (c *call) putAssignment() (*response, error) {
 	a := &assignment{}
 	if err := decode(c.body, a); err != nil {
 		return nil, err
@@ -85,8 +89,8 @@ func (c *call) putAssignment() (*answer, error) {
 	if _, err := uuid.Parse(c.path.name); err != nil {
 		return nil, badRequest("InvalidRoleAssignmentId", "The role assignment ID '%s' is not valid. The role assignment ID must be a GUID.", c.path.name)
 	}
-	if definition(lastOf(a.Properties.RoleDefinitionID)) == nil {
-		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", lastOf(a.Properties.RoleDefinitionID))
+	if findRole(lastSegment(a.Properties.RoleDefinitionID)) == nil {
+		return nil, badRequest("RoleDefinitionDoesNotExist", "The specified role definition with ID '%s' does not exist.", lastSegment(a.Properties.RoleDefinitionID))
 	}
 	var owner string
 	found, err := c.tx.Get(principals, strings.ToLower(a.Properties.PrincipalID), &owner)
@@ -102,11 +106,11 @@ func (c *call) putAssignment() (*answer, error) {
 		return nil, err
 	}
 	for _, o := range others {
-		if strings.EqualFold(o.Properties.Scope, a.Properties.Scope) && lastOf(o.Properties.RoleDefinitionID) == lastOf(a.Properties.RoleDefinitionID) {
+		if strings.EqualFold(o.Properties.Scope, a.Properties.Scope) && lastSegment(o.Properties.RoleDefinitionID) == lastSegment(a.Properties.RoleDefinitionID) {
 			return nil, &Error{Status: http.StatusConflict, Code: "RoleAssignmentExists", Message: "The role assignment already exists. The ID of the existing role assignment is " + strings.ReplaceAll(o.Name, "-", "") + "."}
 		}
 	}
-	return &answer{status: http.StatusCreated, body: a}, c.tx.Put(assignments, a.key(), a)
+	return &response{status: http.StatusCreated, body: a}, c.tx.Put(assignments, a.key(), a)
 }
 
 var (
@@ -115,8 +119,9 @@ var (
 	filterRoleName  = regexp.MustCompile(`(?i)^roleName\s+eq\s+'([^']+)'$`)
 )
 
-// listAssignments lists those at, above and below the scope; with atScope() those at it and above.
-func (c *call) listAssignments() (*answer, error) {
+// listAssignments responds with the assignments at, above and below the scope. With the filter atScope() it omits those
+// below.
+func (c *call) listAssignments() (*response, error) {
 	filter := c.query.Get("$filter")
 	principal := ""
 	for _, form := range []*regexp.Regexp{filterPrincipal, filterAssigned} {
@@ -138,19 +143,19 @@ func (c *call) listAssignments() (*answer, error) {
 	}
 	value := []any{}
 	for _, a := range all {
-		if within(c.path.scope, a.Properties.Scope) || !atScope && within(a.Properties.Scope, c.path.scope) {
+		if isWithin(c.path.scope, a.Properties.Scope) || !atScope && isWithin(a.Properties.Scope, c.path.scope) {
 			value = append(value, a)
 		}
 	}
-	if given, err := c.assumedAssignment(principal); err != nil {
+	if assumed, err := c.assumedAssignment(principal); err != nil {
 		return nil, err
-	} else if given != nil {
-		value = append(value, given)
+	} else if assumed != nil {
+		value = append(value, assumed)
 	}
-	return &answer{status: http.StatusOK, body: map[string]any{"value": value}}, nil
+	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil
 }
 
-// assumedAssignment is the role of an assumed identity: all of its subscription is open to it.
+// assumedAssignment returns the role of an assumed identity: it owns its subscription. It is nil for other principals.
 func (c *call) assumedAssignment(principal string) (*assignment, error) {
 	if !c.AssumeCustomers || principal == "" {
 		return nil, nil
@@ -168,10 +173,11 @@ func (c *call) assumedAssignment(principal string) (*assignment, error) {
 		Properties: assignmentProperties{Scope: scope, RoleDefinitionID: scope + "/providers/Microsoft.Authorization/roleDefinitions/" + ownerRole, PrincipalID: principal, PrincipalType: "ServicePrincipal"}}, nil
 }
 
-// within says whether a scope is at or below another.
-func within(inner, outer string) bool {
+// isWithin reports whether a scope equals outer or is below it.
+func isWithin(inner, outer string) bool {
 	inner, outer = strings.ToLower(inner), strings.ToLower(outer)
 	return inner == outer || strings.HasPrefix(inner, strings.TrimSuffix(outer, "/")+"/")
 }
 
-func lastOf(id string) string { return strings.ToLower(id[strings.LastIndex(id, "/")+1:]) }
+// lastSegment returns the last segment of an ID in lower case.
+func lastSegment(id string) string { return strings.ToLower(id[strings.LastIndex(id, "/")+1:]) }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	azarm "github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 )
 
 const (
@@ -15,20 +17,22 @@ const (
 	recordType = "Microsoft.Network/dnsZones/recordSets"
 )
 
-// recordFields are the record types that are emulated, and the property that holds each one's records.
+// recordFields maps the emulated record types to the properties with their records.
 var recordFields = map[string]string{"A": "ARecords", "CNAME": "CNAMERecord", "NS": "NSRecords", "TXT": "TXTRecords", "SOA": "SOARecord"}
 
-func dnsKinds() []*kind {
+// dnsTypes returns the types of DNS zones and record sets.
+func dnsTypes() []*resourceType {
 	versions := []string{"2018-05-01"}
-	return []*kind{
-		{name: zoneType, versions: versions, tracked: true, longDelete: true, put: putZone, show: showZone},
-		{name: recordType, versions: versions, put: putRecord, show: showRecord, remove: removeRecord, absent: func(p *path) *Error {
+	return []*resourceType{
+		{name: zoneType, versions: versions, tracked: true, longDelete: true, put: putZone, complete: completeZone},
+		{name: recordType, versions: versions, put: putRecord, complete: completeRecord, canDelete: canDeleteRecord, notFound: func(p *path) *Error {
 			return &Error{Status: http.StatusNotFound, Code: "NotFound", Message: fmt.Sprintf(
 				"The resource record '%s' does not exist in resource group '%s' of subscription '%s'.", p.name, p.group, p.subscription)}
 		}},
 	}
 }
 
+// putZone validates a zone. It creates the name servers of a new zone with its NS and SOA record sets.
 func putZone(c *call, old, wanted *Resource) error {
 	if !isDomain(wanted.Name) {
 		return badRequest("BadRequest", "The zone name '%s' is not a valid DNS name.", wanted.Name)
@@ -65,14 +69,15 @@ func putZone(c *call, old, wanted *Resource) error {
 	return nil
 }
 
-func showZone(c *call, r *Resource) error {
+// completeZone adds the number of record sets.
+func completeZone(c *call, r *Resource) error {
 	n := 0
 	err := c.tx.Scan(resources, strings.ToLower(r.ID)+"/", func(string, func(any) error) error { n++; return nil })
 	r.Properties["numberOfRecordSets"] = n
 	return err
 }
 
-// record is the part of a record set that is checked.
+// record holds the properties of a record set that are validated.
 type record struct {
 	TTL      int `json:"TTL"`
 	ARecords []struct {
@@ -89,6 +94,7 @@ type record struct {
 	} `json:"TXTRecords"`
 }
 
+// putRecord validates a record set.
 func putRecord(c *call, old, wanted *Resource) error {
 	zone, err := c.find(c.path.parentID())
 	if err != nil {
@@ -100,7 +106,7 @@ func putRecord(c *call, old, wanted *Resource) error {
 	kind := c.path.recordType
 	field := recordFields[kind]
 	if field == "" || kind == "SOA" {
-		return notImplemented("Record sets of type '%s' cannot be written here.", kind)
+		return notImplemented("Writes of record sets of type '%s' are not emulated.", kind)
 	}
 	wanted.Type, wanted.Location = zoneType+"/"+kind, ""
 	if wanted.Name != "@" && !isDomain(wanted.Name) {
@@ -114,10 +120,10 @@ func putRecord(c *call, old, wanted *Resource) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return badRequest("BadRequest", "The record set is malformed: %v", err)
 	}
-	if err := r.check(kind, wanted.Name); err != nil {
+	if err := r.validate(kind, wanted.Name); err != nil {
 		return err
 	}
-	// A canonical name stands alone (RFC 1034, section 3.6.2).
+	// A CNAME excludes record sets of other types with the same name (RFC 1034, section 3.6.2).
 	for other := range recordFields {
 		if other == kind || other != "CNAME" && kind != "CNAME" {
 			continue
@@ -138,7 +144,8 @@ func putRecord(c *call, old, wanted *Resource) error {
 	return nil
 }
 
-func (r *record) check(kind, name string) error {
+// validate returns an error if a record set has no records of its type or invalid ones.
+func (r *record) validate(kind, name string) error {
 	empty := false
 	switch kind {
 	case "A":
@@ -175,26 +182,29 @@ func (r *record) check(kind, name string) error {
 	return nil
 }
 
-func showRecord(_ *call, r *Resource) error {
-	// The zone's name is the segment after dnsZones.
-	segments := strings.Split(r.ID, "/")
-	zone := segments[len(segments)-3]
-	fqdn := r.Name + "." + zone + "."
-	if r.Name == "@" {
-		fqdn = zone + "."
+// completeRecord adds the fully qualified name.
+func completeRecord(_ *call, r *Resource) error {
+	id, err := azarm.ParseResourceID(r.ID)
+	if err != nil {
+		return err
+	}
+	fqdn := id.Parent.Name + "."
+	if r.Name != "@" {
+		fqdn = r.Name + "." + fqdn
 	}
 	r.Properties["fqdn"] = fqdn
 	return nil
 }
 
-func removeRecord(_ *call, r *Resource) error {
+// canDeleteRecord returns an error for the NS and SOA record sets at the apex of a zone.
+func canDeleteRecord(_ *call, r *Resource) error {
 	if r.Name == "@" && slices.Contains([]string{"NS", "SOA"}, r.Type[strings.LastIndex(r.Type, "/")+1:]) {
 		return badRequest("BadRequest", "The record set at the apex of a zone cannot be deleted.")
 	}
 	return nil
 }
 
-// isDomain says whether a text is a DNS name, without its last dot; underscores and a leading asterisk are let through.
+// isDomain reports whether name is a DNS name without the final dot. Underscores and a leading asterisk are permitted.
 func isDomain(name string) bool {
 	if name == "" || len(name) > 253 {
 		return false
@@ -210,6 +220,7 @@ func isDomain(name string) bool {
 	return true
 }
 
+// decode decodes the body of a request.
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		return badRequest("InvalidRequestContent", "The request content was invalid and could not be deserialized: '%v'.", err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Error is a refusal, as ARM writes it.
+// Error is an error response of ARM.
 type Error struct {
 	Status     int
 	Code       string
@@ -16,49 +16,56 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
+// Error returns code and message.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// WriteError answers with an error. One that is not an *Error is the emulator's own trouble.
+// WriteError writes an error response. An error that is not an *Error is an internal error of the emulator.
 func WriteError(w http.ResponseWriter, err error) {
-	var refused *Error
-	if !errors.As(err, &refused) {
-		refused = &Error{Status: http.StatusInternalServerError, Code: "InternalServerError", Message: "The emulator is in trouble: " + err.Error()}
+	var apiErr *Error
+	if !errors.As(err, &apiErr) {
+		apiErr = &Error{Status: http.StatusInternalServerError, Code: "InternalServerError", Message: "Internal error of the emulator: " + err.Error()}
 	}
-	if refused.RetryAfter > 0 {
-		SetRetryAfter(w.Header(), refused.RetryAfter)
+	if apiErr.RetryAfter > 0 {
+		SetRetryAfter(w.Header(), apiErr.RetryAfter)
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("x-ms-error-code", refused.Code)
-	w.WriteHeader(refused.Status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": refused.Code, "message": refused.Message}}) // the client is gone
+	w.Header().Set("x-ms-error-code", apiErr.Code)
+	w.WriteHeader(apiErr.Status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": apiErr.Code, "message": apiErr.Message}}) // an error means that the client has disconnected
 }
 
-// codeNoGroup is the code for a resource group that is not there.
-const codeNoGroup = "ResourceGroupNotFound"
+// codeGroupNotFound is the code for a resource group that does not exist.
+const codeGroupNotFound = "ResourceGroupNotFound"
 
+// notImplemented returns the error for a part of Azure that is not emulated.
 func notImplemented(format string, args ...any) *Error {
 	return &Error{Status: http.StatusNotImplemented, Code: "NotImplemented", Message: fmt.Sprintf(format, args...)}
 }
 
+// badRequest returns an error with status 400.
 func badRequest(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// groupNotFound returns the error for a resource group that does not exist.
 func groupNotFound(p *path) *Error {
-	return &Error{Status: http.StatusNotFound, Code: codeNoGroup, Message: fmt.Sprintf("Resource group '%s' could not be found.", p.group)}
+	return &Error{Status: http.StatusNotFound, Code: codeGroupNotFound, Message: fmt.Sprintf("Resource group '%s' could not be found.", p.group)}
 }
 
+// parentNotFound returns the error for a write of a resource whose parent does not exist.
 func parentNotFound(p *path, parent string) *Error {
 	return &Error{Status: http.StatusNotFound, Code: "ParentResourceNotFound", Message: fmt.Sprintf(
 		"Failed to perform '%s' on resource(s) of type '%s', because the parent resource '%s' could not be found.", "write", p.typ, parent)}
 }
 
+// inProgress returns the error for a write during an operation on the resource.
 func inProgress(r *Resource) *Error {
 	return &Error{Status: http.StatusConflict, Code: "AnotherOperationInProgress", RetryAfter: time.Second, Message: fmt.Sprintf(
 		"Another operation on this or dependent resource is in progress: %s.", r.ID)}
 }
 
-func isAbsent(err error) bool {
-	var refused *Error
-	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
+// isNotFound reports whether err is a 404.
+func isNotFound(err error) bool {
+	var apiErr *Error
+	return errors.As(err, &apiErr) && apiErr.Status == http.StatusNotFound
 }

@@ -14,22 +14,24 @@ import (
 const (
 	identityType  = "Microsoft.ManagedIdentity/userAssignedIdentities"
 	federatedType = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials"
-	// principals maps the id of a principal to that of its identity.
+	// principals is the bucket that maps the ID of a principal to that of its identity.
 	principals = "principals"
-	// maxFederated is how many federated credentials an identity may have.
-	maxFederated = 20
-	// homeTenant is the tenant of identities.
+	// maxFederatedCredentials bounds the federated credentials of an identity.
+	maxFederatedCredentials = 20
+	// homeTenant is the tenant of all identities.
 	homeTenant = "0c5b6e2c-2f6a-4c57-9d21-7a6f3c1d8e40"
 )
 
-func identityKinds() []*kind {
+// identityTypes returns the types of Microsoft.ManagedIdentity.
+func identityTypes() []*resourceType {
 	versions := []string{"2024-11-30", "2023-01-31"}
-	return []*kind{
+	return []*resourceType{
 		{name: identityType, versions: versions, tracked: true, assumable: true, put: putIdentity},
 		{name: federatedType, versions: versions, put: putFederated},
 	}
 }
 
+// putIdentity assigns a principal and a client ID to a new identity.
 func putIdentity(c *call, old, wanted *Resource) error {
 	if old != nil {
 		wanted.Properties = old.Properties
@@ -40,8 +42,9 @@ func putIdentity(c *call, old, wanted *Resource) error {
 	return c.tx.Put(principals, principal, wanted.ID)
 }
 
-var federatedName = regexp.MustCompile(`^[A-Za-z0-9][-_A-Za-z0-9]{2,119}$`)
+var federatedNamePattern = regexp.MustCompile(`^[A-Za-z0-9][-_A-Za-z0-9]{2,119}$`)
 
+// putFederated validates a federated credential.
 func putFederated(c *call, _, wanted *Resource) error {
 	identity, err := c.find(c.path.parentID())
 	if err == nil && identity == nil && c.AssumeCustomers {
@@ -57,7 +60,7 @@ func putFederated(c *call, _, wanted *Resource) error {
 	subject, _ := wanted.Properties["subject"].(string)
 	audiences, _ := wanted.Properties["audiences"].([]any)
 	switch {
-	case !federatedName.MatchString(wanted.Name):
+	case !federatedNamePattern.MatchString(wanted.Name):
 		return badRequest("BadRequest", "The name '%s' of a federated identity credential is not valid.", wanted.Name)
 	case !strings.HasPrefix(issuer, "https://"):
 		return badRequest("BadRequest", "The issuer '%s' of a federated identity credential is not an https URL.", issuer)
@@ -81,8 +84,8 @@ func putFederated(c *call, _, wanted *Resource) error {
 				"Issuer and subject combination already exists for this Managed Identity, in '%s'.", o.Name)}
 		}
 	}
-	if n >= maxFederated {
-		return &Error{Status: http.StatusConflict, Code: "Conflict", Message: fmt.Sprintf("Too many Federated Identity Credentials exist on the Managed Identity; there may be %d.", maxFederated)}
+	if n >= maxFederatedCredentials {
+		return &Error{Status: http.StatusConflict, Code: "Conflict", Message: fmt.Sprintf("Too many Federated Identity Credentials exist on the Managed Identity; the maximum is %d.", maxFederatedCredentials)}
 	}
 	wanted.Location, wanted.Tags = "", nil
 	return nil

@@ -18,17 +18,18 @@ const (
 	nsgType    = "Microsoft.Network/networkSecurityGroups"
 )
 
-func networkKinds() []*kind {
+// networkTypes returns the types of virtual networks.
+func networkTypes() []*resourceType {
 	versions := []string{"2024-05-01", "2024-03-01", "2023-11-01"}
-	return []*kind{
-		{name: vnetType, versions: versions, tracked: true, longPut: true, longDelete: true, assumable: true, put: putNetwork, show: showNetwork},
+	return []*resourceType{
+		{name: vnetType, versions: versions, tracked: true, longPut: true, longDelete: true, assumable: true, put: putNetwork, complete: completeNetwork},
 		{name: subnetType, versions: versions, longPut: true, longDelete: true, assumable: true, put: putSubnet},
-		{name: nsgType, versions: versions, tracked: true, longPut: true, longDelete: true, assumable: true, put: putSecurityGroup, show: showSecurityGroup, remove: removeSecurityGroup},
+		{name: nsgType, versions: versions, tracked: true, longPut: true, longDelete: true, assumable: true, put: putSecurityGroup, complete: completeSecurityGroup, canDelete: canDeleteSecurityGroup},
 	}
 }
 
-// prefixes reads the address ranges of a network or a subnet, each of which has its own way to write them.
-func prefixes(properties map[string]any) ([]netip.Prefix, error) {
+// parsePrefixes returns the address ranges in the properties of a network or of a subnet, which use different fields.
+func parsePrefixes(properties map[string]any) ([]netip.Prefix, error) {
 	text, err := json.Marshal(properties)
 	if err != nil {
 		return nil, err
@@ -61,9 +62,9 @@ func prefixes(properties map[string]any) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// putNetwork takes the subnets in the body for all that there shall be.
+// putNetwork validates a network and replaces all of its subnets by those of the request.
 func putNetwork(c *call, _, wanted *Resource) error {
-	if _, err := prefixes(wanted.Properties); err != nil {
+	if _, err := parsePrefixes(wanted.Properties); err != nil {
 		return err
 	}
 	text, err := json.Marshal(wanted.Properties["subnets"])
@@ -100,16 +101,18 @@ func putNetwork(c *call, _, wanted *Resource) error {
 	return nil
 }
 
-func showNetwork(c *call, r *Resource) error {
+// completeNetwork adds the subnets of a network.
+func completeNetwork(c *call, r *Resource) error {
 	subnets, err := store.All[Resource](c.tx, resources, strings.ToLower(r.ID)+"/subnets/")
-	shown := []any{}
+	list := []any{}
 	for _, s := range subnets {
-		shown = append(shown, s.public())
+		list = append(list, s.public())
 	}
-	r.Properties["subnets"] = shown
+	r.Properties["subnets"] = list
 	return err
 }
 
+// putSubnet validates a subnet. It returns an error while another operation on the network is in progress.
 func putSubnet(c *call, _, wanted *Resource) error {
 	network, err := c.find(c.path.parentID())
 	if err != nil {
@@ -131,12 +134,14 @@ func putSubnet(c *call, _, wanted *Resource) error {
 	return c.checkSubnet(network, wanted)
 }
 
+// checkSubnet returns an error if the subnet is not within the network's address space, or if its security group does not
+// exist.
 func (c *call) checkSubnet(network, subnet *Resource) error {
-	ranges, err := prefixes(subnet.Properties)
+	ranges, err := parsePrefixes(subnet.Properties)
 	if err != nil {
 		return err
 	}
-	space, err := prefixes(network.Properties)
+	space, err := parsePrefixes(network.Properties)
 	if err != nil {
 		return err
 	}
@@ -169,13 +174,14 @@ func (c *call) checkSubnet(network, subnet *Resource) error {
 	return nil
 }
 
-// securityGroupOf is the id of the network security group that a subnet is associated with.
+// securityGroupOf returns the ID of the network security group of a subnet, or "".
 func securityGroupOf(subnet *Resource) string {
 	reference, _ := subnet.Properties["networkSecurityGroup"].(map[string]any)
 	id, _ := reference["id"].(string)
 	return id
 }
 
+// putSecurityGroup sets the default rules of a network security group.
 func putSecurityGroup(_ *call, _, wanted *Resource) error {
 	delete(wanted.Properties, "subnets")
 	if wanted.Properties["securityRules"] == nil {
@@ -184,8 +190,8 @@ func putSecurityGroup(_ *call, _, wanted *Resource) error {
 	return nil
 }
 
-// associated are the subnets of a network security group.
-func (c *call) associated(group *Resource) ([]any, error) {
+// associatedSubnets returns references to the subnets of a network security group.
+func (c *call) associatedSubnets(group *Resource) ([]any, error) {
 	subnets := []any{}
 	err := c.tx.Scan(resources, "/subscriptions/"+strings.ToLower(c.path.subscription)+"/", func(key string, decode func(any) error) error {
 		if !strings.Contains(key, "/subnets/") {
@@ -203,16 +209,18 @@ func (c *call) associated(group *Resource) ([]any, error) {
 	return subnets, err
 }
 
-func showSecurityGroup(c *call, r *Resource) error {
-	subnets, err := c.associated(r)
+// completeSecurityGroup adds the associated subnets.
+func completeSecurityGroup(c *call, r *Resource) error {
+	subnets, err := c.associatedSubnets(r)
 	if len(subnets) > 0 {
 		r.Properties["subnets"] = subnets
 	}
 	return err
 }
 
-func removeSecurityGroup(c *call, r *Resource) error {
-	subnets, err := c.associated(r)
+// canDeleteSecurityGroup returns an error if a subnet uses the network security group.
+func canDeleteSecurityGroup(c *call, r *Resource) error {
+	subnets, err := c.associatedSubnets(r)
 	if err != nil {
 		return err
 	}

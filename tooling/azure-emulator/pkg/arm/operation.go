@@ -3,38 +3,38 @@ package arm
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// operationLife is how long the outcome of an operation can be asked for.
-const operationLife = 24 * time.Hour
+// operationRetention is the time for which the result of a completed operation is stored.
+const operationRetention = 24 * time.Hour
 
-// operation is one that is long.
+// operation is an operation that takes OperationDelay.
 type operation struct {
 	ID         string    `json:"id"`
 	ResourceID string    `json:"resourceId"`
-	Deletion   bool      `json:"deletion"`
+	Delete     bool      `json:"deletion"`
 	Start      time.Time `json:"start"`
 	Due        time.Time `json:"due"`
 	Done       bool      `json:"done"`
 }
 
-// begin starts an operation on a resource and returns the headers that say where to ask for it.
-func (c *call) begin(r *Resource, deletion bool) (http.Header, error) {
+// startOperation starts an operation on a resource and returns the headers for its polls.
+func (c *call) startOperation(r *Resource, deletion bool) (http.Header, error) {
 	now := c.Now()
-	o := &operation{ID: uuid.NewString(), ResourceID: r.ID, Deletion: deletion, Start: now, Due: now.Add(c.OperationDelay)}
+	o := &operation{ID: uuid.NewString(), ResourceID: r.ID, Delete: deletion, Start: now, Due: now.Add(c.OperationDelay)}
 	r.Operation = o.ID
 	return c.pollHeaders(r, o.ID, deletion), c.tx.Put(operations, o.ID, o)
 }
 
-// pollHeaders are those by which each provider says where to ask.
+// pollHeaders returns the headers with which the provider of a resource refers to an operation.
 func (c *call) pollHeaders(r *Resource, id string, deletion bool) http.Header {
 	header := http.Header{}
 	SetRetryAfter(header, c.OperationDelay)
@@ -45,27 +45,27 @@ func (c *call) pollHeaders(r *Resource, id string, deletion bool) http.Header {
 		header.Set("Location", base+"/operationresults/"+id+version)
 		return header
 	case strings.EqualFold(r.Type, zoneType):
-		in := base + "/resourceGroups/" + c.path.group + "/providers/Microsoft.Network/"
-		header.Set("Azure-AsyncOperation", in+"dnsOperationStatuses/"+id+version)
-		header.Set("Location", in+"dnsOperationResults/"+id+version)
+		prefix := base + "/resourceGroups/" + c.path.group + "/providers/Microsoft.Network/"
+		header.Set("Azure-AsyncOperation", prefix+"dnsOperationStatuses/"+id+version)
+		header.Set("Location", prefix+"dnsOperationResults/"+id+version)
 		return header
 	}
 	location := r.Location
 	if location == "" {
 		location = c.Location
 	}
-	in := base + "/providers/Microsoft.Network/locations/" + location
-	header.Set("Azure-AsyncOperation", in+"/operations/"+id+version)
+	prefix := base + "/providers/Microsoft.Network/locations/" + location
+	header.Set("Azure-AsyncOperation", prefix+"/operations/"+id+version)
 	if deletion {
-		header.Set("Location", in+"/operationResults/"+id+version)
+		header.Set("Location", prefix+"/operationResults/"+id+version)
 	}
 	return header
 }
 
-// showOperation says how an operation stands.
-func (c *call) showOperation() (*answer, error) {
+// showOperation responds with the status or the result of an operation.
+func (c *call) showOperation() (*response, error) {
 	if c.method != http.MethodGet {
-		return nil, notImplemented("Operations can only be asked for.")
+		return nil, notImplemented("Operations support only GET.")
 	}
 	var o operation
 	found, err := c.tx.Get(operations, c.path.operation, &o)
@@ -82,18 +82,18 @@ func (c *call) showOperation() (*answer, error) {
 	switch {
 	case c.path.result && !o.Done:
 		header.Set("Location", "https://"+c.host+c.path.id+"?api-version="+c.query.Get("api-version"))
-		return &answer{status: http.StatusAccepted, header: header}, nil
+		return &response{status: http.StatusAccepted, header: header}, nil
 	case c.path.result:
-		return &answer{status: http.StatusOK}, nil
+		return &response{status: http.StatusOK}, nil
 	}
 	status := "InProgress"
 	if o.Done {
 		status = "Succeeded"
 	}
-	return &answer{status: http.StatusOK, header: header, body: map[string]any{"id": c.path.id, "name": o.ID, "status": status, "startTime": o.Start.UTC()}}, nil
+	return &response{status: http.StatusOK, header: header, body: map[string]any{"id": c.path.id, "name": o.ID, "status": status, "startTime": o.Start.UTC()}}, nil
 }
 
-// Run ends operations in their time until ctx is over.
+// Run completes operations when they are due, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -101,31 +101,33 @@ func (s *Server) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.woken:
+		case <-s.wakeups:
 		case <-timer.C:
 		}
-		next, err := s.finish()
+		next, err := s.completeDueOperations()
 		if err != nil {
-			slog.Error("ending operations failed", "error", err)
+			s.Log.Error("completing operations failed", logkey.Error, err)
 		}
 		timer.Reset(next)
 	}
 }
 
-func (s *Server) wake() {
+// wakeRun notifies Run of a new operation.
+func (s *Server) wakeRun() {
 	select {
-	case s.woken <- struct{}{}:
+	case s.wakeups <- struct{}{}:
 	default:
 	}
 }
 
-// finish ends the operations whose time has come, forgets old ones, and says when to look again.
-func (s *Server) finish() (time.Duration, error) {
+// completeDueOperations completes the operations that are due, deletes old ones, and returns the time until the next is
+// due.
+func (s *Server) completeDueOperations() (time.Duration, error) {
 	const idle = time.Minute
 	if s.OperationDelay == 0 {
 		return idle, nil
 	}
-	var pending []*operation
+	var due []*operation
 	next, now := idle, s.Now()
 	err := s.Store.View(func(tx *store.Tx) error {
 		all, err := store.All[operation](tx, operations, "")
@@ -133,20 +135,20 @@ func (s *Server) finish() (time.Duration, error) {
 			switch {
 			case !o.Done && o.Due.After(now):
 				next = min(next, o.Due.Sub(now))
-			case !o.Done, now.Sub(o.Due) > operationLife:
-				pending = append(pending, o)
+			case !o.Done, now.Sub(o.Due) > operationRetention:
+				due = append(due, o)
 			}
 		}
 		return err
 	})
-	if err != nil || len(pending) == 0 {
+	if err != nil || len(due) == 0 {
 		return next, err
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.updates.Lock()
+	defer s.updates.Unlock()
 	err = s.Store.Update(func(tx *store.Tx) error {
-		for _, o := range pending {
-			if err := s.end(tx, o, now); err != nil {
+		for _, o := range due {
+			if err := s.completeOperation(tx, o, now); err != nil {
 				return err
 			}
 		}
@@ -155,7 +157,8 @@ func (s *Server) finish() (time.Duration, error) {
 	return next, err
 }
 
-func (s *Server) end(tx *store.Tx, o *operation, now time.Time) error {
+// completeOperation applies the result of an operation, or deletes an operation that was completed before.
+func (s *Server) completeOperation(tx *store.Tx, o *operation, now time.Time) error {
 	if o.Done {
 		return tx.Delete(operations, o.ID)
 	}
@@ -166,7 +169,7 @@ func (s *Server) end(tx *store.Tx, o *operation, now time.Time) error {
 	}
 	o.Done, o.Due = true, now
 	if r != nil && r.Operation == o.ID {
-		if o.Deletion {
+		if o.Delete {
 			err = c.removeTree(r.ID)
 		} else {
 			r.Operation, r.Properties["provisioningState"] = "", "Succeeded"

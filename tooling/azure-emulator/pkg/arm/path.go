@@ -6,41 +6,41 @@ import (
 	"strings"
 )
 
-// path is what a request's path names: a resource, a collection of resources, or an operation.
+// path is a parsed URL path: it identifies a resource, a collection of resources, or an operation.
 type path struct {
-	// id is the resource's, or the collection's.
+	// id is the ID of the resource or the collection.
 	id           string
 	subscription string
 	group        string
-	// typ is the resource's type, with its namespace; a DNS record set's ends with its record type.
+	// typ is the resource type with its namespace. For a DNS record set it ends with the record type.
 	typ, lowerType string
-	// names are those of the resource and of what it is in, outermost first; name is the last, empty for a collection.
+	// names are the names of the resource and its parents, outermost first. name is the last, or empty for a collection.
 	names []string
 	name  string
-	// scope is what a collection is in, or what a role is assigned on.
+	// scope is the parent of a collection, or the scope of a role assignment.
 	scope string
-	// recordType is set for DNS record sets.
+	// recordType is the type of a DNS record set.
 	recordType string
-	// operation is the id of an operation, result that its outcome is asked for by Location.
+	// operation is the ID of an operation. result reports whether the path is that of a Location header.
 	operation string
 	result    bool
 }
 
-// parsePath reads a path such as /subscriptions/S/resourceGroups/G/providers/N/T/name/T/name.
+// parsePath parses a path such as /subscriptions/S/resourceGroups/G/providers/N/T/name/T/name.
 func parsePath(text string) (*path, error) {
 	segments := strings.Split(strings.Trim(text, "/"), "/")
 	for _, s := range segments {
 		if s == "" {
-			return nil, malformed(text)
+			return nil, invalidPath(text)
 		}
 	}
 	p := &path{id: "/" + strings.Join(segments, "/")}
 	if strings.EqualFold(segments[0], "providers") {
-		// Built-in role definitions are below no subscription.
-		return p.extension(segments, 0)
+		// Built-in role definitions belong to no subscription.
+		return p.parseExtension(segments, 0)
 	}
 	if !strings.EqualFold(segments[0], "subscriptions") || len(segments) < 3 {
-		return nil, malformed(text)
+		return nil, invalidPath(text)
 	}
 	p.subscription = segments[1]
 	rest := segments[2:]
@@ -48,10 +48,10 @@ func parsePath(text string) (*path, error) {
 		p.operation, p.result = rest[1], true
 		return p, nil
 	}
-	// What is authorised is named by the rest of the path after its scope.
+	// The scope of a role assignment is the part before the last providers segment.
 	for i := len(segments) - 2; i >= 2; i-- {
 		if strings.EqualFold(segments[i], "providers") && strings.EqualFold(segments[i+1], "Microsoft.Authorization") {
-			return p.extension(segments, i)
+			return p.parseExtension(segments, i)
 		}
 	}
 	if strings.EqualFold(rest[0], "resourceGroups") {
@@ -69,12 +69,13 @@ func parsePath(text string) (*path, error) {
 		}
 	}
 	if !strings.EqualFold(rest[0], "providers") || len(rest) < 3 {
-		return nil, malformed(text)
+		return nil, invalidPath(text)
 	}
-	return p.provider(text, rest[1], rest[2:])
+	return p.parseProvider(text, rest[1], rest[2:])
 }
 
-func (p *path) provider(text, namespace string, rest []string) (*path, error) {
+// parseProvider parses the segments after /providers/<namespace>.
+func (p *path) parseProvider(text, namespace string, rest []string) (*path, error) {
 	if n := len(rest); n >= 2 {
 		switch kind := strings.ToLower(rest[n-2]); kind {
 		case "operations", "operationresults", "dnsoperationstatuses", "dnsoperationresults":
@@ -104,10 +105,11 @@ func (p *path) provider(text, namespace string, rest []string) (*path, error) {
 	return p, nil
 }
 
-func (p *path) extension(segments []string, at int) (*path, error) {
+// parseExtension parses a resource of Microsoft.Authorization, with the providers segment at index at.
+func (p *path) parseExtension(segments []string, at int) (*path, error) {
 	rest := segments[at+2:]
 	if len(rest) == 0 || len(rest) > 2 {
-		return nil, malformed(p.id)
+		return nil, invalidPath(p.id)
 	}
 	if at > 0 {
 		p.scope = "/" + strings.Join(segments[:at], "/")
@@ -120,12 +122,14 @@ func (p *path) extension(segments []string, at int) (*path, error) {
 	return p, nil
 }
 
+// setType sets the resource type.
 func (p *path) setType(name string) { p.typ, p.lowerType = name, strings.ToLower(name) }
 
-// kindName is the key of the path's type among the kinds; all DNS record sets are one.
-func (p *path) kindName() string { return kindName(p.lowerType) }
+// typeKey returns the key of the path's type in Server.types. All DNS record sets have the same key.
+func (p *path) typeKey() string { return typeKey(p.lowerType) }
 
-func kindName(typ string) string {
+// typeKey returns the key of a resource type in Server.types.
+func typeKey(typ string) string {
 	lower := strings.ToLower(typ)
 	if strings.HasPrefix(lower, "microsoft.network/dnszones/") {
 		return strings.ToLower(recordType)
@@ -133,18 +137,21 @@ func kindName(typ string) string {
 	return lower
 }
 
-func kindOf(r *Resource) string { return kindName(r.Type) }
+// typeKeyOf returns the key of a resource's type in Server.types.
+func typeKeyOf(r *Resource) string { return typeKey(r.Type) }
 
+// groupID returns the ID of the resource group.
 func (p *path) groupID() string {
 	return "/subscriptions/" + p.subscription + "/resourceGroups/" + p.group
 }
 
-// parentID is the id of the resource that a child is in.
+// parentID returns the ID of the parent of a child resource.
 func (p *path) parentID() string {
 	id := p.id[:strings.LastIndex(p.id, "/")]
 	return id[:strings.LastIndex(id, "/")]
 }
 
-func malformed(text string) *Error {
-	return &Error{Status: http.StatusNotFound, Code: "InvalidResourceId", Message: fmt.Sprintf("'%s' names nothing that is emulated.", text)}
+// invalidPath returns the error for a path that is not emulated.
+func invalidPath(text string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: "InvalidResourceId", Message: fmt.Sprintf("The path '%s' is not emulated.", text)}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ownerRole may do everything.
+// ownerRole is the ID of the role that permits everything.
 const ownerRole = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
 
 // role is a built-in role definition.
@@ -16,9 +16,9 @@ type role struct {
 	actions, notActions []string
 }
 
-// roles are the built-in ones that this service deals with. The ids and names are Azure's; of the actions there are those
-// by which the roles differ.
-func roles() []role {
+// builtInRoles returns the built-in roles that the service uses. IDs and names are Azure's. The actions are the subset by
+// which the roles differ.
+func builtInRoles() []role {
 	network := []string{"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/subnets/read"}
 	join := append(slices.Clone(network), "Microsoft.Network/virtualNetworks/subnets/join/action", "Microsoft.Network/networkSecurityGroups/read", "Microsoft.Network/networkSecurityGroups/join/action")
 	return []role{
@@ -39,9 +39,9 @@ func roles() []role {
 	}
 }
 
-// definition finds a built-in role by its id; nil when there is none.
-func definition(id string) *role {
-	all := roles()
+// findRole returns the built-in role with an ID, or nil.
+func findRole(id string) *role {
+	all := builtInRoles()
 	i := slices.IndexFunc(all, func(r role) bool { return strings.EqualFold(r.id, id) })
 	if i < 0 {
 		return nil
@@ -49,7 +49,8 @@ func definition(id string) *role {
 	return &all[i]
 }
 
-func (r *role) show(scope string) map[string]any {
+// representation returns the role definition as the body of a response.
+func (r *role) representation(scope string) map[string]any {
 	list := func(s []string) []string { return append([]string{}, s...) }
 	return map[string]any{
 		"id": scope + "/providers/Microsoft.Authorization/roleDefinitions/" + r.id, "name": r.id, "type": "Microsoft.Authorization/roleDefinitions",
@@ -58,14 +59,14 @@ func (r *role) show(scope string) map[string]any {
 	}
 }
 
-// roleDefinitions shows one, or all, or the one of a name.
-func (c *call) roleDefinitions() (*answer, error) {
+// roleDefinitions responds with one role definition, with all, or with those that match a filter by name.
+func (c *call) roleDefinitions() (*response, error) {
 	if c.path.name != "" {
-		r := definition(c.path.name)
+		r := findRole(c.path.name)
 		if r == nil {
 			return nil, &Error{Status: http.StatusNotFound, Code: "RoleDefinitionDoesNotExist", Message: fmt.Sprintf("The specified role definition with ID '%s' does not exist.", c.path.name)}
 		}
-		return &answer{status: http.StatusOK, body: r.show(c.path.scope)}, nil
+		return &response{status: http.StatusOK, body: r.representation(c.path.scope)}, nil
 	}
 	filter := c.query.Get("$filter")
 	name := filterRoleName.FindStringSubmatch(filter)
@@ -73,10 +74,10 @@ func (c *call) roleDefinitions() (*answer, error) {
 		return nil, badRequest("UnsupportedQuery", "The filter '%s' is not supported.", filter)
 	}
 	value := []any{}
-	for _, r := range roles() {
+	for _, r := range builtInRoles() {
 		if name == nil || strings.EqualFold(r.name, name[1]) {
-			value = append(value, r.show(c.path.scope))
+			value = append(value, r.representation(c.path.scope))
 		}
 	}
-	return &answer{status: http.StatusOK, body: map[string]any{"value": value}}, nil
+	return &response{status: http.StatusOK, body: map[string]any{"value": value}}, nil
 }

@@ -1,7 +1,8 @@
-// Package blob answers as Azure Blob Storage does, for the operations by which documents are published: block blobs that
-// are put whole, read, listed and deleted, in containers that may be readable by everybody. Accounts and containers are
-// addressed as in http(s)://host/account/container/blob. Accounts are made with the emulator, not through it. Everything
-// else (appending, blocks, leases, snapshots, access control by signatures) is refused with 501.
+// Package blob emulates Azure Blob Storage for published documents: whole block blobs that are written, read, listed and
+// deleted, in containers with or without public access.
+//
+// URLs have the form http(s)://host/account/container/blob. Accounts are part of the emulator's configuration. All other
+// operations (appending, blocks, leases, snapshots, shared access signatures) are rejected with 501.
 package blob
 
 import (
@@ -23,33 +24,36 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// The buckets.
+// The buckets of this package in the store.
 const (
 	containers = "blob-containers" // by account/container
 	blobs      = "blobs"           // by account/container/blob
 )
 
-// maxBlob bounds a blob. Documents are small.
+// maxBlob bounds the size of a blob in bytes.
 const maxBlob = 8 << 20
 
-// Server is the handler.
+// Server is the HTTP handler.
 type Server struct {
 	Store *store.Store
-	// Accounts are those that there are.
+	// Accounts lists the storage accounts.
 	Accounts []string
 	Now      func() time.Time
 
-	changing sync.Mutex
+	// mu serializes requests, so that their checks still hold when they write.
+	mu sync.Mutex
 }
 
+// container is a stored container.
 type container struct {
 	Name string `json:"name"`
-	// Access is empty, blob or container.
+	// Access is the public access: empty, blob or container.
 	Access   string    `json:"access"`
 	ETag     string    `json:"etag"`
 	Modified time.Time `json:"modified"`
 }
 
+// document is a stored blob.
 type document struct {
 	Name         string            `json:"name"`
 	Content      []byte            `json:"content"`
@@ -61,31 +65,33 @@ type document struct {
 	Modified     time.Time         `json:"modified"`
 }
 
-// refusal is an error, as Blob Storage writes it.
-type refusal struct {
+// apiError is an error response of Blob Storage.
+type apiError struct {
 	status        int
 	code, message string
 }
 
-func (e *refusal) Error() string { return e.code + ": " + e.message }
+// Error returns code and message.
+func (e *apiError) Error() string { return e.code + ": " + e.message }
 
-func refuse(status int, code, format string, args ...any) error {
-	return &refusal{status, code, fmt.Sprintf(format, args...)}
+// newError returns an error response with a formatted message.
+func newError(status int, code, format string, args ...any) error {
+	return &apiError{status, code, fmt.Sprintf(format, args...)}
 }
 
-// WriteError answers with an error.
+// WriteError writes an error response.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("x-ms-error-code", code)
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, xml.Header) // the client is gone
+	_, _ = io.WriteString(w, xml.Header) // an error means that the client has disconnected
 	_ = xml.NewEncoder(w).Encode(struct {
 		XMLName       xml.Name `xml:"Error"`
 		Code, Message string
 	}{Code: code, Message: message})
 }
 
-// Serves says whether a path is in one of the accounts.
+// Serves reports whether a path belongs to one of the accounts.
 func (s *Server) Serves(path string) bool {
 	account, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	for _, a := range s.Accounts {
@@ -96,9 +102,9 @@ func (s *Server) Serves(path string) bool {
 	return false
 }
 
-// Public says whether a request may be answered to somebody without a token.
+// Public reports whether a request needs no token, because the container has public access.
 func (s *Server) Public(r *http.Request) (bool, error) {
-	p := split(r.URL.Path)
+	p := parsePath(r.URL.Path)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || p.blob == "" || len(r.URL.Query()) > 0 {
 		return false, nil
 	}
@@ -106,35 +112,37 @@ func (s *Server) Public(r *http.Request) (bool, error) {
 	return err == nil && c != nil && c.Access != "", err
 }
 
-// path is what a URL's path names.
+// path is a parsed URL path.
 type path struct{ account, container, blob string }
 
-func split(text string) path {
+// parsePath splits a URL path. Missing parts are empty.
+func parsePath(text string) path {
 	parts := strings.SplitN(strings.TrimPrefix(text, "/"), "/", 3)
 	parts = append(parts, "", "")
 	return path{parts[0], parts[1], parts[2]}
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
 	w.Header().Set("x-ms-version", r.Header.Get("x-ms-version"))
 	w.Header().Set("Date", s.Now().UTC().Format(http.TimeFormat))
-	err := s.answer(w, r)
+	err := s.respond(w, r)
 	if err == nil {
 		return
 	}
-	var refused *refusal
-	if !errors.As(err, &refused) {
-		refused = &refusal{http.StatusInternalServerError, "InternalError", "The emulator is in trouble: " + err.Error()}
+	var apiErr *apiError
+	if !errors.As(err, &apiErr) {
+		apiErr = &apiError{http.StatusInternalServerError, "InternalError", "Internal error of the emulator: " + err.Error()}
 	}
-	WriteError(w, refused.status, refused.code, refused.message)
+	WriteError(w, apiErr.status, apiErr.code, apiErr.message)
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
-	p, query := split(r.URL.Path), r.URL.Query()
-	s.changing.Lock()
-	defer s.changing.Unlock()
+// respond executes a request.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request) error {
+	p, query := parsePath(r.URL.Path), r.URL.Query()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case p.container == "":
 	case p.blob == "" && query.Get("restype") == "container":
@@ -157,9 +165,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
 	case r.Method == http.MethodDelete:
 		return s.delete(w, r, p)
 	}
-	return refuse(http.StatusNotImplemented, "NotImplemented", "%s %s?%s is not emulated.", r.Method, r.URL.Path, r.URL.RawQuery)
+	return newError(http.StatusNotImplemented, "NotImplemented", "%s %s?%s is not emulated.", r.Method, r.URL.Path, r.URL.RawQuery)
 }
 
+// container returns a container, or nil if it does not exist.
 func (s *Server) container(p path) (*container, error) {
 	c := &container{}
 	found := false
@@ -173,24 +182,25 @@ func (s *Server) container(p path) (*container, error) {
 	return c, nil
 }
 
-var containerName = regexp.MustCompile(`^(\$web|\$root|[a-z0-9](-?[a-z0-9]){2,62})$`)
+var containerNamePattern = regexp.MustCompile(`^(\$web|\$root|[a-z0-9](-?[a-z0-9]){2,62})$`)
 
+// createContainer executes Create Container.
 func (s *Server) createContainer(w http.ResponseWriter, r *http.Request, p path) error {
 	access := r.Header.Get("x-ms-blob-public-access")
 	switch {
-	case !containerName.MatchString(p.container):
-		return refuse(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	case !containerNamePattern.MatchString(p.container):
+		return newError(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
 	case access != "" && access != "blob" && access != "container":
-		return refuse(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
+		return newError(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
 	}
 	old, err := s.container(p)
 	if err != nil {
 		return err
 	}
 	if old != nil {
-		return refuse(http.StatusConflict, "ContainerAlreadyExists", "The specified container already exists.")
+		return newError(http.StatusConflict, "ContainerAlreadyExists", "The specified container already exists.")
 	}
-	c, err := s.MakeContainer(p.account, p.container, access)
+	c, err := s.PutContainer(p.account, p.container, access)
 	if err != nil {
 		return err
 	}
@@ -199,14 +209,16 @@ func (s *Server) createContainer(w http.ResponseWriter, r *http.Request, p path)
 	return nil
 }
 
-// MakeContainer makes a container, or gives it other access.
-func (s *Server) MakeContainer(account, name, access string) (*container, error) {
+// PutContainer creates a container or replaces its access.
+func (s *Server) PutContainer(account, name, access string) (*container, error) {
 	c := &container{Name: name, Access: access, ETag: s.etag(), Modified: s.Now()}
 	return c, s.Store.Update(func(tx *store.Tx) error { return tx.Put(containers, account+"/"+name, c) })
 }
 
+// etag returns a new ETag.
 func (s *Server) etag() string { return fmt.Sprintf("0x%X", s.Now().UnixNano()) }
 
+// headers sets the headers that describe a container.
 func (c *container) headers(w http.ResponseWriter) {
 	w.Header().Set("ETag", `"`+c.ETag+`"`)
 	w.Header().Set("Last-Modified", c.Modified.UTC().Format(http.TimeFormat))
@@ -215,9 +227,10 @@ func (c *container) headers(w http.ResponseWriter) {
 	}
 }
 
-var errNoContainer = refuse(http.StatusNotFound, "ContainerNotFound", "The specified container does not exist.")
+var errNoContainer = newError(http.StatusNotFound, "ContainerNotFound", "The specified container does not exist.")
 
-func (s *Server) existing(p path) (*container, error) {
+// existingContainer returns a container, or an error if it does not exist.
+func (s *Server) existingContainer(p path) (*container, error) {
 	c, err := s.container(p)
 	if err == nil && c == nil {
 		err = errNoContainer
@@ -225,8 +238,9 @@ func (s *Server) existing(p path) (*container, error) {
 	return c, err
 }
 
+// showContainer executes Get Container Properties.
 func (s *Server) showContainer(w http.ResponseWriter, p path) error {
-	c, err := s.existing(p)
+	c, err := s.existingContainer(p)
 	if err != nil {
 		return err
 	}
@@ -235,8 +249,9 @@ func (s *Server) showContainer(w http.ResponseWriter, p path) error {
 	return nil
 }
 
+// deleteContainer executes Delete Container.
 func (s *Server) deleteContainer(w http.ResponseWriter, p path) error {
-	if _, err := s.existing(p); err != nil {
+	if _, err := s.existingContainer(p); err != nil {
 		return err
 	}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -258,11 +273,12 @@ func (s *Server) deleteContainer(w http.ResponseWriter, p path) error {
 	return err
 }
 
+// key returns the key of a blob in the store.
 func (p path) key() string { return p.account + "/" + p.container + "/" + p.blob }
 
-// find reads a blob; nil when there is none.
-func (s *Server) find(p path) (*document, error) {
-	if _, err := s.existing(p); err != nil {
+// findBlob returns a blob, or nil if it does not exist.
+func (s *Server) findBlob(p path) (*document, error) {
+	if _, err := s.existingContainer(p); err != nil {
 		return nil, err
 	}
 	d := &document{}
@@ -277,31 +293,32 @@ func (s *Server) find(p path) (*document, error) {
 	return d, nil
 }
 
-// check holds a request's conditions against a blob, which is nil when there is none.
-func check(r *http.Request, d *document) error {
+// checkConditions checks the conditional headers of a request against a blob, which is nil if it does not exist.
+func checkConditions(r *http.Request, d *document) error {
 	match, none := strings.Trim(r.Header.Get("If-Match"), `"`), strings.Trim(r.Header.Get("If-None-Match"), `"`)
 	switch {
 	case none == "*" && d != nil && r.Method == http.MethodPut:
-		return refuse(http.StatusConflict, "BlobAlreadyExists", "The specified blob already exists.")
+		return newError(http.StatusConflict, "BlobAlreadyExists", "The specified blob already exists.")
 	case match != "" && (d == nil || match != "*" && match != d.ETag), none != "" && none != "*" && d != nil && none == d.ETag:
-		return refuse(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+		return newError(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
 	}
 	return nil
 }
 
+// put executes Put Blob.
 func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
 	if kind := r.Header.Get("x-ms-blob-type"); kind != "BlockBlob" {
-		return refuse(http.StatusNotImplemented, "NotImplemented", "Blobs of type '%s' are not emulated.", kind)
+		return newError(http.StatusNotImplemented, "NotImplemented", "Blobs of type '%s' are not emulated.", kind)
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlob))
 	if err != nil {
-		return refuse(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
+		return newError(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
 	}
-	old, err := s.find(p)
+	old, err := s.findBlob(p)
 	if err != nil {
 		return err
 	}
-	if err := check(r, old); err != nil {
+	if err := checkConditions(r, old); err != nil {
 		return err
 	}
 	now := s.Now()
@@ -327,22 +344,24 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, p path) error {
 	return nil
 }
 
+// headers sets the headers that describe a blob.
 func (d *document) headers(w http.ResponseWriter) {
 	w.Header().Set("ETag", `"`+d.ETag+`"`)
 	w.Header().Set("Last-Modified", d.Modified.UTC().Format(http.TimeFormat))
-	sum := md5.Sum(d.Content) // the checksum that the service has
+	sum := md5.Sum(d.Content) // Azure uses MD5 for the checksum
 	w.Header().Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
 }
 
+// get executes Get Blob and Get Blob Properties.
 func (s *Server) get(w http.ResponseWriter, r *http.Request, p path) error {
-	d, err := s.find(p)
+	d, err := s.findBlob(p)
 	if err != nil {
 		return err
 	}
 	if d == nil {
-		return refuse(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
+		return newError(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
 	}
-	if err := check(r, d); err != nil {
+	if err := checkConditions(r, d); err != nil {
 		return err
 	}
 	d.headers(w)
@@ -358,20 +377,21 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, p path) error {
 	w.Header().Set("Content-Length", strconv.Itoa(len(d.Content)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(d.Content) // the client is gone
+		_, _ = w.Write(d.Content) // an error means that the client has disconnected
 	}
 	return nil
 }
 
+// delete executes Delete Blob.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request, p path) error {
-	d, err := s.find(p)
+	d, err := s.findBlob(p)
 	if err != nil {
 		return err
 	}
 	if d == nil {
-		return refuse(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
+		return newError(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
 	}
-	if err := check(r, d); err != nil {
+	if err := checkConditions(r, d); err != nil {
 		return err
 	}
 	if err := s.Store.Update(func(tx *store.Tx) error { return tx.Delete(blobs, p.key()) }); err != nil {
@@ -382,16 +402,18 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, p path) error {
 	return nil
 }
 
-type listing struct {
-	XMLName   xml.Name `xml:"EnumerationResults"`
-	Endpoint  string   `xml:"ServiceEndpoint,attr"`
-	Container string   `xml:"ContainerName,attr"`
-	Prefix    string   `xml:"Prefix,omitempty"`
-	Blobs     []item   `xml:"Blobs>Blob"`
-	Next      string   `xml:"NextMarker"`
+// listResult is the body of List Blobs.
+type listResult struct {
+	XMLName   xml.Name   `xml:"EnumerationResults"`
+	Endpoint  string     `xml:"ServiceEndpoint,attr"`
+	Container string     `xml:"ContainerName,attr"`
+	Prefix    string     `xml:"Prefix,omitempty"`
+	Blobs     []listItem `xml:"Blobs>Blob"`
+	Next      string     `xml:"NextMarker"`
 }
 
-type item struct {
+// listItem is one blob in a list.
+type listItem struct {
 	Name       string
 	Properties struct {
 		Created  string `xml:"Creation-Time"`
@@ -403,15 +425,16 @@ type item struct {
 	}
 }
 
+// list executes List Blobs.
 func (s *Server) list(w http.ResponseWriter, p path, prefix string) error {
-	if _, err := s.existing(p); err != nil {
+	if _, err := s.existingContainer(p); err != nil {
 		return err
 	}
-	l := listing{Endpoint: "/" + p.account + "/", Container: p.container, Prefix: prefix}
+	l := listResult{Endpoint: "/" + p.account + "/", Container: p.container, Prefix: prefix}
 	err := s.Store.View(func(tx *store.Tx) error {
 		all, err := store.All[document](tx, blobs, p.account+"/"+p.container+"/"+prefix)
 		for _, d := range all {
-			i := item{Name: d.Name}
+			i := listItem{Name: d.Name}
 			i.Properties.Created, i.Properties.Modified = d.Created.UTC().Format(http.TimeFormat), d.Modified.UTC().Format(http.TimeFormat)
 			i.Properties.ETag, i.Properties.Length, i.Properties.Type, i.Properties.BlobType = d.ETag, len(d.Content), d.ContentType, "BlockBlob"
 			l.Blobs = append(l.Blobs, i)
@@ -423,7 +446,7 @@ func (s *Server) list(w http.ResponseWriter, p path, prefix string) error {
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(w, xml.Header) // the client is gone
+	_, _ = io.WriteString(w, xml.Header) // an error means that the client has disconnected
 	_ = xml.NewEncoder(w).Encode(l)
 	return nil
 }

@@ -1,7 +1,9 @@
-// Package emulator puts the emulated services of Azure behind one handler: Resource Manager below /subscriptions and
-// /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts. A request meets an
-// injected fault first, then the check of its bearer token, then the service. What exists is in one file; what a region is
-// born with (its own resource group, DNS zone, storage account) comes from a seed that is applied at every start.
+// Package emulator combines the emulated services of Azure in one handler: Resource Manager below /subscriptions and
+// /providers, one Key Vault below /certificates, and Blob Storage below the names of its accounts.
+//
+// For each request it applies the injected faults, verifies the bearer token, and calls the service. All data is in one
+// file. A seed, applied at every start, contains the infrastructure of a region: its resource group, DNS zone and storage
+// account.
 package emulator
 
 import (
@@ -9,12 +11,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 	"github.com/hcpmesh/hcpmesh/internal/faults"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/arm"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/blob"
@@ -23,40 +27,43 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/vault"
 )
 
-// Names of the emulated services, as faults and metrics know them.
+// The names of the emulated services in faults and metrics.
 const (
 	ServiceARM   = "arm"
 	ServiceVault = "vault"
 	ServiceBlob  = "blob"
-	// ServiceIssuer is who issues certificates: no requests come for it, and a rule that names it has it refuse.
+	// ServiceIssuer is the issuer of certificates. It receives no requests; a fault for it makes the issuer reject a
+	// certificate.
 	ServiceIssuer = "issuer"
 )
 
-// Options of an Emulator.
+// Options configure an Emulator.
 type Options struct {
-	// DataDir holds the data; it is locked while in use.
+	// DataDir contains the data. It is locked while in use.
 	DataDir string
-	// Tokens verifies bearer tokens.
+	// Tokens verifies the bearer tokens.
 	Tokens *token.Verifier
-	// Tenant is the one that callers without a token are sent to; empty is common to all.
+	// Tenant is the tenant in challenges to callers without a token; "" means common.
 	Tenant string
-	// OperationDelay is how long the operations take that are long in Azure; 0 has them done at once.
+	// OperationDelay is the duration of operations that take long in Azure; 0 completes them at once.
 	OperationDelay time.Duration
-	// AssumeCustomers has customers' networks and identities be there when they are first asked for.
+	// AssumeCustomers creates the networks and identities of customers when they are first requested.
 	AssumeCustomers bool
 	Location        string
-	// CertificateLife is how long the vault's certificates live; 0 is what their policy says.
-	CertificateLife time.Duration
-	Seed            Seed
-	// EnableFaults opens the control endpoints below /_emulator, which have no authentication.
+	// CertificateLifetime is the validity period of the vault's certificates; 0 means that of their policy.
+	CertificateLifetime time.Duration
+	Seed                Seed
+	// EnableFaults enables the control endpoints below /_emulator, which have no authentication.
 	EnableFaults bool
 	FaultSeed    uint64
-	Now          func() time.Time
+	// Log receives the errors of background work; nil discards them.
+	Log *slog.Logger
+	Now func() time.Time
 }
 
-// Emulator is the handler. Run it, too.
+// Emulator is the HTTP handler. Its Run method must be running to complete operations.
 type Emulator struct {
-	// Observe is told of every answer, if it is set before the first request.
+	// Observe, if set before the first request, is called after each response.
 	Observe func(service, method string, status int, took time.Duration)
 
 	options Options
@@ -67,7 +74,7 @@ type Emulator struct {
 	faults  *faults.Set
 }
 
-// Open opens or makes the data.
+// Open opens or creates the data.
 func Open(o Options) (*Emulator, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -80,46 +87,43 @@ func Open(o Options) (*Emulator, error) {
 		return nil, err
 	}
 	e := &Emulator{options: o, store: opened, faults: faults.New(faults.Azure, o.FaultSeed)}
-	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Now: o.Now})
-	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Life: o.CertificateLife,
-		Refuse: e.refuseCertificate, Now: o.Now})
+	e.arm = arm.New(arm.Options{Store: opened, OperationDelay: o.OperationDelay, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Log: o.Log, Now: o.Now})
+	e.vault = vault.New(vault.Options{Store: opened, OperationDelay: o.OperationDelay, Issuers: o.Seed.Issuers, Lifetime: o.CertificateLifetime,
+		Reject: e.rejectCertificate, Now: o.Now})
 	e.blob = &blob.Server{Store: opened, Now: o.Now}
-	if err := e.sow(o.Seed); err != nil {
+	if err := e.applySeed(o.Seed); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return e, nil
 }
 
-// Run does what is due in time until ctx is over.
+// Run completes operations when they are due, until ctx ends.
 func (e *Emulator) Run(ctx context.Context) { e.arm.Run(ctx) }
 
-// Close closes the data; requests must have ended.
+// Close closes the data. No requests may be in progress.
 func (e *Emulator) Close() error { return e.store.Close() }
 
-// Faults are the injected faults.
+// Faults returns the injected faults.
 func (e *Emulator) Faults() *faults.Set { return e.faults }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/_emulator/") {
 		e.control(w, r)
 		return
 	}
 	service := e.service(r.URL.Path)
-	begun := time.Now()
-	recorder := &recorder{ResponseWriter: w, status: http.StatusOK}
+	started := time.Now()
+	recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	defer func() {
 		if e.Observe != nil {
-			e.Observe(service, r.Method, recorder.status, time.Since(begun))
+			e.Observe(service, r.Method, recorder.status, time.Since(started))
 		}
 	}()
 	rule := e.faults.Next(faults.Request{Method: r.Method, Service: service, Path: r.URL.Path})
 	if rule != nil {
 		if wait := rule.Latency(); wait > 0 {
-			select {
-			case <-r.Context().Done():
-			case <-time.After(wait):
-			}
+			_ = backoff.Sleep(r.Context(), wait)
 		}
 		switch {
 		case rule.DropRequest:
@@ -128,13 +132,14 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e.serve(httptest.NewRecorder(), r, service)
 			panic(http.ErrAbortHandler)
 		case rule.Status != 0:
-			e.refuse(recorder, service, rule)
+			e.writeFault(recorder, service, rule)
 			return
 		}
 	}
 	e.serve(recorder, r, service)
 }
 
+// service returns the name of the service for a path.
 func (e *Emulator) service(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/certificates"), strings.HasPrefix(path, "/deletedcertificates"), strings.HasPrefix(path, "/secrets"), strings.HasPrefix(path, "/keys"):
@@ -145,6 +150,7 @@ func (e *Emulator) service(path string) string {
 	return ServiceARM
 }
 
+// serve authenticates a request and calls its service.
 func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, service string) {
 	if !e.authenticate(w, r, service) {
 		return
@@ -159,17 +165,17 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, service string)
 	}
 }
 
-// refuseCertificate is why a certificate is not issued; nil when it is.
-func (e *Emulator) refuseCertificate(name string) error {
+// rejectCertificate returns the injected error of the issuer for a certificate, or nil.
+func (e *Emulator) rejectCertificate(name string) error {
 	rule := e.faults.Next(faults.Request{Service: ServiceIssuer, Path: "/certificates/" + name, Named: true})
 	if rule == nil {
 		return nil
 	}
-	return fmt.Errorf("the issuer refused: %d %s, an injected fault", rule.Status, rule.Code)
+	return fmt.Errorf("the issuer rejected the request: %d %s (injected fault)", rule.Status, rule.Code)
 }
 
-// refuse answers with the fault's status.
-func (e *Emulator) refuse(w http.ResponseWriter, service string, rule *faults.Rule) {
+// writeFault writes the error response of a fault.
+func (e *Emulator) writeFault(w http.ResponseWriter, service string, rule *faults.Rule) {
 	code := rule.Code
 	if code == "" {
 		code = map[int]string{http.StatusTooManyRequests: "TooManyRequests", http.StatusConflict: "Conflict", http.StatusServiceUnavailable: "ServerBusy"}[rule.Status]
@@ -181,13 +187,14 @@ func (e *Emulator) refuse(w http.ResponseWriter, service string, rule *faults.Ru
 		arm.SetRetryAfter(w.Header(), wait)
 	}
 	if service == ServiceBlob {
-		blob.WriteError(w, rule.Status, code, "An injected fault.")
+		blob.WriteError(w, rule.Status, code, "Injected fault.")
 		return
 	}
-	arm.WriteError(w, &arm.Error{Status: rule.Status, Code: code, Message: "An injected fault."})
+	arm.WriteError(w, &arm.Error{Status: rule.Status, Code: code, Message: "Injected fault."})
 }
 
-// authenticate checks the bearer token, and answers as the service does when there is none that is good.
+// authenticate verifies the bearer token. If the token is missing or invalid, it writes the service's error response and
+// returns false.
 func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service string) bool {
 	audiences := map[string][]string{ServiceARM: token.ResourceManager, ServiceVault: token.KeyVault, ServiceBlob: token.Storage}[service]
 	if service == ServiceBlob && r.Header.Get("Authorization") == "" {
@@ -226,18 +233,18 @@ func (e *Emulator) authenticate(w http.ResponseWriter, r *http.Request, service 
 	return false
 }
 
-// recorder remembers the status.
-type recorder struct {
+// statusRecorder records the status of a response.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-func (r *recorder) WriteHeader(status int) {
+func (r *statusRecorder) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// control answers what only tests and operators of the emulator ask.
+// control serves the endpoints for tests and operators of the emulator.
 func (e *Emulator) control(w http.ResponseWriter, r *http.Request) {
 	if !e.options.EnableFaults {
 		http.NotFound(w, r)
@@ -247,13 +254,13 @@ func (e *Emulator) control(w http.ResponseWriter, r *http.Request) {
 	case "/_emulator/faults":
 		e.faults.ServeHTTP(w, r)
 	case "/_emulator/leftovers":
-		left, err := e.Leftovers()
+		leftovers, err := e.Leftovers()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(left) // the client is gone
+		_ = json.NewEncoder(w).Encode(leftovers) // an error means that the client has disconnected
 	default:
 		http.NotFound(w, r)
 	}

@@ -32,7 +32,7 @@ const (
 	subscription = "11111111-1111-1111-1111-111111111111"
 )
 
-// start runs an emulator; tests of the SDK's pollers give operations a duration.
+// start starts an emulator with the seed of a region.
 func start(t *testing.T, options emulator.Options) *emulatortest.Azure {
 	t.Helper()
 	if options.DataDir == "" {
@@ -51,8 +51,8 @@ func start(t *testing.T, options emulator.Options) *emulatortest.Azure {
 	return azure
 }
 
-// refused checks that err is Azure's answer with a status and code.
-func refused(t *testing.T, err error, status int, code string) {
+// wantError checks that err is an error response with a status and a code.
+func wantError(t *testing.T, err error, status int, code string) {
 	t.Helper()
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) || response.StatusCode != status || response.ErrorCode != code {
@@ -60,6 +60,7 @@ func refused(t *testing.T, err error, status int, code string) {
 	}
 }
 
+// must returns value, or fails the test if err is not nil.
 func must[T any](t *testing.T, value T, err error) T {
 	t.Helper()
 	if err != nil {
@@ -68,29 +69,30 @@ func must[T any](t *testing.T, value T, err error) T {
 	return value
 }
 
-// made is for constructors.
-func made[T any](value T, err error) func(t *testing.T) T {
+// ok is must for calls with two results: ok(New(…))(t).
+func ok[T any](value T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
 		return must(t, value, err)
 	}
 }
 
-var often = &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
+// pollFast polls operations every millisecond.
+var pollFast = &runtime.PollUntilDoneOptions{Frequency: time.Millisecond}
 
-// durations run a test with operations that are done at once and with such that take a while.
-func durations(t *testing.T, test func(t *testing.T, azure *emulatortest.Azure)) {
-	for name, delay := range map[string]time.Duration{"AtOnce": 0, "Long": 30 * time.Millisecond} {
+// withAndWithoutDelay runs test with operations that complete at once and with operations that take time.
+func withAndWithoutDelay(t *testing.T, test func(t *testing.T, azure *emulatortest.Azure)) {
+	for name, delay := range map[string]time.Duration{"NoDelay": 0, "Delay": 30 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) { test(t, start(t, emulator.Options{OperationDelay: delay})) })
 	}
 }
 
 func TestResourceGroups(t *testing.T) {
-	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		groups := made(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
+		groups := ok(armresources.NewClientFactory(subscription, azure.Tokens, azure.Options()))(t).NewResourceGroupsClient()
 		if _, err := groups.Get(ctx, "managed", nil); true {
-			refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+			wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 		}
 		group := armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner"), Tags: map[string]*string{"a": to.Ptr("b")}}
 		created, err := groups.CreateOrUpdate(ctx, "Managed", group, nil)
@@ -102,7 +104,7 @@ func TestResourceGroups(t *testing.T) {
 		}
 		group.ManagedBy = to.Ptr("/other")
 		_, err = groups.CreateOrUpdate(ctx, "managed", group, nil)
-		refused(t, err, http.StatusConflict, "ResourceGroupManagedByMismatch")
+		wantError(t, err, http.StatusConflict, "ResourceGroupManagedByMismatch")
 		exists, err := groups.CheckExistence(ctx, "managed", nil)
 		if err != nil || !exists.Success {
 			t.Errorf("existence: %v %v", exists.Success, err)
@@ -111,22 +113,22 @@ func TestResourceGroups(t *testing.T) {
 		must(t, poller, err)
 		if !poller.Done() {
 			_, err = groups.CreateOrUpdate(ctx, "managed", armresources.ResourceGroup{Location: to.Ptr("westus3"), ManagedBy: to.Ptr("/owner")}, nil)
-			refused(t, err, http.StatusConflict, "AnotherOperationInProgress")
+			wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
 		}
-		_, err = poller.PollUntilDone(ctx, often)
+		_, err = poller.PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
 		_, err = groups.BeginDelete(ctx, "managed", nil)
-		refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 	})
 }
 
 func TestDNS(t *testing.T) {
-	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		factory := made(armdns.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		factory := ok(armdns.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 		zones, records := factory.NewZonesClient(), factory.NewRecordSetsClient()
 		_, err := zones.CreateOrUpdate(ctx, "nowhere", "c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
-		refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+		wantError(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 		child, err := zones.CreateOrUpdate(ctx, "region", "aro.c."+zone, armdns.Zone{Location: to.Ptr("global")}, nil)
 		must(t, child, err)
 		if len(child.Properties.NameServers) != 4 || *child.Properties.NumberOfRecordSets != 2 {
@@ -143,13 +145,13 @@ func TestDNS(t *testing.T) {
 			t.Errorf("delegation %+v", record.RecordSet)
 		}
 		_, err = records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, delegation, &armdns.RecordSetsClientCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
-		refused(t, err, http.StatusPreconditionFailed, "PreconditionFailed")
+		wantError(t, err, http.StatusPreconditionFailed, "PreconditionFailed")
 		_, err = records.CreateOrUpdate(ctx, "region", zone, "api.c", armdns.RecordTypeA,
 			armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), ARecords: []*armdns.ARecord{{IPv4Address: to.Ptr("not an address")}}}}, nil)
-		refused(t, err, http.StatusBadRequest, "BadRequest")
+		wantError(t, err, http.StatusBadRequest, "BadRequest")
 		_, err = records.CreateOrUpdate(ctx, "region", zone, "aro.c", armdns.RecordTypeCNAME,
 			armdns.RecordSet{Properties: &armdns.RecordSetProperties{TTL: to.Ptr[int64](300), CnameRecord: &armdns.CnameRecord{Cname: to.Ptr("x.example.com")}}}, nil)
-		refused(t, err, http.StatusBadRequest, "CannotAddRecordSet")
+		wantError(t, err, http.StatusBadRequest, "CannotAddRecordSet")
 		n := 0
 		for pager := records.NewListByDNSZonePager("region", zone, nil); pager.More(); {
 			page, err := pager.NextPage(ctx)
@@ -161,27 +163,27 @@ func TestDNS(t *testing.T) {
 		_, err = records.Delete(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
 		must(t, 0, err)
 		_, err = records.Get(ctx, "region", zone, "aro.c", armdns.RecordTypeNS, nil)
-		refused(t, err, http.StatusNotFound, "NotFound")
+		wantError(t, err, http.StatusNotFound, "NotFound")
 		poller, err := zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
-		_, err = must(t, poller, err).PollUntilDone(ctx, often)
+		_, err = must(t, poller, err).PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
 		_, err = zones.Get(ctx, "region", "aro.c."+zone, nil)
-		refused(t, err, http.StatusNotFound, "ResourceNotFound")
+		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
 		_, err = zones.BeginDelete(ctx, "region", "aro.c."+zone, nil)
 		must(t, 0, err)
 	})
 }
 
 func TestNetwork(t *testing.T) {
-	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		factory := made(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+		factory := ok(armnetwork.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 		networks, subnets, securityGroups := factory.NewVirtualNetworksClient(), factory.NewSubnetsClient(), factory.NewSecurityGroupsClient()
 		network, err := networks.BeginCreateOrUpdate(ctx, "region", "vnet", armnetwork.VirtualNetwork{Location: to.Ptr("westus3"), Properties: &armnetwork.VirtualNetworkPropertiesFormat{
 			AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.0.0.0/16")}},
 			Subnets:      []*armnetwork.Subnet{{Name: to.Ptr("workers"), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.0.0.0/24")}}},
 		}}, nil)
-		vnet, err := must(t, network, err).PollUntilDone(ctx, often)
+		vnet, err := must(t, network, err).PollUntilDone(ctx, pollFast)
 		if must(t, vnet, err); len(vnet.Properties.Subnets) != 1 || *vnet.Properties.ProvisioningState != "Succeeded" {
 			t.Errorf("network %+v", vnet.Properties)
 		}
@@ -190,52 +192,52 @@ func TestNetwork(t *testing.T) {
 		id := emulatortest.Group + "/providers/Microsoft.Network/networkSecurityGroups/nsg"
 		subnet.Properties.NetworkSecurityGroup = &armnetwork.SecurityGroup{ID: &id}
 		_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-		refused(t, err, http.StatusBadRequest, "InvalidResourceReference")
+		wantError(t, err, http.StatusBadRequest, "InvalidResourceReference")
 		group, err := securityGroups.BeginCreateOrUpdate(ctx, "region", "nsg", armnetwork.SecurityGroup{Location: to.Ptr("westus3")}, nil)
-		_, err = must(t, group, err).PollUntilDone(ctx, often)
+		_, err = must(t, group, err).PollUntilDone(ctx, pollFast)
 		must(t, 0, err)
 		poller, err := subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
 		if must(t, poller, err); !poller.Done() {
 			_, err = subnets.BeginCreateOrUpdate(ctx, "region", "vnet", "workers", subnet.Subnet, nil)
-			refused(t, err, http.StatusConflict, "AnotherOperationInProgress")
+			wantError(t, err, http.StatusConflict, "AnotherOperationInProgress")
 		}
-		associated, err := poller.PollUntilDone(ctx, often)
+		associated, err := poller.PollUntilDone(ctx, pollFast)
 		if must(t, associated, err); *associated.Properties.NetworkSecurityGroup.ID != id {
 			t.Errorf("subnet %+v", associated.Properties)
 		}
 		_, err = securityGroups.BeginDelete(ctx, "region", "nsg", nil)
-		refused(t, err, http.StatusBadRequest, "InUseNetworkSecurityGroupCannotBeDeleted")
+		wantError(t, err, http.StatusBadRequest, "InUseNetworkSecurityGroupCannotBeDeleted")
 		shown, err := securityGroups.Get(ctx, "region", "nsg", nil)
 		if must(t, shown, err); len(shown.Properties.Subnets) != 1 {
 			t.Errorf("security group %+v", shown.Properties)
 		}
 		_, err = subnets.Get(ctx, "region", "vnet", "none", nil)
-		refused(t, err, http.StatusNotFound, "ResourceNotFound")
+		wantError(t, err, http.StatusNotFound, "ResourceNotFound")
 	})
 }
 
 func TestIdentitiesAndRoles(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{}), t.Context()
-	factory := made(armmsi.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	factory := ok(armmsi.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	identities, credentials := factory.NewUserAssignedIdentitiesClient(), factory.NewFederatedIdentityCredentialsClient()
 	identity, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
 	must(t, identity, err)
 	again, err := identities.CreateOrUpdate(ctx, "region", "registry", armmsi.Identity{Location: to.Ptr("westus3")}, nil)
 	if must(t, again, err); *again.Properties.PrincipalID != *identity.Properties.PrincipalID {
-		t.Error("an identity that is put again is another")
+		t.Error("a repeated PUT of an identity changed its principal")
 	}
 	federated := armmsi.FederatedIdentityCredential{Properties: &armmsi.FederatedIdentityCredentialProperties{
 		Issuer: to.Ptr("https://issuer.example.com/c"), Subject: to.Ptr("system:serviceaccount:ns:sa"), Audiences: []*string{to.Ptr("openshift")}}}
 	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "first", federated, nil)
 	must(t, 0, err)
 	_, err = credentials.CreateOrUpdate(ctx, "region", "registry", "second", federated, nil)
-	refused(t, err, http.StatusConflict, "Conflict")
-	_, err = credentials.CreateOrUpdate(ctx, "region", "nobody", "first", federated, nil)
-	refused(t, err, http.StatusNotFound, "ParentResourceNotFound")
+	wantError(t, err, http.StatusConflict, "Conflict")
+	_, err = credentials.CreateOrUpdate(ctx, "region", "unknown", "first", federated, nil)
+	wantError(t, err, http.StatusNotFound, "ParentResourceNotFound")
 	_, err = credentials.Delete(ctx, "region", "registry", "first", nil)
 	must(t, 0, err)
 
-	roles := made(armauthorization.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
+	roles := ok(armauthorization.NewClientFactory(emulatortest.Subscription, azure.Tokens, azure.Options()))(t)
 	assignments, definitions := roles.NewRoleAssignmentsClient(), roles.NewRoleDefinitionsClient()
 	const registry = "/providers/Microsoft.Authorization/roleDefinitions/8b32b316-c2f5-4ddf-b05b-83dacd2d08b5"
 	definition, err := definitions.GetByID(ctx, registry, nil)
@@ -248,7 +250,7 @@ func TestIdentitiesAndRoles(t *testing.T) {
 	_, err = assignments.Create(ctx, emulatortest.Group, name, assignment, nil)
 	must(t, 0, err)
 	_, err = assignments.Create(ctx, emulatortest.Group, uuid.NewString(), assignment, nil)
-	refused(t, err, http.StatusConflict, "RoleAssignmentExists")
+	wantError(t, err, http.StatusConflict, "RoleAssignmentExists")
 	count := func(scope string) (n int) {
 		for pager := assignments.NewListForScopePager(scope, &armauthorization.RoleAssignmentsClientListForScopeOptions{
 			Filter: to.Ptr("atScope() and assignedTo('" + *identity.Properties.PrincipalID + "')")}); pager.More(); {
@@ -258,19 +260,19 @@ func TestIdentitiesAndRoles(t *testing.T) {
 		return n
 	}
 	if below, above := count(emulatortest.Group+"/providers/Microsoft.Network/virtualNetworks/v"), count("/subscriptions/"+emulatortest.Subscription); below != 1 || above != 0 {
-		t.Errorf("the assignment shows %d times below its scope and %d times above, want 1 and 0", below, above)
+		t.Errorf("the assignment is listed %d times below its scope and %d times above, want 1 and 0", below, above)
 	}
 	_, err = assignments.Delete(ctx, emulatortest.Group, name, nil)
 	must(t, 0, err)
 }
 
 func TestCertificates(t *testing.T) {
-	durations(t, func(t *testing.T, azure *emulatortest.Azure) {
+	withAndWithoutDelay(t, func(t *testing.T, azure *emulatortest.Azure) {
 		ctx := t.Context()
-		client := made(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+		client := ok(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
 			ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 		_, err := client.GetCertificate(ctx, "kas", "", nil)
-		refused(t, err, http.StatusNotFound, "CertificateNotFound")
+		wantError(t, err, http.StatusNotFound, "CertificateNotFound")
 		parameters := azcertificates.CreateCertificateParameters{CertificatePolicy: &azcertificates.CertificatePolicy{
 			IssuerParameters:          &azcertificates.IssuerParameters{Name: to.Ptr("OneCertV2-PublicCA")},
 			KeyProperties:             &azcertificates.KeyProperties{KeyType: to.Ptr(azcertificates.KeyTypeEC)},
@@ -285,31 +287,31 @@ func TestCertificates(t *testing.T) {
 		if must(t, found, err); len(found.CER) == 0 || found.ID.Name() != "kas" || found.ID.Version() == "" {
 			t.Errorf("certificate %+v", found.Certificate)
 		}
-		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Nobody")
+		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Unknown")
 		_, err = client.CreateCertificate(ctx, "other", parameters, nil)
-		refused(t, err, http.StatusBadRequest, "BadParameter")
+		wantError(t, err, http.StatusBadRequest, "BadParameter")
 		_, err = client.DeleteCertificate(ctx, "kas", nil)
 		must(t, 0, err)
 		parameters.CertificatePolicy.IssuerParameters.Name = to.Ptr("Self")
 		_, err = client.CreateCertificate(ctx, "kas", parameters, nil)
-		refused(t, err, http.StatusConflict, "Conflict")
+		wantError(t, err, http.StatusConflict, "Conflict")
 		for {
 			if _, err = client.PurgeDeletedCertificate(ctx, "kas", nil); err == nil {
 				break
 			}
-			refused(t, err, http.StatusConflict, "Conflict")
+			wantError(t, err, http.StatusConflict, "Conflict")
 		}
 		_, err = client.GetDeletedCertificate(ctx, "kas", nil)
-		refused(t, err, http.StatusNotFound, "CertificateNotFound")
+		wantError(t, err, http.StatusNotFound, "CertificateNotFound")
 	})
 }
 
-// TestCertificateVersions makes a certificate anew: the newest version is what it was until the next one is there, also when
-// the issuer refuses.
+// TestCertificateVersions checks that the newest version of a certificate does not change until the next version is created, and
+// not if the issuer rejects the request.
 func TestCertificateVersions(t *testing.T) {
 	now := time.Now()
-	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour, CertificateLife: 48 * time.Hour, Now: func() time.Time { return now }}), t.Context()
-	client := made(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
+	azure, ctx := start(t, emulator.Options{OperationDelay: time.Hour, CertificateLifetime: 48 * time.Hour, Now: func() time.Time { return now }}), t.Context()
+	client := ok(azcertificates.NewClient(azure.URL, azure.Tokens, &azcertificates.ClientOptions{
 		ClientOptions: azure.Options().ClientOptions, DisableChallengeResourceVerification: true}))(t)
 	status := func(want string) azcertificates.CertificateOperation {
 		t.Helper()
@@ -335,14 +337,14 @@ func TestCertificateVersions(t *testing.T) {
 	must(t, 0, create())
 	status("inProgress")
 	if found := newest(); len(found.CER) > 0 || *found.Attributes.Enabled {
-		t.Errorf("in the making there is %+v", found)
+		t.Errorf("before the first version: %+v", found)
 	}
-	refused(t, create(), http.StatusConflict, "Conflict")
+	wantError(t, create(), http.StatusConflict, "Conflict")
 	now = now.Add(time.Hour)
 	status("completed")
 	first := newest()
-	if life := first.Attributes.Expires.Sub(*first.Attributes.NotBefore); life != 48*time.Hour {
-		t.Errorf("it lives %v", life)
+	if validity := first.Attributes.Expires.Sub(*first.Attributes.NotBefore); validity != 48*time.Hour {
+		t.Errorf("the certificate is valid for %v, want 48h", validity)
 	}
 
 	_, err := azure.Faults().Add(faults.Rule{Services: []string{emulator.ServiceIssuer}, Path: "kas", Status: http.StatusForbidden, Code: "QuotaExceeded", Count: 1})
@@ -350,7 +352,7 @@ func TestCertificateVersions(t *testing.T) {
 	must(t, 0, create())
 	now = now.Add(time.Hour)
 	if failed := status("failed"); failed.Error == nil || failed.Error.Code != "RequestRejected" {
-		t.Errorf("the failure is %+v", failed.Error)
+		t.Errorf("the error of the operation is %+v", failed.Error)
 	}
 	if found := newest(); found.ID.Version() != first.ID.Version() {
 		t.Error("a failed operation changed the certificate")
@@ -358,27 +360,27 @@ func TestCertificateVersions(t *testing.T) {
 	_, err = client.DeleteCertificateOperation(ctx, "kas", nil)
 	must(t, 0, err)
 	_, err = client.GetCertificateOperation(ctx, "kas", nil)
-	refused(t, err, http.StatusNotFound, "PendingCertificateNotFound")
+	wantError(t, err, http.StatusNotFound, "PendingCertificateNotFound")
 
 	must(t, 0, create())
 	status("inProgress")
 	if found := newest(); found.ID.Version() != first.ID.Version() || !*found.Attributes.Enabled {
-		t.Error("the certificate is not what it was while another is in the making")
+		t.Error("the newest version changed while the next one is pending")
 	}
 	now = now.Add(time.Hour)
 	status("completed")
 	second := newest()
 	if second.ID.Version() == first.ID.Version() || !second.Attributes.Expires.After(*first.Attributes.Expires) {
-		t.Errorf("made anew it is %v until %v", second.ID, second.Attributes.Expires)
+		t.Errorf("the second version is %v, valid until %v", second.ID, second.Attributes.Expires)
 	}
 	if old, err := client.GetCertificate(ctx, "kas", first.ID.Version(), nil); err != nil || !bytes.Equal(old.CER, first.CER) {
-		t.Errorf("the version before: %v", err)
+		t.Errorf("reading the first version: %v", err)
 	}
 }
 
 func TestBlobs(t *testing.T) {
 	azure, ctx := start(t, emulator.Options{}), t.Context()
-	client := made(azblob.NewClient(azure.URL+"/oidc", azure.Tokens, &azblob.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
+	client := ok(azblob.NewClient(azure.URL+"/oidc", azure.Tokens, &azblob.ClientOptions{ClientOptions: azure.Options().ClientOptions}))(t)
 	_, err := client.UploadBuffer(ctx, "issuers", "c/.well-known/openid-configuration", []byte(`{"issuer":"x"}`), &azblob.UploadBufferOptions{
 		HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")}})
 	must(t, 0, err)
@@ -386,7 +388,7 @@ func TestBlobs(t *testing.T) {
 	must(t, response, err)
 	defer response.Body.Close()
 	if content, err := io.ReadAll(response.Body); err != nil || string(content) != `{"issuer":"x"}` || response.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("anybody reads %q, %v, %v", content, response.Header, err)
+		t.Errorf("a public read returned %q, %v, %v", content, response.Header, err)
 	}
 	var names []string
 	for pager := client.NewListBlobsFlatPager("issuers", &azblob.ListBlobsFlatOptions{Prefix: to.Ptr("c/")}); pager.More(); {
@@ -401,7 +403,7 @@ func TestBlobs(t *testing.T) {
 	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
 	must(t, 0, err)
 	_, err = client.DeleteBlob(ctx, "issuers", "c/.well-known/openid-configuration", nil)
-	refused(t, err, http.StatusNotFound, "BlobNotFound")
+	wantError(t, err, http.StatusNotFound, "BlobNotFound")
 	_, err = client.UploadBuffer(ctx, "nothing", "x", nil, nil)
-	refused(t, err, http.StatusNotFound, "ContainerNotFound")
+	wantError(t, err, http.StatusNotFound, "ContainerNotFound")
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// Seed is what is there without anybody having made it through the emulator: what a region's infrastructure brings.
+// Seed lists the resources that exist when the emulator starts, in place of a region's infrastructure as code.
 type Seed struct {
-	// Resources are put in order, if they are not there.
+	// Resources are created in order if they do not exist.
 	Resources []SeedResource `json:"resources,omitempty"`
-	// Issuers are the certificate issuers of the vault.
+	// Issuers lists the certificate issuers of the vault.
 	Issuers []string `json:"issuers,omitempty"`
-	// Containers are of Blob Storage; their accounts come with them.
+	// Containers lists the containers of Blob Storage. Their accounts are created as well.
 	Containers []SeedContainer `json:"containers,omitempty"`
 }
 
@@ -35,11 +35,11 @@ type SeedResource struct {
 type SeedContainer struct {
 	Account string `json:"account"`
 	Name    string `json:"name"`
-	// Access is empty, or blob for blobs that everybody may read.
+	// Access is the public access: empty, or blob.
 	Access string `json:"access,omitempty"`
 }
 
-// ReadSeed reads a JSON file; an unknown field is refused.
+// ReadSeed reads a seed from a JSON file. It rejects unknown fields.
 func ReadSeed(path string) (Seed, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -55,18 +55,18 @@ func ReadSeed(path string) (Seed, error) {
 	return seed, nil
 }
 
-// sow applies the seed through the services themselves, so that it is checked as everything is.
-func (e *Emulator) sow(seed Seed) error {
+// applySeed creates the resources of the seed with the services themselves, so that they are validated.
+func (e *Emulator) applySeed(seed Seed) error {
 	for _, c := range seed.Containers {
 		if !slices.Contains(e.blob.Accounts, c.Account) {
 			e.blob.Accounts = append(e.blob.Accounts, c.Account)
 		}
-		if _, err := e.blob.MakeContainer(c.Account, c.Name, c.Access); err != nil {
-			return fmt.Errorf("making container %s of the seed: %w", c.Name, err)
+		if _, err := e.blob.PutContainer(c.Account, c.Name, c.Access); err != nil {
+			return fmt.Errorf("creating container %s of the seed: %w", c.Name, err)
 		}
 	}
 	for _, r := range seed.Resources {
-		if there, err := e.has(r.ID); err != nil || there {
+		if exists, err := e.exists(r.ID); err != nil || exists {
 			if err != nil {
 				return err
 			}
@@ -76,16 +76,17 @@ func (e *Emulator) sow(seed Seed) error {
 		if err != nil {
 			return err
 		}
-		answer := httptest.NewRecorder()
-		e.arm.ServeHTTP(answer, httptest.NewRequest(http.MethodPut, "https://seed"+r.ID+"?api-version="+r.APIVersion, strings.NewReader(string(body))))
-		if answer.Code >= http.StatusBadRequest {
-			return fmt.Errorf("making %s of the seed: %s", r.ID, answer.Body)
+		response := httptest.NewRecorder()
+		e.arm.ServeHTTP(response, httptest.NewRequest(http.MethodPut, "https://seed"+r.ID+"?api-version="+r.APIVersion, strings.NewReader(string(body))))
+		if response.Code >= http.StatusBadRequest {
+			return fmt.Errorf("creating %s of the seed: %s", r.ID, response.Body)
 		}
 	}
 	return nil
 }
 
-func (e *Emulator) has(id string) (found bool, err error) {
+// exists reports whether the resource with an ID exists.
+func (e *Emulator) exists(id string) (found bool, err error) {
 	err = e.store.View(func(tx *store.Tx) (err error) {
 		found, err = tx.Get("resources", strings.ToLower(id), &arm.Resource{})
 		return err
@@ -93,14 +94,14 @@ func (e *Emulator) has(id string) (found bool, err error) {
 	return found, err
 }
 
-// Leftovers names everything that is there beside the seed and what was assumed: the ids of resources, certificates and
-// blobs, and the associations of assumed subnets.
+// Leftovers returns everything that is neither part of the seed nor assumed: the IDs of resources, certificates and
+// blobs, and the associations of assumed subnets. Tests use it to find resources that were not deleted.
 func (e *Emulator) Leftovers() ([]string, error) {
 	seeded := map[string]bool{}
 	for _, r := range e.options.Seed.Resources {
 		seeded[strings.ToLower(r.ID)] = true
 	}
-	left := []string{}
+	leftovers := []string{}
 	err := e.store.View(func(tx *store.Tx) error {
 		all, err := store.All[arm.Resource](tx, "resources", "")
 		if err != nil {
@@ -111,16 +112,16 @@ func (e *Emulator) Leftovers() ([]string, error) {
 			case seeded[strings.ToLower(r.ID)], apex:
 			case r.Assumed:
 				if group, ok := r.Properties["networkSecurityGroup"].(map[string]any); ok {
-					left = append(left, fmt.Sprintf("%s with %v", r.ID, group["id"]))
+					leftovers = append(leftovers, fmt.Sprintf("%s with %v", r.ID, group["id"]))
 				}
 			default:
-				left = append(left, r.ID)
+				leftovers = append(leftovers, r.ID)
 			}
 		}
 		for _, bucket := range []string{"certificates", "blobs"} {
 			err := tx.Scan(bucket, "", func(key string, _ func(any) error) error {
 				if !strings.HasPrefix(key, "issuer:") {
-					left = append(left, bucket+"/"+key)
+					leftovers = append(leftovers, bucket+"/"+key)
 				}
 				return nil
 			})
@@ -130,5 +131,5 @@ func (e *Emulator) Leftovers() ([]string, error) {
 		}
 		return nil
 	})
-	return left, err
+	return leftovers, err
 }

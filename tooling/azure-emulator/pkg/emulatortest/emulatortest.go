@@ -1,5 +1,5 @@
-// Package emulatortest runs the emulator inside a test, behind real TLS, with an authority that issues tokens for it, and
-// gives out what the SDK's clients need to be pointed at it. A test may stop the emulator and start it again on its data.
+// Package emulatortest runs the emulator in a test, with TLS and an authority that issues tokens, and provides the
+// options for the SDK's clients. A test can close the emulator and start another one with the same data.
 package emulatortest
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
 )
 
-// Subscription is the one of the service in tests.
+// Subscription is the service's subscription in tests.
 const Subscription = "99999999-0000-4000-8000-000000000001"
 
-// Group is the service's resource group in Subscription, as an ARM id.
+// Group is the ARM ID of the service's resource group in Subscription.
 const Group = "/subscriptions/" + Subscription + "/resourceGroups/region"
 
 // Azure is a running emulator.
 type Azure struct {
 	*emulator.Emulator
-	// URL is where all its services are.
+	// URL is the base URL of all services.
 	URL string
-	// Tokens is the credential of its callers.
+	// Tokens is the credential for clients.
 	Tokens *tokentest.Issuer
 
 	server *httptest.Server
@@ -38,7 +38,7 @@ type Azure struct {
 	group  sync.WaitGroup
 }
 
-// Seed has the service's own resources: its group, a DNS zone of a name and a container for OpenID documents.
+// Seed returns the service's own resources: its resource group, a DNS zone and a container for OpenID documents.
 func Seed(zone string) emulator.Seed {
 	return emulator.Seed{
 		Resources: []emulator.SeedResource{
@@ -50,7 +50,7 @@ func Seed(zone string) emulator.Seed {
 	}
 }
 
-// Start runs an emulator on options, whose token verifier is filled in.
+// Start starts an emulator. It overwrites the Tokens, EnableFaults and Tenant of options.
 func Start(options emulator.Options) (*Azure, error) {
 	tokens, err := tokentest.Start()
 	if err != nil {
@@ -73,7 +73,7 @@ func Start(options emulator.Options) (*Azure, error) {
 	return a, nil
 }
 
-// Close stops it.
+// Close stops the emulator.
 func (a *Azure) Close() error {
 	a.server.Close()
 	a.cancel()
@@ -82,10 +82,10 @@ func (a *Azure) Close() error {
 	return errors.Join(a.Emulator.Close())
 }
 
-// HTTP is a client that trusts the emulator.
+// HTTP returns a client that trusts the emulator's certificate.
 func (a *Azure) HTTP() *http.Client { return a.server.Client() }
 
-// Options are those of the SDK's clients. They try once: what a test wants tried again it tries again itself.
+// Options returns the options for the SDK's clients. The clients do not retry, so that tests observe each error.
 func (a *Azure) Options() *arm.ClientOptions {
 	return &arm.ClientOptions{
 		ClientOptions: policy.ClientOptions{

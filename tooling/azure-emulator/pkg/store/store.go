@@ -1,6 +1,7 @@
-// Package store keeps the emulator's documents in one bbolt file: JSON values in named buckets, ordered by key. A change
-// is one transaction that is durable before it is acknowledged, so that a killed emulator forgets nothing that it answered;
-// reads see what is durable and nothing else. What a key means is the concern of those who use it.
+// Package store stores the emulator's documents in one bbolt file: JSON values in named buckets, ordered by key.
+//
+// Each change is one transaction that is durable before it is acknowledged, so that a killed emulator loses no
+// acknowledged change. Reads see only durable changes. The users of the package define the keys.
 package store
 
 import (
@@ -13,16 +14,16 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Store is an open file. Its methods may be called concurrently.
+// Store is an open file. It is safe for concurrent use.
 type Store struct {
 	db *bolt.DB
 }
 
-// Open opens or makes the file, which is locked while it is open.
+// Open opens or creates the file, which is locked while it is open.
 func Open(path string) (*Store, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
-		return nil, fmt.Errorf("opening %s (is another emulator using it?): %w", path, err)
+		return nil, fmt.Errorf("opening %s, which another emulator may have locked: %w", path, err)
 	}
 	return &Store{db: db}, nil
 }
@@ -30,12 +31,13 @@ func Open(path string) (*Store, error) {
 // Close closes the file.
 func (s *Store) Close() error { return s.db.Close() }
 
-// View runs read on a snapshot.
+// View calls read with a snapshot.
 func (s *Store) View(read func(tx *Tx) error) error {
 	return s.db.View(func(tx *bolt.Tx) error { return read(&Tx{tx: tx}) })
 }
 
-// Update runs change in a transaction, which is durable when Update returns nil. An error of change undoes it.
+// Update calls change in a transaction. The transaction is durable when Update returns nil, and is rolled back if change
+// returns an error.
 func (s *Store) Update(change func(tx *Tx) error) error {
 	return s.db.Update(func(tx *bolt.Tx) error { return change(&Tx{tx: tx}) })
 }
@@ -45,7 +47,7 @@ type Tx struct {
 	tx *bolt.Tx
 }
 
-// Get reads a value; false when there is none.
+// Get decodes a value into into. It returns false if the key does not exist.
 func (t *Tx) Get(bucket, key string, into any) (bool, error) {
 	b := t.tx.Bucket([]byte(bucket))
 	if b == nil {
@@ -74,7 +76,7 @@ func (t *Tx) Put(bucket, key string, value any) error {
 	return b.Put([]byte(key), data)
 }
 
-// Delete removes a value; removing what is not there is nothing.
+// Delete deletes a value. It returns nil if the key does not exist.
 func (t *Tx) Delete(bucket, key string) error {
 	b := t.tx.Bucket([]byte(bucket))
 	if b == nil {
@@ -83,10 +85,10 @@ func (t *Tx) Delete(bucket, key string) error {
 	return b.Delete([]byte(key))
 }
 
-// ErrStop ends a Scan early, without an error.
+// ErrStop, returned by a visitor, ends a Scan without an error.
 var ErrStop = errors.New("stop")
 
-// Scan calls visit for each key with a prefix, in order; decode reads the value. Visit must not change the bucket.
+// Scan calls visit for each key with a prefix, in order. decode decodes the value. visit must not change the bucket.
 func (t *Tx) Scan(bucket, prefix string, visit func(key string, decode func(into any) error) error) error {
 	b := t.tx.Bucket([]byte(bucket))
 	if b == nil {
@@ -110,7 +112,7 @@ func (t *Tx) Scan(bucket, prefix string, visit func(key string, decode func(into
 	return nil
 }
 
-// All reads the values with a prefix, in order of their keys.
+// All returns the values with a prefix, in the order of their keys.
 func All[T any](t *Tx, bucket, prefix string) ([]*T, error) {
 	var all []*T
 	err := t.Scan(bucket, prefix, func(_ string, decode func(into any) error) error {
@@ -121,5 +123,5 @@ func All[T any](t *Tx, bucket, prefix string) ([]*T, error) {
 	return all, err
 }
 
-// Writable says whether the transaction may change something.
+// Writable reports whether the transaction may write.
 func (t *Tx) Writable() bool { return t.tx.Writable() }

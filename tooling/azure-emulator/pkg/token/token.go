@@ -1,6 +1,7 @@
-// Package token verifies the bearer tokens that callers present: JWTs of one Entra-like authority, for one of the audiences
-// that the emulated services have. The authority's keys are read from its OpenID documents when a token names one that is
-// not known, and no more often than every few seconds. Nothing is taken on trust before the signature is checked.
+// Package token verifies bearer tokens: JWTs of one authority like Entra ID, for the audiences of the emulated services.
+//
+// It fetches the authority's keys when a token names an unknown key, with a minimum interval between fetches. No claim of
+// a token is used before its signature is verified, except for the tenant, which is part of the URL of the keys.
 package token
 
 import (
@@ -29,28 +30,28 @@ var (
 )
 
 const (
-	leeway      = time.Minute
-	readAtMost  = 2 * time.Second
-	readTimeout = 5 * time.Second
-	maxDocument = 1 << 20
+	leeway           = time.Minute
+	minFetchInterval = 2 * time.Second
+	fetchTimeout     = 5 * time.Second
+	maxDocument      = 1 << 20
 )
 
-// ErrUnavailable says that the authority's keys cannot be read.
-var ErrUnavailable = errors.New("the keys of the tokens' authority cannot be read")
+// ErrUnavailable is returned if the authority's keys cannot be fetched.
+var ErrUnavailable = errors.New("the keys of the token authority cannot be fetched")
 
-// Verifier checks tokens of one authority.
+// Verifier verifies the tokens of one authority. It is safe for concurrent use.
 type Verifier struct {
-	// Authority is the URL below which the tenants are.
+	// Authority is the base URL of the tenants.
 	Authority string
-	// Client reads the authority's documents.
+	// Client fetches the authority's documents.
 	Client *http.Client
 
-	mu    sync.Mutex
-	keys  map[string]*rsa.PublicKey
-	tried time.Time
+	mu        sync.Mutex
+	keys      map[string]*rsa.PublicKey
+	attempted time.Time
 }
 
-// Verify checks a token's signature, life, issuer and audience.
+// Verify verifies the signature, validity period, issuer and audience of a token.
 func (v *Verifier) Verify(ctx context.Context, text string, audiences []string) error {
 	var claims struct {
 		jwt.RegisteredClaims
@@ -64,26 +65,26 @@ func (v *Verifier) Verify(ctx context.Context, text string, audiences []string) 
 		return err
 	}
 	if claims.Issuer != strings.TrimSuffix(v.Authority, "/")+"/"+claims.TenantID+"/v2.0" {
-		return errors.New("the token is another issuer's")
+		return errors.New("the token has another issuer")
 	}
 	if !slices.ContainsFunc(claims.Audience, func(a string) bool { return slices.Contains(audiences, strings.TrimSuffix(a, "/")) }) {
-		return errors.New("the token is for something else")
+		return errors.New("the token has another audience")
 	}
 	return nil
 }
 
-// key finds a key by its id; the authority has the same keys in all tenants.
+// key returns the key with an ID. The authority has the same keys in all tenants.
 func (v *Verifier) key(ctx context.Context, id, tenant string) (*rsa.PublicKey, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if key := v.keys[id]; key != nil {
 		return key, nil
 	}
-	if time.Since(v.tried) < readAtMost && v.keys != nil {
+	if time.Since(v.attempted) < minFetchInterval && v.keys != nil {
 		return nil, errors.New("the token is signed with an unknown key")
 	}
-	v.tried = time.Now()
-	keys, err := v.read(ctx, tenant)
+	v.attempted = time.Now()
+	keys, err := v.fetchKeys(ctx, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -94,11 +95,12 @@ func (v *Verifier) key(ctx context.Context, id, tenant string) (*rsa.PublicKey, 
 	return nil, errors.New("the token is signed with an unknown key")
 }
 
-func (v *Verifier) read(ctx context.Context, tenant string) (map[string]*rsa.PublicKey, error) {
+// fetchKeys fetches the authority's keys by ID.
+func (v *Verifier) fetchKeys(ctx context.Context, tenant string) (map[string]*rsa.PublicKey, error) {
 	if strings.ContainsAny(tenant, "/?#") {
 		return nil, errors.New("the token's tenant is malformed")
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	base := strings.TrimSuffix(v.Authority, "/") + "/"
 	var configuration struct {
@@ -108,7 +110,7 @@ func (v *Verifier) read(ctx context.Context, tenant string) (map[string]*rsa.Pub
 		return nil, err
 	}
 	if !strings.HasPrefix(configuration.Keys, base) {
-		return nil, errors.New("the keys are said to be somewhere else")
+		return nil, errors.New("the URL of the keys is not below the authority")
 	}
 	var set struct {
 		Keys []struct {
@@ -133,6 +135,7 @@ func (v *Verifier) read(ctx context.Context, tenant string) (map[string]*rsa.Pub
 	return keys, nil
 }
 
+// get fetches a JSON document.
 func (v *Verifier) get(ctx context.Context, address string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

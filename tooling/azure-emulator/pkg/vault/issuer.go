@@ -20,12 +20,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// authorityPrefix marks the authorities that play issuers; no certificate's name has a colon.
+// authorityPrefix is the prefix of the authorities in the bucket of certificates. Names of certificates have no colon.
 const authorityPrefix = "issuer:"
 
-// make makes a version of a certificate and its key, as the policy wants it.
-func (s *Server) make(c *certificate) (*made, error) {
-	p, err := readPolicy(c.Policy)
+// createVersion creates a version of a certificate with its key, according to the policy.
+func (s *Server) createVersion(c *certificate) (*certificateVersion, error) {
+	p, err := parsePolicy(c.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +35,11 @@ func (s *Server) make(c *certificate) (*made, error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: strings.TrimPrefix(strings.Split(p.X509.Subject, ",")[0], "CN=")}, DNSNames: p.X509.Names.DNS,
-		NotBefore: s.Now().Add(-backdated), NotAfter: s.Now().AddDate(0, months, 0),
+		NotBefore: s.Now().Add(-backdate), NotAfter: s.Now().AddDate(0, months, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	if s.Life > 0 {
-		template.NotBefore, template.NotAfter = s.Now(), s.Now().Add(s.Life)
+	if s.Lifetime > 0 {
+		template.NotBefore, template.NotAfter = s.Now(), s.Now().Add(s.Lifetime)
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, err
@@ -51,21 +51,22 @@ func (s *Server) make(c *certificate) (*made, error) {
 	var signer any = key
 	parent := template
 	if p.Issuer.Name != "Self" {
-		if parent, signer, err = s.authority(p.Issuer.Name); err != nil {
+		if parent, signer, err = s.issuerAuthority(p.Issuer.Name); err != nil {
 			return nil, err
 		}
 	}
-	version := uuid.New()
-	m := &made{Version: hex.EncodeToString(version[:]), Issued: s.Now()}
-	if m.Raw, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
+	id := uuid.New()
+	v := &certificateVersion{Version: hex.EncodeToString(id[:]), Issued: s.Now()}
+	if v.Raw, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
 		return nil, err
 	}
-	if m.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
+	if v.Key, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return v, nil
 }
 
+// newKey creates a key of the policy's type.
 func newKey(p *policy) (crypto.Signer, error) {
 	switch strings.TrimSuffix(p.Key.Type, "-HSM") {
 	case "", "RSA":
@@ -74,17 +75,17 @@ func newKey(p *policy) (crypto.Signer, error) {
 			size = 2048
 		}
 		if size < 2048 || size > 4096 {
-			return nil, refuse(http.StatusBadRequest, "BadParameter", "The key size %d is not supported.", size)
+			return nil, newError(http.StatusBadRequest, "BadParameter", "The key size %d is not supported.", size)
 		}
 		return rsa.GenerateKey(rand.Reader, size)
 	case "EC":
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
-	return nil, refuse(http.StatusBadRequest, "BadParameter", "The key type '%s' is not supported.", p.Key.Type)
+	return nil, newError(http.StatusBadRequest, "BadParameter", "The key type '%s' is not supported.", p.Key.Type)
 }
 
-// authority is the one that plays an issuer; it is made when it is first needed.
-func (s *Server) authority(name string) (*x509.Certificate, any, error) {
+// issuerAuthority returns the certificate and the key of an issuer. It creates them for the first use.
+func (s *Server) issuerAuthority(name string) (*x509.Certificate, any, error) {
 	c := &certificate{}
 	found := false
 	id := authorityPrefix + strings.ToLower(name)
@@ -107,7 +108,7 @@ func (s *Server) authority(name string) (*x509.Certificate, any, error) {
 		if err := errors.Join(err, keyErr); err != nil {
 			return nil, nil, err
 		}
-		c = &certificate{Name: id, made: made{Raw: raw, Key: encoded}, Created: s.Now()}
+		c = &certificate{Name: id, certificateVersion: certificateVersion{Raw: raw, Key: encoded}, Created: s.Now()}
 		if err := s.save(c); err != nil {
 			return nil, nil, err
 		}

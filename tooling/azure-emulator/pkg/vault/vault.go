@@ -1,7 +1,9 @@
-// Package vault answers as the data plane of one Azure Key Vault does: certificates that the vault makes with their keys,
-// with the operation that makes them, their soft deletion, recovery and purge. Certificates are real ones, signed by
-// themselves or, where the policy names an issuer that the vault knows, by an authority of the emulator's own. Private keys
-// stay in the emulator's file and are never answered. Secrets and keys are refused with 501.
+// Package vault emulates the data plane of one Azure Key Vault: certificates that the vault creates with their keys, the
+// operation that creates them, and their soft deletion, recovery and purge.
+//
+// Certificates are valid X.509 certificates. They are self-signed or, if the policy names a configured issuer, signed by
+// an authority of the emulator. Private keys stay in the emulator's file and are never returned. Secrets and keys are
+// rejected with 501.
 package vault
 
 import (
@@ -24,41 +26,44 @@ import (
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/store"
 )
 
-// certificates is the bucket, by lower-case name.
+// certificates is the bucket of certificates, by lower-case name.
 const certificates = "certificates"
 
 const (
 	maxBody = 1 << 20
-	// recoverable is how many days a deleted certificate can be recovered.
-	recoverable = 90
-	keyLevel    = "Recoverable+Purgeable"
-	// backdated is what a certificate is valid before it is made, for clocks that are late.
-	backdated = 10 * time.Minute
+	// recoverableDays is the number of days for which a deleted certificate can be recovered.
+	recoverableDays = 90
+	recoveryLevel   = "Recoverable+Purgeable"
+	// backdate is the time by which the validity of a certificate precedes its creation, for clients with slow clocks.
+	backdate = 10 * time.Minute
 )
 
-var versions = []string{"7.6", "7.5", "7.4"}
+// apiVersions lists the supported api-versions.
+var apiVersions = []string{"7.6", "7.5", "7.4"}
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
 	Store *store.Store
-	// OperationDelay is how long a certificate is in the making.
+	// OperationDelay is the time that the creation of a certificate takes.
 	OperationDelay time.Duration
-	// Issuers are those that policies may name, beside Self.
+	// Issuers lists the issuers that policies may name, besides Self.
 	Issuers []string
-	// Life is how long certificates live; 0 is what their policy says.
-	Life time.Duration
-	// Refuse, if set, is asked when a certificate is to be issued: an error is why its issuer does not.
-	Refuse func(name string) error
+	// Lifetime is the validity period of certificates; 0 means that of their policy.
+	Lifetime time.Duration
+	// Reject, if set, is called for each certificate that is due. If it returns an error, the issuer rejects the request
+	// with it.
+	Reject func(name string) error
 	Now    func() time.Time
 }
 
-// Server is the handler.
+// Server is the HTTP handler.
 type Server struct {
 	Options
-	changing sync.Mutex
+	// mu serializes requests, so that their checks still hold when they write.
+	mu sync.Mutex
 }
 
-// New makes a server.
+// New returns a Server.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -66,43 +71,44 @@ func New(o Options) *Server {
 	return &Server{Options: o}
 }
 
-// certificate is what is kept of one.
+// certificate is a stored certificate.
 type certificate struct {
 	Name    string            `json:"name"`
 	Policy  map[string]any    `json:"policy"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Created time.Time         `json:"created"`
-	// made is the newest version; it has no content before the first has been made. Older are those before, oldest first.
-	made
-	Older []made `json:"older,omitempty"`
-	// Pending is the operation that makes the next version, or made the newest. Clients may delete it.
+	// certificateVersion is the newest version. It is empty until the first version was created. Older lists the previous
+	// versions, oldest first.
+	certificateVersion
+	Older []certificateVersion `json:"older,omitempty"`
+	// Pending is the operation of the next or the newest version. Clients may delete it.
 	Pending *operation `json:"pending,omitempty"`
 	Deleted time.Time  `json:"deleted,omitzero"`
 }
 
-// made is a version of a certificate.
-type made struct {
+// certificateVersion is one version of a certificate.
+type certificateVersion struct {
 	Version string    `json:"version"`
 	Raw     []byte    `json:"raw"`
 	Key     []byte    `json:"key"`
 	Issued  time.Time `json:"issued,omitzero"`
 }
 
-// operation makes a version. The newest version is what it was until the operation has ended.
+// operation creates a version. The newest version does not change until the operation is done.
 type operation struct {
 	Request string    `json:"request"`
 	Due     time.Time `json:"due"`
-	// Ended says that it has; Failure why it made nothing.
-	Ended   bool   `json:"ended,omitempty"`
+	// Done reports whether the operation is done. Failure is the reason if it failed.
+	Done    bool   `json:"ended,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
 
-var certificateName = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
+var certificateNamePattern = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
 
-// ServeHTTP answers one request below /certificates or /deletedcertificates.
+// ServeHTTP serves the requests below /certificates and /deletedcertificates.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid.NewString())
-	status, body, err := s.answer(r)
+	status, body, err := s.respond(r)
 	if err != nil {
 		arm.WriteError(w, err)
 		return
@@ -113,25 +119,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client is gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
 }
 
-func (s *Server) answer(r *http.Request) (int, any, error) {
-	if !slices.Contains(versions, r.URL.Query().Get("api-version")) {
-		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The specified version (%s) is not recognized. Consider using the latest supported version (%s).", r.URL.Query().Get("api-version"), versions[0])
+// respond executes a request and returns the status and the body.
+func (s *Server) respond(r *http.Request) (int, any, error) {
+	if !slices.Contains(apiVersions, r.URL.Query().Get("api-version")) {
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The specified version (%s) is not recognized. Consider using the latest supported version (%s).", r.URL.Query().Get("api-version"), apiVersions[0])
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
-		return 0, nil, refuse(http.StatusRequestEntityTooLarge, "BadParameter", "The request is too large.")
+		return 0, nil, newError(http.StatusRequestEntityTooLarge, "BadParameter", "The request is too large.")
 	}
 	base := "https://" + r.Host
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if len(segments) > 1 && !certificateName.MatchString(segments[1]) {
-		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate name '%s' is not valid.", segments[1])
+	if len(segments) > 1 && !certificateNamePattern.MatchString(segments[1]) {
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The certificate name '%s' is not valid.", segments[1])
 	}
 	deleted := segments[0] == "deletedcertificates"
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case !deleted && segments[0] != "certificates":
 	case r.Method == http.MethodGet && len(segments) == 1:
@@ -155,18 +162,20 @@ func (s *Server) answer(r *http.Request) (int, any, error) {
 	case len(segments) == 3 && r.Method == http.MethodGet:
 		return s.get(base, segments[1], segments[2], false)
 	}
-	return 0, nil, refuse(http.StatusNotImplemented, "NotImplemented", "%s %s is not emulated.", r.Method, r.URL.Path)
+	return 0, nil, newError(http.StatusNotImplemented, "NotImplemented", "%s %s is not emulated.", r.Method, r.URL.Path)
 }
 
-func refuse(status int, code, format string, args ...any) error {
+// newError returns an error response with a formatted message.
+func newError(status int, code, format string, args ...any) error {
 	return &arm.Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// notFound returns the error for a certificate that does not exist.
 func notFound(name string) error {
-	return refuse(http.StatusNotFound, "CertificateNotFound", "A certificate with (name/id) %s was not found in this key vault.", name)
+	return newError(http.StatusNotFound, "CertificateNotFound", "A certificate with (name/id) %s was not found in this key vault.", name)
 }
 
-// find reads a certificate, whose next version is made if its time has come; nil when there is none.
+// find returns a certificate, or nil if it does not exist. It completes the pending operation if that is due.
 func (s *Server) find(name string) (*certificate, error) {
 	c := &certificate{}
 	found := false
@@ -177,8 +186,8 @@ func (s *Server) find(name string) (*certificate, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	if c.Pending != nil && !c.Pending.Ended && !s.Now().Before(c.Pending.Due) {
-		if err := s.end(c); err != nil {
+	if c.Pending != nil && !c.Pending.Done && !s.Now().Before(c.Pending.Due) {
+		if err := s.completeOperation(c); err != nil {
 			return nil, err
 		}
 		return c, s.save(c)
@@ -186,31 +195,32 @@ func (s *Server) find(name string) (*certificate, error) {
 	return c, nil
 }
 
-// end ends the operation of a certificate: there is a new version, or a failure.
-func (s *Server) end(c *certificate) error {
-	c.Pending.Ended = true
-	if s.Refuse != nil {
-		if err := s.Refuse(c.Name); err != nil {
+// completeOperation completes the pending operation of a certificate, with a new version or a failure.
+func (s *Server) completeOperation(c *certificate) error {
+	c.Pending.Done = true
+	if s.Reject != nil {
+		if err := s.Reject(c.Name); err != nil {
 			c.Pending.Failure = err.Error()
 			return nil
 		}
 	}
-	next, err := s.make(c)
+	next, err := s.createVersion(c)
 	if err != nil {
 		return err
 	}
 	if c.Raw != nil {
-		c.Older = append(c.Older, c.made)
+		c.Older = append(c.Older, c.certificateVersion)
 	}
-	c.made = *next
+	c.certificateVersion = *next
 	return nil
 }
 
+// save stores a certificate.
 func (s *Server) save(c *certificate) error {
 	return s.Store.Update(func(tx *store.Tx) error { return tx.Put(certificates, strings.ToLower(c.Name), c) })
 }
 
-// policy is what of a certificate's policy is looked at.
+// policy holds the fields of a certificate policy that the emulator uses.
 type policy struct {
 	Key struct {
 		Type string `json:"kty"`
@@ -228,35 +238,37 @@ type policy struct {
 	} `json:"issuer"`
 }
 
-func readPolicy(p map[string]any) (*policy, error) {
+// parsePolicy decodes a certificate policy.
+func parsePolicy(p map[string]any) (*policy, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
 	}
-	read := &policy{}
-	if err := json.Unmarshal(text, read); err != nil {
-		return nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate policy is malformed: %v", err)
+	parsed := &policy{}
+	if err := json.Unmarshal(text, parsed); err != nil {
+		return nil, newError(http.StatusBadRequest, "BadParameter", "The certificate policy is malformed: %v", err)
 	}
-	return read, nil
+	return parsed, nil
 }
 
+// create executes Create Certificate.
 func (s *Server) create(base, name string, body []byte) (int, any, error) {
-	var asked struct {
+	var requested struct {
 		Policy map[string]any    `json:"policy"`
 		Tags   map[string]string `json:"tags"`
 	}
-	if err := json.Unmarshal(body, &asked); err != nil || asked.Policy == nil {
-		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The request has no certificate policy.")
+	if err := json.Unmarshal(body, &requested); err != nil || requested.Policy == nil {
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The request has no certificate policy.")
 	}
-	p, err := readPolicy(asked.Policy)
+	p, err := parsePolicy(requested.Policy)
 	if err != nil {
 		return 0, nil, err
 	}
 	if p.Issuer.Name != "Self" && !slices.Contains(s.Issuers, p.Issuer.Name) {
-		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "The certificate issuer '%s' was not found in this key vault.", p.Issuer.Name)
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "The certificate issuer '%s' was not found in this key vault.", p.Issuer.Name)
 	}
 	if _, ok := strings.CutPrefix(p.X509.Subject, "CN="); !ok {
-		return 0, nil, refuse(http.StatusBadRequest, "BadParameter", "Property subject is not a distinguished name with a CN.")
+		return 0, nil, newError(http.StatusBadRequest, "BadParameter", "Property subject is not a distinguished name with a CN.")
 	}
 	c, err := s.find(name)
 	if err != nil {
@@ -264,29 +276,29 @@ func (s *Server) create(base, name string, body []byte) (int, any, error) {
 	}
 	switch {
 	case c != nil && !c.Deleted.IsZero():
-		return 0, nil, refuse(http.StatusConflict, "Conflict", "Certificate %s is currently in a deleted but recoverable state, and its name cannot be reused; in this state, the certificate can only be recovered or purged.", name)
-	case c != nil && c.Pending != nil && !c.Pending.Ended:
-		return 0, nil, refuse(http.StatusConflict, "Conflict", "A new key vault certificate can not be created or imported while a pending key vault certificate's status is inProgress.")
+		return 0, nil, newError(http.StatusConflict, "Conflict", "Certificate %s is currently in a deleted but recoverable state, and its name cannot be reused; in this state, the certificate can only be recovered or purged.", name)
+	case c != nil && c.Pending != nil && !c.Pending.Done:
+		return 0, nil, newError(http.StatusConflict, "Conflict", "A new key vault certificate can not be created or imported while a pending key vault certificate's status is inProgress.")
 	}
 	now := s.Now()
 	if c == nil {
 		c = &certificate{Name: name, Created: now}
 	}
-	c.Policy, c.Tags = asked.Policy, asked.Tags
+	c.Policy, c.Tags = requested.Policy, requested.Tags
 	c.Pending = &operation{Request: strings.ReplaceAll(uuid.NewString(), "-", ""), Due: now.Add(s.OperationDelay)}
 	if s.OperationDelay == 0 {
-		if err := s.end(c); err != nil {
+		if err := s.completeOperation(c); err != nil {
 			return 0, nil, err
 		}
 	}
-	return http.StatusAccepted, c.operation(base), s.save(c)
+	return http.StatusAccepted, c.operationBody(base), s.save(c)
 }
 
-// operation shows how far the making of a certificate's newest version is.
-func (c *certificate) operation(base string) any {
+// operationBody returns the representation of the pending operation.
+func (c *certificate) operationBody(base string) any {
 	o := map[string]any{"id": base + "/certificates/" + c.Name + "/pending", "request_id": c.Pending.Request, "cancellation_requested": false, "issuer": c.Policy["issuer"]}
 	switch {
-	case !c.Pending.Ended:
+	case !c.Pending.Done:
 		o["status"] = "inProgress"
 		o["status_details"] = "Pending certificate created. Certificate request is in progress. This may take some time based on the issuer provider. Please check again later."
 	case c.Pending.Failure != "":
@@ -298,23 +310,24 @@ func (c *certificate) operation(base string) any {
 	return o
 }
 
-// pending shows the operation of a certificate, and forgets it when it is deleted.
+// pending responds with the pending operation of a certificate, and deletes it if deleted is true.
 func (s *Server) pending(base, name string, deleted bool) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
 		return 0, nil, err
 	}
 	if c == nil || !c.Deleted.IsZero() || c.Pending == nil {
-		return 0, nil, refuse(http.StatusNotFound, "PendingCertificateNotFound", "A pending certificate with (name/id) %s was not found in this key vault.", name)
+		return 0, nil, newError(http.StatusNotFound, "PendingCertificateNotFound", "A pending certificate with (name/id) %s was not found in this key vault.", name)
 	}
-	shown := c.operation(base)
+	body := c.operationBody(base)
 	if !deleted {
-		return http.StatusOK, shown, nil
+		return http.StatusOK, body, nil
 	}
 	c.Pending = nil
-	return http.StatusOK, shown, s.save(c)
+	return http.StatusOK, body, s.save(c)
 }
 
+// get responds with a version of a certificate; "" means the newest.
 func (s *Server) get(base, name, version string, deleted bool) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
@@ -324,16 +337,16 @@ func (s *Server) get(base, name, version string, deleted bool) (int, any, error)
 		return 0, nil, notFound(name)
 	}
 	if version != "" && version != c.Version {
-		i := slices.IndexFunc(c.Older, func(m made) bool { return m.Version == version })
+		i := slices.IndexFunc(c.Older, func(v certificateVersion) bool { return v.Version == version })
 		if i < 0 {
 			return 0, nil, notFound(name)
 		}
-		c.made = c.Older[i]
+		c.certificateVersion = c.Older[i]
 	}
 	return http.StatusOK, c.bundle(base), nil
 }
 
-// bundle is a certificate as the vault shows it. One that is in the making has no content yet.
+// bundle returns the representation of a certificate. Before the first version was created it has no content.
 func (c *certificate) bundle(base string) map[string]any {
 	b := map[string]any{"policy": c.Policy, "tags": c.Tags,
 		"pending": map[string]string{"id": base + "/certificates/" + c.Name + "/pending"}}
@@ -342,10 +355,10 @@ func (c *certificate) bundle(base string) map[string]any {
 	if issued.IsZero() {
 		issued = c.Created
 	}
-	attributes := map[string]any{"enabled": c.Raw != nil, "created": issued.Unix(), "updated": issued.Unix(), "recoveryLevel": keyLevel, "recoverableDays": recoverable}
+	attributes := map[string]any{"enabled": c.Raw != nil, "created": issued.Unix(), "updated": issued.Unix(), "recoveryLevel": recoveryLevel, "recoverableDays": recoverableDays}
 	if c.Raw != nil {
 		id += "/" + c.Version
-		sum := sha1.Sum(c.Raw) // the thumbprint by which Key Vault names certificates
+		sum := sha1.Sum(c.Raw) // Key Vault uses SHA-1 for thumbprints
 		b["cer"], b["x5t"] = base64.StdEncoding.EncodeToString(c.Raw), base64.RawURLEncoding.EncodeToString(sum[:])
 		b["kid"], b["sid"] = base+"/keys/"+c.Name+"/"+c.Version, base+"/secrets/"+c.Name+"/"+c.Version
 		if parsed, err := x509.ParseCertificate(c.Raw); err == nil {
@@ -355,11 +368,12 @@ func (c *certificate) bundle(base string) map[string]any {
 	b["id"], b["attributes"] = id, attributes
 	if !c.Deleted.IsZero() {
 		b["recoveryId"] = base + "/deletedcertificates/" + c.Name
-		b["deletedDate"], b["scheduledPurgeDate"] = c.Deleted.Unix(), c.Deleted.AddDate(0, 0, recoverable).Unix()
+		b["deletedDate"], b["scheduledPurgeDate"] = c.Deleted.Unix(), c.Deleted.AddDate(0, 0, recoverableDays).Unix()
 	}
 	return b
 }
 
+// delete executes Delete Certificate, a soft deletion.
 func (s *Server) delete(base, name string) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
@@ -372,6 +386,7 @@ func (s *Server) delete(base, name string) (int, any, error) {
 	return http.StatusOK, c.bundle(base), s.save(c)
 }
 
+// purge executes Purge Deleted Certificate.
 func (s *Server) purge(name string) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
@@ -381,11 +396,12 @@ func (s *Server) purge(name string) (int, any, error) {
 	case c == nil || c.Deleted.IsZero():
 		return 0, nil, notFound(name)
 	case s.Now().Before(c.Deleted.Add(s.OperationDelay)):
-		return 0, nil, refuse(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
+		return 0, nil, newError(http.StatusConflict, "Conflict", "Certificate %s is currently being deleted.", name)
 	}
 	return http.StatusNoContent, nil, s.Store.Update(func(tx *store.Tx) error { return tx.Delete(certificates, strings.ToLower(name)) })
 }
 
+// recover executes Recover Deleted Certificate.
 func (s *Server) recover(base, name string) (int, any, error) {
 	c, err := s.find(name)
 	if err != nil {
@@ -398,6 +414,7 @@ func (s *Server) recover(base, name string) (int, any, error) {
 	return http.StatusOK, c.bundle(base), s.save(c)
 }
 
+// list executes Get Certificates or Get Deleted Certificates.
 func (s *Server) list(base string, deleted bool) (int, any, error) {
 	value := []any{}
 	err := s.Store.View(func(tx *store.Tx) error {

@@ -6,13 +6,13 @@ import (
 	"os"
 
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/service"
+	"github.com/hcpmesh/hcpmesh/tooling/cosmos-emulator/pkg/app"
 )
 
 func main() {
 	flags := flag.NewFlagSet("cosmos-emulator", flag.ExitOnError)
 	var shared process.Options
-	var options service.Options
+	var options app.Options
 	shared.AddFlags(flags)
 	options.AddFlags(flags)
 	process.Parse(flags, os.Args[1:], options.Validate)

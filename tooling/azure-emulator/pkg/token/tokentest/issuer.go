@@ -1,5 +1,5 @@
-// Package tokentest is an authority that issues tokens to tests: it serves the OpenID documents that the verifier reads,
-// and is a credential for the SDK's clients. Every token that is asked for is given.
+// Package tokentest issues tokens in tests. Its Issuer serves the OpenID documents that a token.Verifier fetches, and is
+// a credential for the SDK's clients. It issues every requested token.
 package tokentest
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Tenant is the one that tokens are of.
+// Tenant is the tenant of all tokens.
 const Tenant = "0c5b6e2c-2f6a-4c57-9d21-7a6f3c1d8e40"
 
 const keyID = "test"
 
-// Issuer is an authority. It is a credential, too.
+// Issuer is an authority and a credential.
 type Issuer struct {
 	server *httptest.Server
 	key    *rsa.PrivateKey
@@ -33,7 +33,7 @@ type Issuer struct {
 
 var _ azcore.TokenCredential = (*Issuer)(nil)
 
-// Start makes an authority, which serves until it is closed.
+// Start starts an Issuer, which serves until Close.
 func Start() (*Issuer, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -44,10 +44,10 @@ func Start() (*Issuer, error) {
 	return i, nil
 }
 
-// Close stops serving.
+// Close stops the Issuer.
 func (i *Issuer) Close() { i.server.Close() }
 
-// Authority is the URL that the tenants are below.
+// Authority returns the base URL of the tenants.
 func (i *Issuer) Authority() string { return i.server.URL }
 
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(document)
 }
 
-// Token is a token for an audience that ends at a time.
+// Token returns a token for an audience.
 func (i *Issuer) Token(audience string, expires time.Time) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
 		"iss": i.server.URL + "/" + Tenant + "/v2.0", "aud": audience, "tid": Tenant, "oid": "4f2f6d57-7f0c-45b5-8a26-93c1a3f3a6d2", "exp": expires.Unix(),
@@ -79,7 +79,7 @@ func (i *Issuer) Token(audience string, expires time.Time) (string, error) {
 	return text, nil
 }
 
-// GetToken gives a token for the first scope.
+// GetToken implements azcore.TokenCredential. The audience is that of the first scope.
 func (i *Issuer) GetToken(_ context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	expires := time.Now().Add(time.Hour)
 	text, err := i.Token(strings.TrimSuffix(options.Scopes[0], "/.default"), expires)

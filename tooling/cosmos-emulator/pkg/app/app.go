@@ -1,6 +1,6 @@
 // Package service is the emulator as a program: it reads the key, listens, serves until it is told to stop, and
 // reports health and metrics. Everything the protocol is about lives in package emulator.
-package service
+package app
 
 import (
 	"context"

@@ -1,7 +1,6 @@
-package service_test
+package app_test
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -16,16 +15,17 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 	"github.com/hcpmesh/hcpmesh/internal/process"
-	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/service"
+	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
+	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token/tokentest"
 )
 
-// runAsEmulator has this program be the emulator.
+// runAsEmulator is the environment variable that makes the test binary run the emulator; its value is the folder for the data.
 const runAsEmulator = "HCPMESH_TEST_AZURE_EMULATOR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(runAsEmulator); dir != "" {
-		o := service.Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
+		o := app.Options{Listen: "127.0.0.1:0", AddressFile: filepath.Join(dir, "address"), DataDir: filepath.Join(dir, "data"),
 			TLSCert: filepath.Join(dir, "tls.crt"), TLSKey: filepath.Join(dir, "tls.key"), Authority: os.Getenv("AUTHORITY")}
 		process.Run("azure-emulator", process.Options{OpsListen: "127.0.0.1:0", LogLevel: "error", DieWithParent: true}, o.Run)
 		return
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWhatWasAcknowledgedSurvivesAKill ends the program with SIGKILL while it is written to, again and again.
-func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
+// TestAcknowledgedWritesSurviveKill kills the program with SIGKILL while it is written to, three times.
+func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	signer, err := authority.Open(dir, "test")
 	if err != nil {
@@ -55,8 +55,8 @@ func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var acknowledged []string
-	for life := range 3 {
-		client, address, kill := live(t, dir, roots, issuer.Authority())
+	for round := range 3 {
+		client, address, kill := startEmulator(t, dir, roots, issuer.Authority())
 		call := func(method, name string) (int, error) {
 			request, err := http.NewRequest(method, "https://"+address+"/subscriptions/s/resourceGroups/"+name+"?api-version=2021-04-01", strings.NewReader(`{"location":"westus3"}`))
 			if err != nil {
@@ -71,14 +71,14 @@ func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 		}
 		for _, name := range acknowledged {
 			if status, err := call(http.MethodGet, name); status != http.StatusOK {
-				t.Fatalf("life %d: %s was acknowledged and is answered %d, %v", life, name, status, err)
+				t.Fatalf("round %d: GET of the acknowledged %s: %d, %v", round, name, status, err)
 			}
 		}
 		written := make(chan []string)
 		go func() {
 			var names []string
 			for n := 0; ; n++ {
-				name := fmt.Sprintf("g-%d-%d", life, n)
+				name := fmt.Sprintf("g-%d-%d", round, n)
 				if status, err := call(http.MethodPut, name); err != nil || status != http.StatusCreated {
 					written <- names
 					return
@@ -92,12 +92,12 @@ func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 		acknowledged = append(acknowledged, <-written...)
 	}
 	if len(acknowledged) < 30 {
-		t.Errorf("only %d were acknowledged", len(acknowledged))
+		t.Errorf("only %d writes were acknowledged", len(acknowledged))
 	}
 }
 
-// live starts the program and waits until it serves; kill ends it as a crash would and waits until it is gone.
-func live(t *testing.T, dir string, roots *x509.CertPool, tokens string) (client *http.Client, address string, kill func()) {
+// startEmulator starts the program and waits until it serves. kill kills it with SIGKILL and waits for its end.
+func startEmulator(t *testing.T, dir string, roots *x509.CertPool, tokens string) (client *http.Client, address string, kill func()) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -117,21 +117,12 @@ func live(t *testing.T, dir string, roots *x509.CertPool, tokens string) (client
 		_ = command.Wait()
 	}
 	t.Cleanup(kill)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	eventually.Holds(t, 30*time.Second, "the emulator serves", func() error {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
-		if err == nil {
-			transport := http.DefaultTransport.(*http.Transport).Clone()
-			transport.TLSClientConfig.RootCAs = roots
-			return &http.Client{Transport: transport}, strings.TrimSpace(string(text)), kill
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the emulator did not come up")
-		case <-ticker.C:
-		}
-	}
+		address = strings.TrimSpace(string(text))
+		return err
+	})
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig.RootCAs = roots
+	return &http.Client{Transport: transport}, address, kill
 }

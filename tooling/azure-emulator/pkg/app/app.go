@@ -1,6 +1,6 @@
-// Package service is the emulator as a program: it reads its files, listens over TLS, serves until it is told to stop, and
-// reports health and metrics. What Azure is like lives in package emulator and below.
-package service
+// Package app is the emulator as a program: its flags, its TLS server, health and metrics. Package emulator and the
+// packages below implement Azure.
+package app
 
 import (
 	"context"
@@ -20,50 +20,51 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/emulator"
 	"github.com/hcpmesh/hcpmesh/tooling/azure-emulator/pkg/token"
 )
 
-// Options are the program's flags.
+// Options are the flags of the program.
 type Options struct {
-	Listen          string
-	AddressFile     string
-	DataDir         string
-	TLSCert         string
-	TLSKey          string
-	Authority       string
-	AuthorityCA     string
-	Tenant          string
-	SeedFile        string
-	Location        string
-	OperationDelay  time.Duration
-	CertificateLife time.Duration
-	AssumeCustomers bool
-	EnableFaults    bool
-	FaultSeed       uint64
+	Listen              string
+	AddressFile         string
+	DataDir             string
+	TLSCert             string
+	TLSKey              string
+	Authority           string
+	AuthorityCA         string
+	Tenant              string
+	SeedFile            string
+	Location            string
+	OperationDelay      time.Duration
+	CertificateLifetime time.Duration
+	AssumeCustomers     bool
+	EnableFaults        bool
+	FaultSeed           uint64
 }
 
 // AddFlags registers the options with flags.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:10443", "`address` to serve on; port 0 takes a free one")
-	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to write the address to once it is served")
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:10443", "`address` to listen on; port 0 selects a free one")
+	flags.StringVar(&o.AddressFile, "address-file", "", "`file` to which the address is written when the server listens")
 	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for the data")
 	flags.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain in PEM")
 	flags.StringVar(&o.TLSKey, "tls-key", "", "`file` with the certificate's key in PEM")
-	flags.StringVar(&o.Authority, "authority", "", "`URL` of the authority that issues the callers' tokens, below which its tenants are")
-	flags.StringVar(&o.AuthorityCA, "authority-ca-file", "", "`file` with the certificates that the authority's is verified with; the system's when empty")
-	flags.StringVar(&o.Tenant, "tenant", "", "`id` of the tenant that the vault is in, which callers without a token are sent to")
-	flags.StringVar(&o.SeedFile, "seed-file", "", "JSON `file` of what is there from the start")
-	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of what is assumed")
-	flags.DurationVar(&o.OperationDelay, "operation-delay", 0, "how long operations take that are long in Azure; 0 has them done at once")
-	flags.DurationVar(&o.CertificateLife, "certificate-life", 0, "how long the vault's certificates live; 0 is what their policy says")
-	flags.BoolVar(&o.AssumeCustomers, "assume-customers", false, "have networks and identities, with the roles they need, be there when they are first asked for, as if a customer had made them")
-	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "open /_emulator/faults and /_emulator/leftovers, without authentication, for tests")
-	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the faults' probabilities")
+	flags.StringVar(&o.Authority, "authority", "", "base `URL` of the tenants of the authority that issues the callers' tokens")
+	flags.StringVar(&o.AuthorityCA, "authority-ca-file", "", "`file` with the certificate authorities for the authority's certificate (default: those of the system)")
+	flags.StringVar(&o.Tenant, "tenant", "", "`ID` of the tenant in challenges to callers without a token")
+	flags.StringVar(&o.SeedFile, "seed-file", "", "JSON `file` with the resources that exist from the start")
+	flags.StringVar(&o.Location, "location", "westus3", "Azure `location` of assumed resources")
+	flags.DurationVar(&o.OperationDelay, "operation-delay", 0, "duration of operations that take long in Azure; 0 completes them at once")
+	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 0, "validity period of the vault's certificates; 0 uses that of their policy")
+	flags.BoolVar(&o.AssumeCustomers, "assume-customers", false, "create networks, network security groups and identities, with the roles that they need, when they are first requested")
+	flags.BoolVar(&o.EnableFaults, "enable-faults", false, "enable /_emulator/faults and /_emulator/leftovers, without authentication, for tests")
+	flags.Uint64Var(&o.FaultSeed, "fault-seed", 1, "`seed` of the probabilities of faults")
 }
 
-// Validate names the first flag that is missing or wrong.
+// Validate returns an error that names the first missing or invalid flag.
 func (o *Options) Validate() error {
 	for _, required := range [][2]string{{"data-dir", o.DataDir}, {"tls-cert", o.TLSCert}, {"tls-key", o.TLSKey}, {"authority", o.Authority}} {
 		if required[1] == "" {
@@ -76,8 +77,8 @@ func (o *Options) Validate() error {
 	if o.OperationDelay < 0 {
 		return errors.New("--operation-delay must not be negative")
 	}
-	if o.CertificateLife < 0 {
-		return errors.New("--certificate-life must not be negative")
+	if o.CertificateLifetime < 0 {
+		return errors.New("--certificate-lifetime must not be negative")
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func (o *Options) Validate() error {
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// drainTimeout bounds how long requests may still run once the program is told to stop.
+	// drainTimeout bounds the requests that are in progress when the program stops.
 	drainTimeout = 5 * time.Second
 )
 
@@ -105,23 +106,24 @@ func (o *Options) Run(ctx context.Context, p *process.Process) error {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	opened, err := emulator.Open(emulator.Options{
+	azure, err := emulator.Open(emulator.Options{
 		DataDir: o.DataDir, Tokens: &token.Verifier{Authority: o.Authority, Client: client}, Tenant: o.Tenant, OperationDelay: o.OperationDelay,
-		CertificateLife: o.CertificateLife, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed,
+		CertificateLifetime: o.CertificateLifetime, AssumeCustomers: o.AssumeCustomers, Location: o.Location, Seed: seed, EnableFaults: o.EnableFaults, FaultSeed: o.FaultSeed, Log: p.Log,
 	})
 	if err != nil {
 		return err
 	}
-	opened.Observe = observe(p.Metrics)
+	azure.Observe = registerMetrics(p.Metrics)
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { opened.Run(ctx) })
-	err = o.serve(ctx, p, opened)
+	group.Go(func() { azure.Run(ctx) })
+	err = o.serve(ctx, p, azure)
 	cancel()
 	group.Wait()
-	return errors.Join(err, opened.Close())
+	return errors.Join(err, azure.Close())
 }
 
+// authorityClient returns the client that fetches the authority's documents.
 func (o *Options) authorityClient() (*http.Client, error) {
 	if o.AuthorityCA == "" {
 		return http.DefaultClient, nil
@@ -132,13 +134,14 @@ func (o *Options) authorityClient() (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--authority-ca-file: %s holds no certificate", o.AuthorityCA)
+		return nil, fmt.Errorf("--authority-ca-file: %s contains no certificate", o.AuthorityCA)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	return &http.Client{Transport: transport}, nil
 }
 
+// serve serves handler over TLS until ctx ends.
 func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Handler) error {
 	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
@@ -153,16 +156,19 @@ func (o *Options) serve(ctx context.Context, p *process.Process, handler http.Ha
 			return errors.Join(fmt.Errorf("--address-file: %w", err), listener.Close())
 		}
 	}
-	p.Log.Info("serving Azure", "address", listener.Addr().String(), "faults", o.EnableFaults, "assume_customers", o.AssumeCustomers)
+	p.Log.Info("serving Azure", logkey.Address, listener.Addr().String())
+	if o.EnableFaults {
+		p.Log.Warn("fault injection is enabled; its endpoints have no authentication", logkey.Path, "/_emulator/")
+	}
 	server := &http.Server{Handler: handler, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
 	return process.ServeHTTP(ctx, server, listener, drainTimeout)
 }
 
-// observe registers the metrics and returns what feeds them.
-func observe(metrics *prometheus.Registry) func(service, method string, status int, took time.Duration) {
+// registerMetrics registers the metrics and returns the function that records a request.
+func registerMetrics(metrics *prometheus.Registry) func(service, method string, status int, took time.Duration) {
 	requests := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "azure_emulator_request_seconds", Help: "Time to answer a request.",
+		Name: "azure_emulator_request_seconds", Help: "Latency of requests in seconds.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5},
 	}, []string{"service", "method", "code"})
 	metrics.MustRegister(requests)
