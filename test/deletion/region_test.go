@@ -32,6 +32,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
@@ -173,10 +174,12 @@ func (r *region) startService() {
 	identity := r.Identity(string(mesh.ClusterService))
 	maestro := must(csmaestro.NewClient("passthrough:///"+r.maestro.GRPC, fleet.Source, credentials.NewTLS(identity.ClientTLS(mesh.MaestroServer))))(r.t)
 	keeper := must(seal.New())(r.t)
-	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true, StuckAfter: map[string]time.Duration{}}
-	for _, kind := range fleet.StepKinds() {
-		place.StuckAfter[kind] = stuckAfter
+	place := fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true}
+	limits := map[string]time.Duration{}
+	for _, kind := range deletiongraph.Kinds() {
+		limits[kind] = stuckAfter
 	}
+	place.StepLimits = deletiongraph.NewLimits(limits)
 	system := app.NewSystem(app.SystemOptions{Store: database, Hub: hub, Maestro: maestro, Keeper: keeper, SigningKeys: signingkey.NewPool(2, signingkey.Generate), Publishers: 4, Renewals: 2,
 		Releases: updategraph.Fixed(must(release.Load(""))(r.t)),
 		Renderer: &render.Renderer{Region: place, Environment: render.LocalEnvironment, Config: config.Default(), PullSecret: []byte(`{"auths":{}}`), Open: keeper.Open},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	csmaestro "github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
@@ -202,7 +203,7 @@ func workRecreatedByAnAgent(r *region) {
 	// The fault delays the deletion of the HostedCluster, so that there is time to recreate the pool.
 	r.patch(hostedClusters, c.namespace, c.hosted, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.FaultAnnotation, contract.FaultDeleteStuck))
 	c.remove()
-	c.until("without its pool's work", func(s *csv1.ClusterStatus) bool { return fleet.Ended(step(s, "node-pool/np1")) })
+	c.until("without its pool's work", func(s *csv1.ClusterStatus) bool { return deletiongraph.Ended(step(s, "node-pool/np1")) })
 	again := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "NodePool", "spec": object.Object["spec"],
 		"metadata": map[string]any{"name": pool, "namespace": c.namespace}}}
 	r.eventually("the NodePool is recreated", func() error {

@@ -9,6 +9,7 @@ package clusterservicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -22,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DeletionStepState is how a step stands.
+// DeletionStepState is the state of a step.
 type DeletionStepState int32
 
 const (
@@ -30,9 +31,9 @@ const (
 	// Another step comes first; see DeletionStep.after.
 	DeletionStepState_DELETION_STEP_STATE_WAITING DeletionStepState = 1
 	DeletionStepState_DELETION_STEP_STATE_RUNNING DeletionStepState = 2
-	// What the step removes is gone, as confirmed by whoever had it.
+	// The system that held the objects of the step has confirmed that they are gone.
 	DeletionStepState_DELETION_STEP_STATE_DONE DeletionStepState = 3
-	// It is no longer waited for; what may be left behind is in DeletionStep.force.
+	// An SRE forced the step. DeletionStep.force lists what may be left behind.
 	DeletionStepState_DELETION_STEP_STATE_FORCED DeletionStepState = 4
 )
 
@@ -81,12 +82,15 @@ func (DeletionStepState) EnumDescriptor() ([]byte, []int) {
 	return file_hcpmesh_clusterservice_v1_deletion_proto_rawDescGZIP(), []int{0}
 }
 
-// Deletion is how the removal of a resource stands, as a graph: each step names the steps that it comes after.
+// Deletion is the deletion graph of a resource. Each step names the steps that it comes after.
 type Deletion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order in which they are taken; those that do not name each other go on at the same time. Steps that have
-	// ended stay, also in the tombstone.
-	Steps         []*DeletionStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	// The steps in their order. Steps that do not come after each other run at the same time. Steps that have ended are kept,
+	// also in the tombstone.
+	Steps []*DeletionStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	// The time that the longest chain of steps takes if each of them runs until it counts as stuck. A deletion that takes
+	// longer has a stuck step, or a step was stuck before it ended.
+	Limit         *durationpb.Duration `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,37 +132,44 @@ func (x *Deletion) GetSteps() []*DeletionStep {
 	return nil
 }
 
-// DeletionStep is one thing that has to go.
+func (x *Deletion) GetLimit() *durationpb.Duration {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+// DeletionStep is one step of a deletion, which removes one object or group of objects.
 type DeletionStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique among the steps of the cluster, as in `hosted-cluster`, `node-pool/workers`, `node-pool/workers/publish`.
+	// Unique among the steps of the cluster, for example `hosted-cluster`, `node-pool/workers`, `node-pool/workers/publish`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The name without whose it is: one of a fixed, small set. Metrics have it as a label.
+	// The name without the name of the resource: one of a small, fixed set. It is a label of metrics.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Who is waited for: maestro or management-cluster. See LayerProgress.layer.
+	// The layer that the step waits for: maestro, management-cluster or azure. See LayerProgress.layer.
 	Layer string            `protobuf:"bytes,3,opt,name=layer,proto3" json:"layer,omitempty"`
 	State DeletionStepState `protobuf:"varint,4,opt,name=state,proto3,enum=hcpmesh.clusterservice.v1.DeletionStepState" json:"state,omitempty"`
-	// Since when it is in this state.
+	// When the step entered this state.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// Names of the steps that come first.
 	After []string `protobuf:"bytes,6,rep,name=after,proto3" json:"after,omitempty"`
-	// What is awaited, in a sentence; empty when the step has ended.
+	// What the step waits for, as a sentence; empty when the step has ended.
 	WaitsFor string `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	// How often it was tried, or asked for, since the step runs.
+	// The number of attempts or requests since the step started to run.
 	Attempts int32 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// What went wrong last; empty when nothing did.
+	// The last error; empty if there was none.
 	LastError string `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When a running step counts as stuck.
 	StuckTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=stuck_time,json=stuckTime,proto3" json:"stuck_time,omitempty"`
-	// Whether that time has come.
+	// Whether stuck_time has passed.
 	Stuck bool `protobuf:"varint,11,opt,name=stuck,proto3" json:"stuck,omitempty"`
-	// Finalizers on what is to go, as the management cluster reported last.
+	// The finalizers of the objects of the step that the management cluster reported last.
 	Finalizers []string `protobuf:"bytes,12,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
-	// Who no longer waits for it and why; absent unless state is FORCED.
+	// Who forced the step and why; absent unless state is FORCED.
 	Force *DeletionForce `protobuf:"bytes,13,opt,name=force,proto3" json:"force,omitempty"`
 	// Actions of SREs on the step that did not end it, oldest first; the newest 20.
 	Actions []*DeletionStepAction `protobuf:"bytes,14,rep,name=actions,proto3" json:"actions,omitempty"`
-	// The Maestro resource that the step removes.
+	// The ID of the Maestro resource bundle that the step removes.
 	Work          string `protobuf:"bytes,15,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -299,12 +310,12 @@ func (x *DeletionStep) GetWork() string {
 	return ""
 }
 
-// DeletionForce is a step that was forced.
+// DeletionForce records that a step was forced.
 type DeletionForce struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Actor *Actor                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// What may be left, and where, in a sentence. The works among it are DeletionLeftovers until they are gone.
+	// What may be left behind and where, as a sentence. Works that are left are DeletionLeftovers until they are gone.
 	LeftBehind    string `protobuf:"bytes,3,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,10 +434,10 @@ func (x *DeletionStepAction) GetReleasedFinalizers() []string {
 	return nil
 }
 
-// DeletionLeftover is a work whose deletion is no longer waited for, but still asked for until it is confirmed.
+// DeletionLeftover is a work of a forced step. Cluster Service keeps requesting its deletion until it is confirmed.
 type DeletionLeftover struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Maestro resource id.
+	// The ID of the Maestro resource bundle.
 	WorkId         string `protobuf:"bytes,1,opt,name=work_id,json=workId,proto3" json:"work_id,omitempty"`
 	Work           string `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
 	ProvisionShard string `protobuf:"bytes,3,opt,name=provision_shard,json=provisionShard,proto3" json:"provision_shard,omitempty"`
@@ -434,9 +445,9 @@ type DeletionLeftover struct {
 	// The step that was forced.
 	Step  string         `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
 	Force *DeletionForce `protobuf:"bytes,6,opt,name=force,proto3" json:"force,omitempty"`
-	// How often the deletion was asked for since then.
+	// The number of requests for the deletion since then.
 	Attempts int32 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// When its deletion was confirmed after all; absent while it is not.
+	// When the deletion was confirmed; absent until then.
 	GoneTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=gone_time,json=goneTime,proto3" json:"gone_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,9 +543,10 @@ var File_hcpmesh_clusterservice_v1_deletion_proto protoreflect.FileDescriptor
 
 const file_hcpmesh_clusterservice_v1_deletion_proto_rawDesc = "" +
 	"\n" +
-	"(hcpmesh/clusterservice/v1/deletion.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"I\n" +
+	"(hcpmesh/clusterservice/v1/deletion.proto\x12\x19hcpmesh.clusterservice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%hcpmesh/clusterservice/v1/actor.proto\"z\n" +
 	"\bDeletion\x12=\n" +
-	"\x05steps\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.DeletionStepR\x05steps\"\xbe\x04\n" +
+	"\x05steps\x18\x01 \x03(\v2'.hcpmesh.clusterservice.v1.DeletionStepR\x05steps\x12/\n" +
+	"\x05limit\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05limit\"\xbe\x04\n" +
 	"\fDeletionStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -603,27 +615,29 @@ var file_hcpmesh_clusterservice_v1_deletion_proto_goTypes = []any{
 	(*DeletionForce)(nil),         // 3: hcpmesh.clusterservice.v1.DeletionForce
 	(*DeletionStepAction)(nil),    // 4: hcpmesh.clusterservice.v1.DeletionStepAction
 	(*DeletionLeftover)(nil),      // 5: hcpmesh.clusterservice.v1.DeletionLeftover
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*Actor)(nil),                 // 7: hcpmesh.clusterservice.v1.Actor
+	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Actor)(nil),                 // 8: hcpmesh.clusterservice.v1.Actor
 }
 var file_hcpmesh_clusterservice_v1_deletion_proto_depIdxs = []int32{
 	2,  // 0: hcpmesh.clusterservice.v1.Deletion.steps:type_name -> hcpmesh.clusterservice.v1.DeletionStep
-	0,  // 1: hcpmesh.clusterservice.v1.DeletionStep.state:type_name -> hcpmesh.clusterservice.v1.DeletionStepState
-	6,  // 2: hcpmesh.clusterservice.v1.DeletionStep.since:type_name -> google.protobuf.Timestamp
-	6,  // 3: hcpmesh.clusterservice.v1.DeletionStep.stuck_time:type_name -> google.protobuf.Timestamp
-	3,  // 4: hcpmesh.clusterservice.v1.DeletionStep.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
-	4,  // 5: hcpmesh.clusterservice.v1.DeletionStep.actions:type_name -> hcpmesh.clusterservice.v1.DeletionStepAction
-	7,  // 6: hcpmesh.clusterservice.v1.DeletionForce.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	6,  // 7: hcpmesh.clusterservice.v1.DeletionForce.time:type_name -> google.protobuf.Timestamp
-	7,  // 8: hcpmesh.clusterservice.v1.DeletionStepAction.actor:type_name -> hcpmesh.clusterservice.v1.Actor
-	6,  // 9: hcpmesh.clusterservice.v1.DeletionStepAction.time:type_name -> google.protobuf.Timestamp
-	3,  // 10: hcpmesh.clusterservice.v1.DeletionLeftover.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
-	6,  // 11: hcpmesh.clusterservice.v1.DeletionLeftover.gone_time:type_name -> google.protobuf.Timestamp
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 1: hcpmesh.clusterservice.v1.Deletion.limit:type_name -> google.protobuf.Duration
+	0,  // 2: hcpmesh.clusterservice.v1.DeletionStep.state:type_name -> hcpmesh.clusterservice.v1.DeletionStepState
+	7,  // 3: hcpmesh.clusterservice.v1.DeletionStep.since:type_name -> google.protobuf.Timestamp
+	7,  // 4: hcpmesh.clusterservice.v1.DeletionStep.stuck_time:type_name -> google.protobuf.Timestamp
+	3,  // 5: hcpmesh.clusterservice.v1.DeletionStep.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
+	4,  // 6: hcpmesh.clusterservice.v1.DeletionStep.actions:type_name -> hcpmesh.clusterservice.v1.DeletionStepAction
+	8,  // 7: hcpmesh.clusterservice.v1.DeletionForce.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	7,  // 8: hcpmesh.clusterservice.v1.DeletionForce.time:type_name -> google.protobuf.Timestamp
+	8,  // 9: hcpmesh.clusterservice.v1.DeletionStepAction.actor:type_name -> hcpmesh.clusterservice.v1.Actor
+	7,  // 10: hcpmesh.clusterservice.v1.DeletionStepAction.time:type_name -> google.protobuf.Timestamp
+	3,  // 11: hcpmesh.clusterservice.v1.DeletionLeftover.force:type_name -> hcpmesh.clusterservice.v1.DeletionForce
+	7,  // 12: hcpmesh.clusterservice.v1.DeletionLeftover.gone_time:type_name -> google.protobuf.Timestamp
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_hcpmesh_clusterservice_v1_deletion_proto_init() }

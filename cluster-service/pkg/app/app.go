@@ -91,7 +91,7 @@ func Run(ctx context.Context, p *process.Process, o *Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group.Go(func() { cancel(system.Run(ctx)) })
-	follower := newSettingsFollower(o, in.renderer, system.Changed, p.Metrics)
+	follower := newSettingsFollower(o, in.renderer, system.SettingsChanged, p.Metrics)
 	group.Go(func() { follower.run(ctx) })
 	return serve(ctx, listener, in.identity, system.API, traces)
 }

@@ -11,9 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
 const (
@@ -123,7 +127,7 @@ func TestDeletionGraph(t *testing.T) {
 		}
 		c := service.awaitCluster(t, cluster.Uid, func(c *csv1.Cluster) bool { return slices.Equal(states(c.GetStatus().GetDeletion()), tc.states) })
 		for _, s := range c.GetStatus().GetDeletion().GetSteps() {
-			if ended := fleet.Ended(s); ended != (s.GetWaitsFor() == "") || s.GetSince() == nil || s.GetWork() == "" || s.GetStuck() {
+			if ended := deletiongraph.Ended(s); ended != (s.GetWaitsFor() == "") || s.GetSince() == nil || s.GetWork() == "" || s.GetStuck() {
 				t.Errorf("after %q went: step %v", tc.letGo, s)
 			}
 		}
@@ -172,6 +176,28 @@ func TestStuckStep(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestStuckLimitChangesWhileRunning lowers the limit of a step that is running, and raises it again.
+func TestStuckLimitChangesWhileRunning(t *testing.T) {
+	r := newRegion(t)
+	r.play()
+	service := r.start(nil)
+	cluster, ready := service.createReady(t, "c")
+	r.maestro.Hold(ready.GetStatus().GetClusterId())
+	service.remove(t, cluster.Uid)
+	c := service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
+	// The longest chain: publishing and deleting the HostedCluster, then the namespaces.
+	if got := c.GetStatus().GetDeletion().GetLimit().AsDuration(); got != 2*time.Minute+25*time.Minute+2*time.Minute+10*time.Minute {
+		t.Errorf("the limit of the whole deletion is %s, want 39m", got)
+	}
+	settings := config.Default()
+	settings.Deletion.StuckAfter = map[string]metav1.Duration{"hosted-cluster": {Duration: time.Millisecond}}
+	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`)})
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, true))
+	settings = config.Default()
+	service.change(render.Settings{Config: settings, PullSecret: []byte(`{"auths":{}}`)})
+	service.awaitCluster(t, cluster.Uid, stepIs("hosted-cluster", running, false))
 }
 
 // TestForce ends a deletion whose last steps are never confirmed. What may be left behind is kept, asked for again and

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/azure"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
@@ -192,7 +193,7 @@ func (o *Options) read() (*inputs, error) {
 	}
 	in.renderer = &render.Renderer{
 		Region: fleet.Region{BaseDomain: o.BaseDomain, IssuerBase: strings.TrimSuffix(o.IssuerBase, "/"), EndpointURLs: o.APIURLSource == "endpoint",
-			StuckAfter: settings.Config.Deletion.Durations(), ComponentsAfter: o.Components},
+			StepLimits: deletiongraph.NewLimits(settings.Config.Deletion.Durations()), ComponentsAfter: o.Components},
 		Environment: o.Environment, Config: settings.Config, PullSecret: settings.PullSecret, Open: in.keeper.Open,
 	}
 	if settings.Config.AzureResources != nil {

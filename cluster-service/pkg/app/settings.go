@@ -14,8 +14,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
-// settingsInterval is how often the files are looked at. Kubernetes swaps mounted files by a link, which watches of a file
-// miss.
+// settingsInterval is the period between reads of the files. Kubernetes replaces mounted files with a symbolic link, which a
+// watch of the file does not report.
 const settingsInterval = 5 * time.Second
 
 // settings reads the configuration and the pull secret that it names.
@@ -34,8 +34,8 @@ func (o *Options) settings() (render.Settings, error) {
 	return render.Settings{Config: c, PullSecret: pullSecret}, nil
 }
 
-// settingsFollower has the renderer render with the files as they are. Files that cannot be used are said so and leave the
-// settings before in use.
+// settingsFollower applies changes of the configuration file and of the pull secret while the process runs. If the files are
+// invalid, it reports that and keeps the settings that were in use.
 type settingsFollower struct {
 	read     func() (render.Settings, error)
 	renderer *render.Renderer
@@ -67,7 +67,14 @@ func (f *settingsFollower) run(ctx context.Context) {
 	}
 }
 
-// look takes the files over if they changed.
+// Apply makes changed settings effective: later renderings use them, and the steps of open deletions get the configured
+// limits. The section azureResources is read only at the start of the process.
+func Apply(renderer *render.Renderer, s render.Settings) {
+	renderer.Change(s)
+	renderer.Region.StepLimits.Set(s.Config.Deletion.Durations())
+}
+
+// look reads the files and applies them if they changed.
 func (f *settingsFollower) look() {
 	next, err := f.read()
 	if err != nil {
@@ -83,8 +90,11 @@ func (f *settingsFollower) look() {
 	if reflect.DeepEqual(next.Config, f.current.Config) && bytes.Equal(next.PullSecret, f.current.PullSecret) {
 		return
 	}
+	if !reflect.DeepEqual(next.Config.AzureResources, f.current.Config.AzureResources) {
+		slog.Warn("the section azureResources of the configuration changed; the change takes effect after a restart")
+	}
 	f.current = next
-	f.renderer.Change(next)
-	slog.Info("the configuration changed; clusters are rendered anew")
+	Apply(f.renderer, next)
+	slog.Info("the configuration changed; clusters are rendered again")
 	f.changed()
 }

@@ -4,10 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
 )
 
@@ -28,8 +31,9 @@ func TestSettingsAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := 0
-	f := newSettingsFollower(options, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret}, func() { changes++ }, prometheus.NewRegistry())
+	changes, limits := 0, deletiongraph.NewLimits(settings.Config.Deletion.Durations())
+	f := newSettingsFollower(options, &render.Renderer{Config: settings.Config, PullSecret: settings.PullSecret,
+		Region: fleet.Region{StepLimits: limits}}, func() { changes++ }, prometheus.NewRegistry())
 	expect := func(reason string, wantChanges int, unusable float64, pullSecret string) {
 		t.Helper()
 		f.look()
@@ -46,8 +50,13 @@ func TestSettingsAreFollowed(t *testing.T) {
 	expect("it is as it was", 1, 0, `{"auths":{"two.example":{}}}`)
 	write("config.yaml", "pullSecretFile: "+secret+"\nimageContentSources: [{source: quay.io/a, mirrors: [mirror.example/a]}]")
 	expect("the configuration changed", 2, 0, `{"auths":{"two.example":{}}}`)
+	write("config.yaml", "pullSecretFile: "+secret+"\nimageContentSources: [{source: quay.io/a, mirrors: [mirror.example/a]}]\ndeletion: {stuckAfter: {namespaces: 3m}}")
+	expect("the limit of a step of deletions changed", 3, 0, `{"auths":{"two.example":{}}}`)
+	if got := limits.Of(deletiongraph.Namespaces); got != 3*time.Minute {
+		t.Errorf("the limit of namespaces is %s, want the configured 3m", got)
+	}
 	write("config.yaml", "unknown: 1")
-	expect("an unknown field", 2, 1, `{"auths":{"two.example":{}}}`)
+	expect("an unknown field", 3, 1, `{"auths":{"two.example":{}}}`)
 	if len(f.current.Config.ImageContentSources) != 1 {
 		t.Errorf("the configuration in use is %+v", f.current.Config)
 	}

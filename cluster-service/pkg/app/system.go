@@ -97,7 +97,7 @@ func NewSystem(o SystemOptions) *System {
 		Heard: s.agents.Heard, Metrics: metrics, Sweep: o.Sweep})
 	s.expirer = &delivery.Expirer{Store: o.Store, Renderer: o.Renderer}
 	s.renewer = delivery.NewRenewer(delivery.RenewerOptions{Store: o.Store, Renderer: o.Renderer, Metrics: metrics, AtOnce: o.Renewals})
-	s.overseer = delivery.NewOverseer(delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
+	s.overseer = delivery.NewOverseer(&delivery.Overseer{Store: o.Store, Region: o.Renderer.Region, Maestro: o.Maestro,
 		Metrics: metrics, Interval: o.Oversee})
 	if o.Azure != nil {
 		s.azure = azure.NewWorker(azure.WorkerOptions{Store: o.Store, Steps: o.Azure, Workers: azureWorkers, Renderer: o.Renderer, Metrics: o.Metrics})
@@ -130,8 +130,12 @@ func (s *System) handleCommit(ctx context.Context, e store.Event) {
 	s.audit.Record(ctx, e.Access)
 }
 
-// Changed tells the system that its renderer was given other settings. It does not block.
-func (s *System) Changed() { s.renewer.Changed() }
+// SettingsChanged makes the system follow changed settings of its renderer and changed limits of deletion steps. It does not
+// block.
+func (s *System) SettingsChanged() {
+	s.renewer.Changed()
+	s.overseer.LimitsChanged()
+}
 
 // Run runs the parts until ctx is over or one cannot go on.
 func (s *System) Run(ctx context.Context) error {

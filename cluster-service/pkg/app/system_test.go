@@ -21,6 +21,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/app"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/config"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro/maestrotest"
@@ -162,11 +163,13 @@ func (r *region) start(fault func(point string) error) *instance {
 	renderer := &render.Renderer{Region: fleet.Region{BaseDomain: "0ulz.westus3.aroapp-hcp.io", IssuerBase: "https://oidc.example.com", EndpointURLs: true,
 		ComponentsAfter: r.componentsAfter},
 		Environment: render.LocalEnvironment, Config: settings, PullSecret: pullSecret, Open: keeper.Open}
+	renderer.Region.StepLimits = deletiongraph.NewLimits(nil)
 	if r.stuckAfter > 0 {
-		renderer.Region.StuckAfter = map[string]time.Duration{}
-		for _, kind := range fleet.StepKinds() {
-			renderer.Region.StuckAfter[kind] = r.stuckAfter
+		limits := map[string]time.Duration{}
+		for _, kind := range deletiongraph.Kinds() {
+			limits[kind] = r.stuckAfter
 		}
+		renderer.Region.StepLimits.Set(limits)
 	}
 	steps := r.azureSteps(renderer)
 	r.registry = prometheus.NewRegistry()
@@ -194,7 +197,7 @@ func (r *region) start(fault func(point string) error) *instance {
 		database.Close()
 	})
 	r.t.Cleanup(stop)
-	change := func(s render.Settings) { renderer.Change(s); system.Changed() }
+	change := func(s render.Settings) { app.Apply(renderer, s); system.SettingsChanged() }
 	return &instance{ClusterServiceClient: csv1.NewClusterServiceClient(conn), stop: stop, change: change, metrics: r.registry}
 }
 

@@ -430,11 +430,11 @@ func TestRefusedUpgrades(t *testing.T) {
 	ctx := t.Context()
 	cluster := service.installed(t, "c", "4.20.16")
 	tests := map[string]struct{ reason, version, rule, says string }{
-		"Down":        {"nothing lowers a version", "4.20.15", fleet.RuleVersionNotNewer, "Allowed are 4.21.4"},
-		"Same":        {"there is nothing to do", "4.20.16", fleet.RuleVersionNotNewer, "runs 4.20.16 already"},
+		"Down":        {"nothing lowers a version", "4.20.15", fleet.RuleVersionNotNewer, "Allowed versions: 4.21.4"},
+		"Same":        {"there is nothing to do", "4.20.16", fleet.RuleVersionNotNewer, "already runs 4.20.16"},
 		"Two minors":  {"one at a time", "4.22.2", fleet.RuleMinorSkipped, "one minor version at a time"},
-		"No way":      {"the graph has none", "4.21.1", fleet.RuleNoUpdatePath, "no way from 4.20.16 to 4.21.1 in channel stable-4.21"},
-		"Not for all": {"it is in another channel group", "4.21.6", fleet.RuleNoUpdatePath, "Allowed are 4.21.4"},
+		"No way":      {"the graph has none", "4.21.1", fleet.RuleNoUpdatePath, "no path from 4.20.16 to 4.21.1 in channel stable-4.21"},
+		"Not for all": {"it is in another channel group", "4.21.6", fleet.RuleNoUpdatePath, "Allowed versions: 4.21.4"},
 		"Unknown":     {"there is no such release", "4.20.99", fleet.RuleVersionUnknown, "no release"},
 	}
 	for name, tc := range tests {

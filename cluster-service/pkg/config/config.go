@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/placement"
 )
 
@@ -51,8 +51,8 @@ func (d *Deletion) stuckAfter(path string) []error {
 	var wrong []error
 	for _, kind := range slices.Sorted(maps.Keys(d.StuckAfter)) {
 		switch {
-		case !slices.Contains(fleet.StepKinds(), kind):
-			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: there is no such step; there are %s", path, kind, strings.Join(fleet.StepKinds(), ", ")))
+		case !slices.Contains(deletiongraph.Kinds(), kind):
+			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: there is no such step; there are %s", path, kind, strings.Join(deletiongraph.Kinds(), ", ")))
 		case d.StuckAfter[kind].Duration <= 0:
 			wrong = append(wrong, fmt.Errorf("%s: deletion.stuckAfter.%s: must be longer than nothing", path, kind))
 		}

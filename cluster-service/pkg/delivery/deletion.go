@@ -3,8 +3,10 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
@@ -32,15 +34,17 @@ type Overseer struct {
 	Interval time.Duration
 
 	woken chan struct{}
+	// limitsChanged is set when the limits of steps changed and the open deletions have yet to be settled with them.
+	limitsChanged atomic.Bool
 }
 
 // NewOverseer completes an overseer; Run runs it.
-func NewOverseer(o Overseer) *Overseer {
+func NewOverseer(o *Overseer) *Overseer {
 	if o.Interval == 0 {
 		o.Interval = stuckInterval
 	}
 	o.woken = make(chan struct{}, 1)
-	return &o
+	return o
 }
 
 // Wake starts a look soon. It does not block.
@@ -49,6 +53,32 @@ func (o *Overseer) Wake() {
 	case o.woken <- struct{}{}:
 	default:
 	}
+}
+
+// LimitsChanged makes all open deletions follow changed limits of their steps soon. It does not block.
+func (o *Overseer) LimitsChanged() {
+	o.limitsChanged.Store(true)
+	o.Wake()
+}
+
+// settleOpen settles all open deletions, so that the times at which their steps become stuck follow the current limits.
+func (o *Overseer) settleOpen(ctx context.Context) error {
+	for after := ""; ; {
+		uids, err := o.Store.OpenDeletions(ctx, after, stuckLimit)
+		if err == nil {
+			err = each(ctx, uids, func(uid string) error { return o.settle(ctx, uid) })
+		}
+		if err != nil || len(uids) < stuckLimit {
+			return err
+		}
+		after = uids[len(uids)-1]
+	}
+}
+
+func (o *Overseer) settle(ctx context.Context, uid string) error {
+	return o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
+		return o.Region.Settle(o.Store.Now(), tx.Tenancies[uid], nil)
+	})
 }
 
 // Run oversees until ctx is over.
@@ -69,15 +99,18 @@ func (o *Overseer) Run(ctx context.Context) {
 
 // look settles what has become stuck, asks for leftovers, and counts. It returns how long there is nothing to do.
 func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
+	if o.limitsChanged.Swap(false) {
+		if err := o.settleOpen(ctx); err != nil {
+			o.limitsChanged.Store(true)
+			return o.Interval, err
+		}
+	}
 	uids, next, err := o.Store.DeletionsDue(ctx, stuckLimit)
 	if err != nil {
 		return o.Interval, err
 	}
 	failed := each(ctx, uids, func(uid string) error {
-		err := o.Store.Update(ctx, []string{uid}, func(_ context.Context, tx *store.Tx) error {
-			return o.Region.Settle(o.Store.Now(), tx.Tenancies[uid], nil)
-		})
-		if err != nil {
+		if err := o.settle(ctx, uid); err != nil {
 			return err
 		}
 		slog.Warn("a step of a deletion is stuck", "cluster_uid", uid)
@@ -90,7 +123,7 @@ func (o *Overseer) look(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return o.Interval, err
 	}
-	for _, kind := range fleet.StepKinds() {
+	for _, kind := range deletiongraph.Kinds() {
 		o.Metrics.stuck.WithLabelValues(kind).Set(float64(steps[kind]))
 	}
 	o.Metrics.leftovers.Set(float64(leftovers))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/maestro"
 )
 
@@ -35,7 +35,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		stuck:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_service_deletion_step_stuck", Help: "Steps of deletions that run longer than they should, by kind of step. Every replica counts all of them."}, []string{"step"}),
 		leftovers: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cluster_service_deletion_leftovers", Help: "Works of forced deletions that were not confirmed to be gone. Every replica counts all of them."}),
 	}
-	for _, kind := range fleet.StepKinds() {
+	for _, kind := range deletiongraph.Kinds() {
 		m.stuck.WithLabelValues(kind).Set(0)
 	}
 	registry.MustRegister(m.publishes, m.overflows, m.statuses, m.orphans, m.strangers, m.pending, m.renewals, m.stuck, m.leftovers)

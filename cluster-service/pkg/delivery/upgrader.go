@@ -16,7 +16,9 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/render"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -155,11 +157,11 @@ func (u *Upgrader) followPolicies(ctx context.Context) error {
 // followPolicy begins as many of a policy's upgrades as may be under way. A cluster that cannot be begun with is left to the
 // next look.
 func (u *Upgrader) followPolicy(ctx context.Context, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy) error {
-	schedule, err := fleet.ParseSchedule(p.GetSpec().GetSchedule())
+	windows, err := schedule.Parse(p.GetSpec().GetSchedule())
 	if err != nil {
 		return err // was checked when it was stored
 	}
-	if open, _ := schedule.Open(u.Store.Now()); !open || p.GetSpec().GetPaused() {
+	if open, _ := windows.Open(u.Store.Now()); !open || p.GetSpec().GetPaused() {
 		delete(u.queues, p.GetName())
 		return nil
 	}
@@ -210,7 +212,7 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 	}
 	began := time.Now()
 	q = queue{of: of.String(), catalog: catalog, found: now, revision: clock.Revision}
-	err = EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy fleet.Candidacy) {
+	err = EachCandidacy(ctx, u.Store, p, all, catalog, func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
 		if candidacy.Version != "" {
 			q.clusters = append(q.clusters, c.UID)
 		}
@@ -220,11 +222,11 @@ func (u *Upgrader) candidates(ctx context.Context, p *csv1.UpgradePolicy, all []
 }
 
 // EachCandidacy calls visit with every cluster that a policy concerns.
-func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy, catalog *release.Catalog, visit func(*fleet.Cluster, fleet.Candidacy)) error {
-	known := fleet.Known{Own: map[string]bool{}}
+func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, all []*csv1.UpgradePolicy, catalog *release.Catalog, visit func(*fleet.Cluster, upgradeplan.Candidacy)) error {
+	known := upgradeplan.FleetState{OwnPolicy: map[string]bool{}}
 	for _, other := range all {
 		if uid := other.GetSpec().GetClusterUid(); uid != "" {
-			known.Own[uid] = true
+			known.OwnPolicy[uid] = true
 		}
 	}
 	var err error
@@ -237,7 +239,7 @@ func EachCandidacy(ctx context.Context, s *store.Store, p *csv1.UpgradePolicy, a
 			return err
 		}
 		for _, c := range clusters {
-			if candidacy := fleet.CandidateOf(p, c, known, catalog); candidacy.Concerned {
+			if candidacy := upgradeplan.EvaluatePolicy(p, c, known, catalog); candidacy.Matches {
 				visit(c, candidacy)
 			}
 		}
@@ -259,11 +261,11 @@ func (u *Upgrader) begin(ctx context.Context, p *csv1.UpgradePolicy, uid string)
 			return nil
 		}
 		catalog := u.Catalog()
-		candidacy := fleet.CandidateOf(p, t.Cluster, fleet.Known{Active: map[string]bool{uid: len(t.ActiveUpgrades()) > 0}}, catalog)
+		candidacy := upgradeplan.EvaluatePolicy(p, t.Cluster, upgradeplan.FleetState{Active: map[string]bool{uid: len(t.ActiveUpgrades()) > 0}}, catalog)
 		if candidacy.Version == "" {
 			return nil
 		}
-		plan := fleet.PlanUpgrade(now, t, catalog, candidacy.Version, p.GetSpec().GetNodePools())
+		plan := upgradeplan.Plan(now, t, catalog, candidacy.Version, p.GetSpec().GetNodePools())
 		if len(plan.GetRefusals()) > 0 || slices.ContainsFunc(plan.GetGates(), func(g *csv1.UpgradeGate) bool {
 			return g.GetState() != csv1.UpgradeGateState_UPGRADE_GATE_STATE_PASSED
 		}) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
 
 // azureName is the name of the step of a deletion that removes one of the cluster's Azure resources.
@@ -22,7 +23,7 @@ func (t *ClusterAggregate) azureRemovals() []*csv1.DeletionStep {
 	}
 	var steps []*csv1.DeletionStep
 	for _, s := range t.Azure.Steps {
-		step := &csv1.DeletionStep{Name: azureName(s.Kind), Kind: StepAzure, Layer: LayerAzure, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
+		step := &csv1.DeletionStep{Name: azureName(s.Kind), Kind: deletiongraph.AzureResource, Layer: LayerAzure, State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
 		for _, w := range t.Works {
 			if w.Kind != Namespaces {
 				_, name := t.stepOf(w)
@@ -49,7 +50,7 @@ func (t *ClusterAggregate) azureRemovals() []*csv1.DeletionStep {
 
 // azureStep finds the step of Azure that a step of a deletion is about; nil when it is about something else.
 func (t *ClusterAggregate) azureStep(step *csv1.DeletionStep) *AzureStep {
-	if step.GetKind() != StepAzure || t.Azure == nil {
+	if step.GetKind() != deletiongraph.AzureResource || t.Azure == nil {
 		return nil
 	}
 	i := slices.IndexFunc(t.Azure.Steps, func(s *AzureStep) bool { return azureName(s.Kind) == step.GetName() })
@@ -65,13 +66,7 @@ func (t *ClusterAggregate) forceAzure(now time.Time, step *csv1.DeletionStep, a 
 	forced.State, forced.Since, forced.WaitsFor, forced.Stuck, forced.StuckTime = csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, timestamp(now), "", false, nil
 	forced.Force = &csv1.DeletionForce{Actor: proto.CloneOf(actor), Time: timestamp(now),
 		LeftBehind: "May be left in Azure: " + describeAzure[a.Kind] + ". Nobody asks for its removal any more."}
-	for _, g := range graphs {
-		for i, s := range g.GetSteps() {
-			if s.GetName() == step.GetName() {
-				g.Steps[i] = proto.CloneOf(forced)
-			}
-		}
-	}
+	deletiongraph.Replace(graphs, forced)
 	t.Azure.Steps = slices.DeleteFunc(t.Azure.Steps, func(s *AzureStep) bool { return s == a })
 	return forced
 }
@@ -88,7 +83,7 @@ func (t *ClusterAggregate) retryAzure(now time.Time, actor *csv1.Actor) []string
 			continue
 		}
 		s.Attempts, s.Error, s.RetryTime = 0, "", time.Time{}
-		recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		deletiongraph.RecordAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 		retried = append(retried, azureName(s.Kind))
 	}
 	return retried
@@ -143,7 +138,7 @@ func (r Region) ForceStep(now time.Time, t *ClusterAggregate, name string, actor
 	case t.Cluster.Status.GetObservedGeneration() > 0:
 		return refuse("The cluster is ready and waits for no step: %s is tried until it is done.", name)
 	}
-	if stuck := step.Since.Add(r.stuckAfter(StepAzure)); now.Before(stuck) {
+	if stuck := step.Since.Add(r.StepLimits.Of(deletiongraph.AzureResource)); now.Before(stuck) {
 		return refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
 			step.Since.Format(time.RFC3339), stuck.Format(time.RFC3339))
 	}

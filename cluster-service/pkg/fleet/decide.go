@@ -5,6 +5,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
@@ -19,8 +20,9 @@ type Region struct {
 	EndpointURLs bool
 	// AzureKinds are what each cluster has in Azure; none where there is no Azure.
 	AzureKinds []AzureKind
-	// StuckAfter is how long a step of a deletion may run, by its kind, where it is not as built in.
-	StuckAfter map[string]time.Duration
+	// StepLimits are the times after which steps of a deletion count as stuck; nil means the defaults. Copies of a Region share
+	// them, so a change takes effect everywhere.
+	StepLimits *deletiongraph.Limits
 	// ComponentsAfter is how long a control plane rolls out a release before its components are looked at one by one. What
 	// takes less time than that is not worth the messages.
 	ComponentsAfter time.Duration
@@ -206,7 +208,7 @@ func (r Region) decideWanted(now time.Time, t *ClusterAggregate) {
 	rolledOut := rolledOut(c.Release, seen)
 	awaited := clusterPending(c.Spec, seen)
 	wasReady := s.ObservedGeneration > 0
-	owed := t.owedToCustomer()
+	owed := t.customerWaitsForUpgrade()
 	switch {
 	case carried && rolledOut && awaited.none() && !owed && s.ApiUrl != "" && (wasReady || available && r.azureDone(t)):
 		s.Phase = csv1.ClusterPhase_CLUSTER_PHASE_READY

@@ -3,77 +3,21 @@ package fleet
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
-
-// The kinds of steps of a deletion. The removal of each work is two steps: Maestro takes the deletion, and the management
-// cluster confirms that all of it is gone. An external auth has no work of its own: its steps are about the HostedCluster
-// without it.
-const (
-	StepNodePool      = "node-pool"
-	StepCredential    = "credential"
-	StepRevocation    = "revocation"
-	StepRollout       = "rollout"
-	StepHostedCluster = "hosted-cluster"
-	StepNamespaces    = "namespaces"
-	StepExternalAuth  = "external-auth"
-	// StepAzure removes one of the cluster's Azure resources.
-	StepAzure = "azure-resource"
-	// publishing is behind the kind of a removal the kind of the step in which Maestro takes it.
-	publishing = "-publish"
-	// publishStep is the same for names of steps.
-	publishStep = "/publish"
-)
-
-// stuckAfter is how long a step of each kind may run. A HostedCluster's covers what HyperShift waits for by itself: ten
-// minutes for machines and ten for cloud resources.
-var stuckAfter = map[string]time.Duration{
-	StepNodePool:      20 * time.Minute,
-	StepCredential:    5 * time.Minute,
-	StepRevocation:    5 * time.Minute,
-	StepRollout:       5 * time.Minute,
-	StepHostedCluster: 25 * time.Minute,
-	StepNamespaces:    10 * time.Minute,
-	StepExternalAuth:  10 * time.Minute,
-	StepAzure:         15 * time.Minute,
-
-	StepNodePool + publishing:      2 * time.Minute,
-	StepCredential + publishing:    2 * time.Minute,
-	StepRevocation + publishing:    2 * time.Minute,
-	StepRollout + publishing:       2 * time.Minute,
-	StepHostedCluster + publishing: 2 * time.Minute,
-	StepNamespaces + publishing:    2 * time.Minute,
-	StepExternalAuth + publishing:  2 * time.Minute,
-}
-
-// StepKinds are the kinds of steps, in order of their names.
-func StepKinds() []string { return slices.Sorted(maps.Keys(stuckAfter)) }
-
-// stuckAfter is how long a step of a kind may run before it is stuck.
-func (r Region) stuckAfter(kind string) time.Duration {
-	if d, ok := r.StuckAfter[kind]; ok {
-		return d
-	}
-	return stuckAfter[kind]
-}
-
-// Ended says that nobody waits for a step any more.
-func Ended(s *csv1.DeletionStep) bool {
-	return s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_DONE || s.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_FORCED
-}
 
 // stepKinds maps the kinds of works to those of steps, in the order in which works go.
 var stepKinds = []struct {
 	work WorkKind
 	step string
 }{
-	{NodePoolWork, StepNodePool}, {CredentialWork, StepCredential}, {RevocationWork, StepRevocation}, {RolloutWork, StepRollout},
-	{HostedCluster, StepHostedCluster}, {Namespaces, StepNamespaces},
+	{NodePoolWork, deletiongraph.NodePool}, {CredentialWork, deletiongraph.Credential}, {RevocationWork, deletiongraph.Revocation}, {RolloutWork, deletiongraph.Rollout},
+	{HostedCluster, deletiongraph.HostedCluster}, {Namespaces, deletiongraph.Namespaces},
 }
 
 // stepOf names the step that removes a work.
@@ -97,7 +41,7 @@ func (t *ClusterAggregate) stepOf(w *Work) (kind, name string) {
 // describeDeletions brings the graphs of all deletions of a tenancy up to date, and the conditions that follow from them.
 func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 	if c := t.Cluster; c != nil && c.Deleting() {
-		c.Status.Deletion = r.graph(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...))
+		c.Status.Deletion = deletiongraph.Merge(now, c.Status.Deletion, append(t.removals(t.Works), t.azureRemovals()...), r.StepLimits)
 		c.Status.Conditions = withStuck(c.Status.Conditions, now, c.Generation, c.Status.Deletion)
 	}
 	for _, p := range t.Pools {
@@ -108,14 +52,14 @@ func (r Region) describeDeletions(now time.Time, t *ClusterAggregate) {
 		if w := t.Work(NodePoolWork, p.UID); w != nil {
 			works = append(works, w)
 		}
-		p.Status.Deletion = r.graph(now, p.Status.Deletion, t.removals(works))
+		p.Status.Deletion = deletiongraph.Merge(now, p.Status.Deletion, t.removals(works), r.StepLimits)
 		p.Status.Conditions = withStuck(p.Status.Conditions, now, p.Generation, p.Status.Deletion)
 	}
 	for _, a := range t.ExternalAuths {
 		if !a.Deleting() || a.Gone() && a.Status.GetDeletion() == nil {
 			continue
 		}
-		a.Status.Deletion = r.graph(now, a.Status.Deletion, t.authRemoval(a))
+		a.Status.Deletion = deletiongraph.Merge(now, a.Status.Deletion, t.authRemoval(a), r.StepLimits)
 		a.Status.Conditions = withStuck(a.Status.Conditions, now, a.Generation, a.Status.Deletion)
 	}
 }
@@ -148,13 +92,13 @@ func (t *ClusterAggregate) removals(works []*Work) []*csv1.DeletionStep {
 			after = nil
 		}
 		steps = append(steps, publishRemoval(w, kind, name, after), confirmRemoval(w, kind, name))
-		before, removed = append(before, name+publishStep), append(removed, name)
+		before, removed = append(before, name+deletiongraph.PublishName), append(removed, name)
 	}
 	return steps
 }
 
 func publishRemoval(w *Work, kind, name string, after []string) *csv1.DeletionStep {
-	s := &csv1.DeletionStep{Name: name + publishStep, Kind: kind + publishing, Layer: LayerMaestro, After: after, Work: w.ID}
+	s := &csv1.DeletionStep{Name: name + deletiongraph.PublishName, Kind: kind + deletiongraph.PublishKind, Layer: LayerMaestro, After: after, Work: w.ID}
 	switch {
 	case !w.Deleting():
 		s.State = csv1.DeletionStepState_DELETION_STEP_STATE_WAITING
@@ -169,7 +113,7 @@ func publishRemoval(w *Work, kind, name string, after []string) *csv1.DeletionSt
 }
 
 func confirmRemoval(w *Work, kind, name string) *csv1.DeletionStep {
-	s := &csv1.DeletionStep{Name: name, Kind: kind, Layer: LayerManagementCluster, After: []string{name + publishStep}, Work: w.ID,
+	s := &csv1.DeletionStep{Name: name, Kind: kind, Layer: LayerManagementCluster, After: []string{name + deletiongraph.PublishName}, Work: w.ID,
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
 	if !w.Deleting() || !w.DeletePublished {
 		return s
@@ -193,15 +137,15 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 	if a.Gone() || work == nil {
 		return nil
 	}
-	name := StepExternalAuth + "/" + strings.ToLower(a.Spec.GetName())
-	publish := &csv1.DeletionStep{Name: name + publishStep, Kind: StepExternalAuth + publishing, Layer: LayerMaestro, Work: work.ID,
+	name := deletiongraph.ExternalAuth + "/" + strings.ToLower(a.Spec.GetName())
+	publish := &csv1.DeletionStep{Name: name + deletiongraph.PublishName, Kind: deletiongraph.ExternalAuth + deletiongraph.PublishKind, Layer: LayerMaestro, Work: work.ID,
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING, WaitsFor: "Waiting for Maestro to take the HostedCluster without it.",
 		Attempts: work.Attempts, LastError: work.Error}
-	remove := &csv1.DeletionStep{Name: name, Kind: StepExternalAuth, Layer: LayerManagementCluster, Work: work.ID, After: []string{publish.Name},
+	remove := &csv1.DeletionStep{Name: name, Kind: deletiongraph.ExternalAuth, Layer: LayerManagementCluster, Work: work.ID, After: []string{publish.Name},
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_WAITING}
 	switch {
 	case t.Cluster.Deleting():
-		remove.After = []string{StepHostedCluster}
+		remove.After = []string{deletiongraph.HostedCluster}
 		return []*csv1.DeletionStep{remove}
 	case work.Published >= work.Desired:
 		publish.State, publish.WaitsFor, publish.Attempts, publish.LastError = csv1.DeletionStepState_DELETION_STEP_STATE_DONE, "", 0, ""
@@ -212,85 +156,6 @@ func (t *ClusterAggregate) authRemoval(a *ExternalAuth) []*csv1.DeletionStep {
 		}
 	}
 	return []*csv1.DeletionStep{publish, remove}
-}
-
-// graph brings a graph up to date. A step that is not among those that stand any more has ended.
-func (r Region) graph(now time.Time, old *csv1.Deletion, current []*csv1.DeletionStep) *csv1.Deletion {
-	known := map[string]*csv1.DeletionStep{}
-	for _, s := range old.GetSteps() {
-		known[s.GetName()] = s
-	}
-	open := map[string]bool{}
-	for _, s := range current {
-		open[s.Name] = !Ended(s)
-	}
-	var steps []*csv1.DeletionStep
-	for _, s := range old.GetSteps() {
-		if slices.ContainsFunc(current, func(c *csv1.DeletionStep) bool { return c.Name == s.GetName() }) {
-			continue
-		}
-		steps = append(steps, ended(now, s))
-	}
-	for _, s := range current {
-		if s.State == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING && slices.ContainsFunc(s.After, func(name string) bool { return open[name] }) {
-			s.State, s.WaitsFor, s.Attempts, s.LastError = csv1.DeletionStepState_DELETION_STEP_STATE_WAITING, "", 0, ""
-		}
-		if s.State == csv1.DeletionStepState_DELETION_STEP_STATE_WAITING && s.WaitsFor == "" {
-			s.WaitsFor = "Waiting for other steps: " + strings.Join(stillOpen(s.After, open), ", ") + "."
-		}
-		s.Since = timestamp(now)
-		if before := known[s.Name]; before != nil {
-			s.Actions = before.Actions
-			if before.State == s.State {
-				s.Since = before.Since
-			}
-			// Steps that were there before others came to be are not forgotten.
-			for _, name := range before.After {
-				if !slices.Contains(s.After, name) && known[name] != nil {
-					s.After = append(s.After, name)
-				}
-			}
-			slices.Sort(s.After)
-		}
-		if s.State == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
-			at := s.Since.AsTime().Add(r.stuckAfter(s.Kind))
-			s.StuckTime, s.Stuck = timestamp(at), !now.Before(at)
-		}
-		steps = append(steps, s)
-	}
-	order := func(s *csv1.DeletionStep) int {
-		kind := strings.TrimSuffix(s.Kind, publishing)
-		for i, k := range stepKinds {
-			if k.step == kind {
-				return i
-			}
-		}
-		return len(stepKinds)
-	}
-	slices.SortStableFunc(steps, func(a, b *csv1.DeletionStep) int {
-		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(strings.TrimSuffix(a.Name, publishStep), strings.TrimSuffix(b.Name, publishStep)),
-			-cmp.Compare(len(a.Name), len(b.Name)))
-	})
-	return &csv1.Deletion{Steps: steps}
-}
-
-func stillOpen(names []string, open map[string]bool) []string {
-	var list []string
-	for _, name := range names {
-		if open[name] {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-// ended is a step whose work is no longer there.
-func ended(now time.Time, s *csv1.DeletionStep) *csv1.DeletionStep {
-	if Ended(s) {
-		return s
-	}
-	return &csv1.DeletionStep{Name: s.Name, Kind: s.Kind, Layer: s.Layer, After: s.After, Work: s.Work, Actions: s.Actions,
-		State: csv1.DeletionStepState_DELETION_STEP_STATE_DONE, Since: timestamp(now)}
 }
 
 // DeletionStuck is the condition that says that a step runs longer than it should.
@@ -318,16 +183,8 @@ func camelCase(kind string) string {
 	return text.String()
 }
 
-// DeletionJob is what of a tenancy's deletions is looked for by time, and counted.
-type DeletionJob struct {
-	// Due is when the next step will be stuck; zero when none will.
-	Due time.Time
-	// Stuck are the kinds of the steps that are stuck, one entry each, sorted.
-	Stuck []string
-}
-
-// DeletionJob of the tenancy. A pool that goes with its cluster is part of the cluster's deletion.
-func (t *ClusterAggregate) DeletionJob() DeletionJob {
+// DeletionJob returns the job of the aggregate's deletions. The graph of a deleted cluster includes its node pools.
+func (t *ClusterAggregate) DeletionJob() deletiongraph.Job {
 	var graphs []*csv1.Deletion
 	whole := t.Cluster != nil && t.Cluster.Deleting()
 	if whole {
@@ -341,17 +198,5 @@ func (t *ClusterAggregate) DeletionJob() DeletionJob {
 	for _, a := range t.ExternalAuths {
 		graphs = append(graphs, a.Status.GetDeletion())
 	}
-	var job DeletionJob
-	for _, g := range graphs {
-		for _, s := range g.GetSteps() {
-			switch {
-			case s.GetStuck():
-				job.Stuck = append(job.Stuck, s.GetKind())
-			case s.GetStuckTime() != nil && (job.Due.IsZero() || s.GetStuckTime().AsTime().Before(job.Due)):
-				job.Due = s.GetStuckTime().AsTime()
-			}
-		}
-	}
-	slices.Sort(job.Stuck)
-	return job
+	return deletiongraph.JobOf(graphs)
 }

@@ -10,6 +10,7 @@ import (
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/api/managementcluster"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/deletiongraph"
 )
 
 // Leftover is a work whose deletion is not waited for any more. Maestro is asked for it until it is confirmed.
@@ -43,20 +44,9 @@ func (r *Refusal) Error() string { return r.Message }
 
 func refuse(format string, args ...any) error { return &Refusal{Message: fmt.Sprintf(format, args...)} }
 
-// step finds a step in the graphs of a tenancy, and all the graphs that have it.
+// step returns a step of the aggregate's graphs, and all the graphs that contain it.
 func (t *ClusterAggregate) step(name string) (step *csv1.DeletionStep, in []*csv1.Deletion) {
-	for _, g := range t.graphs() {
-		for _, s := range g.GetSteps() {
-			if s.GetName() == name {
-				// Of two incarnations of a pool's name the one that is under way counts.
-				if step == nil || Ended(step) {
-					step = s
-				}
-				in = append(in, g)
-			}
-		}
-	}
-	return step, in
+	return deletiongraph.Find(t.graphs(), name)
 }
 
 func (t *ClusterAggregate) graphs() []*csv1.Deletion {
@@ -108,18 +98,18 @@ func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *cs
 		return nil, err
 	}
 	switch kind := step.GetKind(); {
-	case strings.HasSuffix(kind, publishing):
+	case strings.HasSuffix(kind, deletiongraph.PublishKind):
 		return nil, refuse("Step %s cannot be forced: until Maestro has the deletion nobody would remove anything. It is tried again by itself; a retry has it tried at once.", name)
-	case kind == StepExternalAuth:
+	case kind == deletiongraph.ExternalAuth:
 		return nil, refuse("Step %s cannot be forced: the control plane would go on to trust the issuer. The agent applies the HostedCluster again every few minutes; deleting the cluster ends it, too.", name)
-	case kind == StepNodePool && (t.Cluster == nil || !t.Cluster.Deleting()):
+	case kind == deletiongraph.NodePool && (t.Cluster == nil || !t.Cluster.Deleting()):
 		return nil, refuse("Step %s cannot be forced while its cluster is wanted: a new pool of the name would meet what is left of the old one. Finalizers of controllers that are gone may be released; deleting the cluster deletes the pool's remains with it.", name)
 	case work == nil && t.azureStep(step) == nil:
 		return nil, refuse("Step %s has nothing to force.", name)
 	case !step.GetStuck():
 		return nil, refuse("Step %s is not stuck: it runs since %s, and may be forced from %s on. A retry is allowed now.", name,
 			step.GetSince().AsTime().Format(time.RFC3339), step.GetStuckTime().AsTime().Format(time.RFC3339))
-	case kind == StepHostedCluster && slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind == NodePoolWork }):
+	case kind == deletiongraph.HostedCluster && slices.ContainsFunc(t.Works, func(w *Work) bool { return w.Kind == NodePoolWork }):
 		return nil, refuse("Step %s cannot be forced before those of the node pools: the agent would make a NodePool again. Force these first.", name)
 	}
 	if a := t.azureStep(step); a != nil {
@@ -129,13 +119,7 @@ func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *cs
 	forced := &csv1.DeletionStep{Name: name, Kind: step.Kind, Layer: step.Layer, After: step.After, Work: step.Work, Finalizers: step.Finalizers,
 		Attempts: step.Attempts, LastError: step.LastError, Actions: step.Actions,
 		State: csv1.DeletionStepState_DELETION_STEP_STATE_FORCED, Since: timestamp(now), Force: force}
-	for _, g := range graphs {
-		for i, s := range g.GetSteps() {
-			if s.GetName() == name && s.GetWork() == work.ID {
-				g.Steps[i] = proto.CloneOf(forced)
-			}
-		}
-	}
+	deletiongraph.Replace(graphs, forced)
 	t.Leftovers = append(t.Leftovers, &Leftover{WorkID: work.ID, Work: work.Name, Shard: work.Shard, ClusterUID: work.ClusterUID, Step: name,
 		Force: force, Release: slices.Clone(work.Release)})
 	t.Works = slices.DeleteFunc(t.Works, func(w *Work) bool { return w == work })
@@ -146,15 +130,15 @@ func (r Region) Force(now time.Time, t *ClusterAggregate, name string, actor *cs
 func (r Region) leftBehind(t *ClusterAggregate, step *csv1.DeletionStep, w *Work) string {
 	text := fmt.Sprintf("Work %s on %s is asked to go until it is confirmed.", w.Name, w.Shard)
 	switch step.GetKind() {
-	case StepNodePool:
+	case deletiongraph.NodePool:
 		text += " May be left: the NodePool with its machines in the customer's subscription, which HyperShift removes with the HostedCluster."
-	case StepCredential, StepRevocation:
+	case deletiongraph.Credential, deletiongraph.Revocation:
 		text += " May be left: a certificate request and its approval, which sign nothing any more once the control plane is gone."
-	case StepRollout:
+	case deletiongraph.Rollout:
 		text += " Nothing is left but what the agent goes on to read: it applied nothing."
-	case StepHostedCluster:
+	case deletiongraph.HostedCluster:
 		text += " May be left: the HostedCluster, its control plane, and what HyperShift keeps for it in the customer's subscription. The deletion of the namespaces goes on and takes the objects with it. The shard counts the place as free when the deletion ends."
-	case StepNamespaces:
+	case deletiongraph.Namespaces:
 		text += " May be left: the cluster's namespaces, terminating, with what remains in them. Their names are never used again. The shard counts the place as free."
 	}
 	if remaining := w.Observed.Remaining(); remaining != "" {
@@ -170,7 +154,7 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 	if err != nil {
 		return nil, err
 	}
-	if step.GetLayer() != LayerManagementCluster || step.GetKind() == StepExternalAuth || work == nil {
+	if step.GetLayer() != LayerManagementCluster || step.GetKind() == deletiongraph.ExternalAuth || work == nil {
 		return nil, refuse("Step %s waits for no finalizer.", name)
 	}
 	for _, f := range finalizers {
@@ -179,7 +163,7 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 				return nil, refuse("Finalizer %s cannot be released: its controller is part of every management cluster, and has still to remove something. Once the step is stuck it may be forced without.", f)
 			}
 		}
-		if len(step.GetFinalizers()) > 0 && step.GetKind() != StepNamespaces && !slices.Contains(step.GetFinalizers(), f) {
+		if len(step.GetFinalizers()) > 0 && step.GetKind() != deletiongraph.Namespaces && !slices.Contains(step.GetFinalizers(), f) {
 			return nil, refuse("Finalizer %s was not reported of step %s; reported were %s.", f, name, strings.Join(step.GetFinalizers(), ", "))
 		}
 		if !slices.Contains(work.Release, f) {
@@ -188,7 +172,7 @@ func (r Region) Release(now time.Time, t *ClusterAggregate, name string, finaliz
 	}
 	slices.Sort(work.Release)
 	askNow(work)
-	recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
+	deletiongraph.RecordAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now), ReleasedFinalizers: finalizers})
 	return step, nil
 }
 
@@ -201,9 +185,9 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 		}
 		askNow(w)
 		_, name := t.stepOf(w)
-		for _, candidate := range []string{name, name + publishStep} {
+		for _, candidate := range []string{name, name + deletiongraph.PublishName} {
 			if step, graphs := t.step(candidate); step.GetState() == csv1.DeletionStepState_DELETION_STEP_STATE_RUNNING {
-				recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+				deletiongraph.RecordAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 				names = append(names, candidate)
 			}
 		}
@@ -215,9 +199,9 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 			continue // the agent applies what it has again by itself
 		}
 		askNow(work)
-		name := StepExternalAuth + "/" + strings.ToLower(a.Spec.GetName()) + publishStep
+		name := deletiongraph.ExternalAuth + "/" + strings.ToLower(a.Spec.GetName()) + deletiongraph.PublishName
 		step, graphs := t.step(name)
-		recordStepAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
+		deletiongraph.RecordAction(graphs, step, &csv1.DeletionStepAction{Actor: proto.CloneOf(actor), Time: timestamp(now)})
 		names = append(names, name)
 	}
 	return names
@@ -225,18 +209,4 @@ func (r Region) Retry(now time.Time, t *ClusterAggregate, actor *csv1.Actor) []s
 
 func askNow(w *Work) {
 	w.Attempts, w.Error, w.RetryTime, w.Refused = 0, "", time.Time{}, false
-}
-
-// maxStepActions bounds what is kept of them; the audit log has all.
-const maxStepActions = 20
-
-func recordStepAction(graphs []*csv1.Deletion, step *csv1.DeletionStep, i *csv1.DeletionStepAction) {
-	for _, g := range graphs {
-		for _, s := range g.GetSteps() {
-			if s.GetName() == step.GetName() && s.GetWork() == step.GetWork() {
-				s.Actions = append(s.Actions, i)
-				s.Actions = s.Actions[max(0, len(s.Actions)-maxStepActions):]
-			}
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 )
 
 const none = csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE
@@ -29,7 +30,7 @@ func (w *world) later(d time.Duration) {
 // patient begins an upgrade in such a region.
 func (w *world) patient(version string) *fleet.Upgrade {
 	w.Helper()
-	plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, version, none)
+	plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, version, none)
 	u := fleet.NewUpgrade("u-"+version, clusterUID, &csv1.UpgradeSpec{Version: version, NodePools: none, Actor: actor}, plan.GetFromVersion(), plan.GetSteps(), w.now)
 	w.Upgrades = append(w.Upgrades, u)
 	w.later(0)
@@ -118,7 +119,7 @@ func TestComponentsOfEachStep(t *testing.T) {
 	for name, gate := range map[string]bool{"Behind a gate": true, "At once": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "4.20.8")
-			plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, "4.21.4", none)
+			plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, "4.21.4", none)
 			u := fleet.NewUpgrade("u", clusterUID, &csv1.UpgradeSpec{Version: "4.21.4", NodePools: none, Actor: actor}, "4.20.8", plan.GetSteps(), w.now)
 			w.Upgrades = append(w.Upgrades, u)
 			if err := u.Acknowledge(w.now, w.ClusterAggregate, fleet.GateMinorVersion, actor); err != nil {

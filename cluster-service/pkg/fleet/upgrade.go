@@ -7,6 +7,7 @@ import (
 	"time"
 
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
+	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -61,6 +62,12 @@ func (u *Upgrade) DueTime() time.Time {
 		return time.Time{}
 	}
 	return u.Spec.GetNotBefore().AsTime()
+}
+
+// NewUpgrade returns an upgrade that waits for its start.
+func NewUpgrade(uid, clusterUID string, spec *csv1.UpgradeSpec, from string, steps []*csv1.UpgradeStep, now time.Time) *Upgrade {
+	return &Upgrade{UID: uid, ClusterUID: clusterUID, Spec: spec, CreateTime: now, Status: &csv1.UpgradeStatus{
+		State: csv1.UpgradeState_UPGRADE_STATE_WAITING, Message: "Accepted.", Since: timestamp(now), FromVersion: from, Steps: steps}}
 }
 
 // Upgrade finds an upgrade; nil when unknown, or long ended.
@@ -157,8 +164,8 @@ func minorsBetween(from, to string) int {
 	return b.Ordinal() - a.Ordinal()
 }
 
-// newer says that a version is newer than another.
-func newer(a, than string) bool {
+// IsNewer reports whether a version is newer than another. It returns false for versions that it cannot parse.
+func IsNewer(a, than string) bool {
 	x, err := release.ParseVersion(a)
 	y, thanErr := release.ParseVersion(than)
 	return err == nil && thanErr == nil && x.Compare(y) > 0
@@ -215,12 +222,12 @@ func (r Region) beginControlPlane(now time.Time, t *ClusterAggregate, u *Upgrade
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "The control plane has arrived.")
 		return true, false
 	}
-	if !newer(s.GetToVersion(), t.Cluster.Release.Version) {
+	if !IsNewer(s.GetToVersion(), t.Cluster.Release.Version) {
 		finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The control plane has this version already.")
 		return true, false
 	}
 	s.FromVersion = t.Cluster.Release.Version
-	waiting := u.judgeGates(now, t)
+	waiting := u.EvaluateGates(now, t)
 	switch {
 	case u.Status.GetPaused():
 		u.say(now, csv1.UpgradeState_UPGRADE_STATE_WAITING, "Paused by "+u.Status.GetPausedBy().GetName()+": "+u.Status.GetPausedBy().GetReason())
@@ -303,7 +310,7 @@ func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove boo
 			switch {
 			case p == nil || p.Deleting():
 				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool is gone, or on its way.")
-			case !newer(s.GetToVersion(), p.Release.Version):
+			case !IsNewer(s.GetToVersion(), p.Release.Version):
 				finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The node pool has this version already.")
 			case u.Status.GetPaused():
 				u.say(now, csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS, "Node pool "+s.GetNodePool()+" is next. Paused by "+u.Status.GetPausedBy().GetName()+": "+u.Status.GetPausedBy().GetReason())
@@ -331,7 +338,7 @@ func followNodePools(now time.Time, t *ClusterAggregate, u *Upgrade, mayMove boo
 // left counts the node pools that are older than the control plane.
 func (u *Upgrade) left(t *ClusterAggregate) (n int) {
 	for _, p := range t.Pools {
-		if !p.Deleting() && newer(u.Spec.GetVersion(), p.Release.Version) {
+		if !p.Deleting() && IsNewer(u.Spec.GetVersion(), p.Release.Version) {
 			n++
 		}
 	}
@@ -342,13 +349,14 @@ func (u *Upgrade) left(t *ClusterAggregate) (n int) {
 func (u *Upgrade) planFollowers(t *ClusterAggregate) {
 	for _, p := range t.Pools {
 		known := slices.ContainsFunc(u.Status.GetSteps(), func(s *csv1.UpgradeStep) bool { return s.GetNodePoolUid() == p.UID })
-		if !known && follows(u.Spec.GetNodePools(), p) && newer(u.Spec.GetVersion(), p.Release.Version) {
-			u.Status.Steps = append(u.Status.Steps, followerStep(p, t.Cluster.Release))
+		if !known && Follows(u.Spec.GetNodePools(), p) && IsNewer(u.Spec.GetVersion(), p.Release.Version) {
+			u.Status.Steps = append(u.Status.Steps, NodePoolStep(p, t.Cluster.Release))
 		}
 	}
 }
 
-func follows(which csv1.NodePoolFollow, p *NodePool) bool {
+// Follows reports whether an upgrade with this setting includes a node pool.
+func Follows(which csv1.NodePoolFollow, p *NodePool) bool {
 	switch {
 	case p.Deleting():
 		return false
@@ -358,7 +366,8 @@ func follows(which csv1.NodePoolFollow, p *NodePool) bool {
 	return which == csv1.NodePoolFollow_NODE_POOL_FOLLOW_ALL
 }
 
-func followerStep(p *NodePool, to Release) *csv1.UpgradeStep {
+// NodePoolStep returns the planned step that upgrades a node pool to a release.
+func NodePoolStep(p *NodePool, to Release) *csv1.UpgradeStep {
 	return &csv1.UpgradeStep{Kind: csv1.UpgradeStepKind_UPGRADE_STEP_KIND_NODE_POOL, NodePoolUid: p.UID, NodePool: p.Spec.GetName(),
 		FromVersion: p.Release.Version, ToVersion: to.Version, ToImage: to.Image, State: csv1.UpgradeStepState_UPGRADE_STEP_STATE_PLANNED}
 }
@@ -423,4 +432,54 @@ func (u *Upgrade) end(now time.Time, state csv1.UpgradeState, message string) {
 			finish(now, s, csv1.UpgradeStepState_UPGRADE_STEP_STATE_SKIPPED, "The upgrade ended before.")
 		}
 	}
+}
+
+// Behind reports whether the spec of a cluster requests a newer version than the release of its control plane.
+func (c *Cluster) Behind() bool {
+	at, err := release.ParseVersion(c.Release.Version)
+	if err != nil {
+		return false
+	}
+	if exact, err := release.ParseVersion(c.Spec.GetExperiments()[experiment.ExactVersion]); err == nil {
+		return exact.Compare(at) > 0
+	}
+	wanted, err := release.ParseMinor(c.Spec.GetVersion().GetId())
+	return err == nil && wanted.Ordinal() > at.Ordinal()
+}
+
+// customerWaitsForUpgrade reports whether the current generation takes full effect only with an upgrade.
+func (t *ClusterAggregate) customerWaitsForUpgrade() bool {
+	for _, u := range t.ActiveUpgrades() {
+		if u.Spec.GetClusterGeneration() > 0 && (u.State() != csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS) {
+			return true
+		}
+	}
+	return t.Cluster.Behind()
+}
+
+// upgradeLayer returns the progress of the active upgrade. It returns nothing while the control plane rolls out a version
+// that the customer requested, which the progress of the control plane shows. During other upgrades the cluster is ready,
+// and only this entry shows what is awaited.
+func upgradeLayer(t *ClusterAggregate) []layer {
+	active := t.ActiveUpgrades()
+	if len(active) == 0 {
+		return nil
+	}
+	u := active[0]
+	state, message := "Waiting", u.Status.GetMessage()
+	switch moves := u.State() == csv1.UpgradeState_UPGRADE_STATE_CONTROL_PLANE; {
+	case moves && u.Spec.GetClusterGeneration() > 0:
+		return nil
+	case moves:
+		state = "ControlPlane"
+	case u.Status.GetPaused():
+		state = "Paused"
+	case u.State() == csv1.UpgradeState_UPGRADE_STATE_NODE_POOLS:
+		state = "NodePools"
+	case slices.ContainsFunc(u.Status.GetGates(), func(g *csv1.UpgradeGate) bool {
+		return g.GetState() == csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING && g.GetCanBeAcknowledged() && g.GetMessage() == message
+	}):
+		state = "AwaitingAcknowledgement"
+	}
+	return []layer{{LayerUpgrade, state, "Upgrade " + u.UID + " to " + u.Spec.GetVersion() + ": " + message}}
 }

@@ -55,8 +55,8 @@ type judgement struct {
 	acknowledgeable bool
 }
 
-// judgeGates brings the gates of what is left for the control plane up to date, and returns the first that is not passed.
-func (u *Upgrade) judgeGates(now time.Time, t *ClusterAggregate) (waiting *csv1.UpgradeGate) {
+// EvaluateGates brings the gates of what is left for the control plane up to date, and returns the first that is not passed.
+func (u *Upgrade) EvaluateGates(now time.Time, t *ClusterAggregate) (waiting *csv1.UpgradeGate) {
 	var gates []*csv1.UpgradeGate
 	for _, j := range judge(now, t, u) {
 		g := &csv1.UpgradeGate{Name: j.name, Message: j.message, CanBeAcknowledged: j.acknowledgeable, State: csv1.UpgradeGateState_UPGRADE_GATE_STATE_WAITING}
@@ -127,7 +127,7 @@ func judgeReady(t *ClusterAggregate) judgement {
 }
 
 func judgeSkew(t *ClusterAggregate, to string) judgement {
-	behind := tooFarBehind(t, to)
+	behind := PoolsTooFarBehind(t, to)
 	if len(behind) == 0 {
 		return judgement{name: GateVersionSkew, passed: true, message: fmt.Sprintf("No node pool is more than %d minor versions behind %s.", MaxSkew, to)}
 	}
@@ -135,8 +135,8 @@ func judgeSkew(t *ClusterAggregate, to string) judgement {
 		MaxSkew, to, strings.Join(behind, ", "))}
 }
 
-// tooFarBehind names the node pools that a control plane of a version would leave too far behind.
-func tooFarBehind(t *ClusterAggregate, version string) []string {
+// PoolsTooFarBehind names the node pools that a control plane of a version would leave too far behind.
+func PoolsTooFarBehind(t *ClusterAggregate, version string) []string {
 	var behind []string
 	for _, p := range t.Pools {
 		if !p.Deleting() && minorsBetween(p.Release.Version, version) > MaxSkew {
@@ -206,7 +206,7 @@ func (u *Upgrade) lastStep(t *ClusterAggregate) bool {
 		return false
 	}
 	return !slices.ContainsFunc(t.Pools, func(p *NodePool) bool {
-		return follows(u.Spec.GetNodePools(), p) && newer(u.Spec.GetVersion(), p.Release.Version)
+		return Follows(u.Spec.GetNodePools(), p) && IsNewer(u.Spec.GetVersion(), p.Release.Version)
 	})
 }
 
@@ -257,7 +257,7 @@ func (u *Upgrade) Acknowledge(now time.Time, t *ClusterAggregate, name string, a
 	if err := u.refuseEnded(); err != nil {
 		return err
 	}
-	u.judgeGates(now, t)
+	u.EvaluateGates(now, t)
 	g := u.gate(name)
 	switch {
 	case g == nil:

@@ -13,6 +13,7 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/feedback"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
 
@@ -127,7 +128,7 @@ func (w *world) report(kind fleet.WorkKind, owner string, complete bool) {
 // begin starts an upgrade that everything is agreed to of.
 func (w *world) begin(version string, follow csv1.NodePoolFollow, gates ...string) *fleet.Upgrade {
 	w.Helper()
-	plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, version, follow)
+	plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, version, follow)
 	if len(plan.GetRefusals()) > 0 {
 		w.Fatal(plan.GetRefusals())
 	}
@@ -226,7 +227,7 @@ func TestGates(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "4.20.16")
-			plan := fleet.PlanUpgrade(w.now, w.ClusterAggregate, w.releases, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
+			plan := upgradeplan.Plan(w.now, w.ClusterAggregate, w.releases, "4.21.4", csv1.NodePoolFollow_NODE_POOL_FOLLOW_NONE)
 			spec := &csv1.UpgradeSpec{Version: "4.21.4"}
 			if tc.late > 0 {
 				spec.NotBefore = timestamppb.New(w.now.Add(tc.late))
@@ -349,7 +350,7 @@ func TestTargets(t *testing.T) {
 	w := newWorld(t, "4.20.8")
 	got := map[string]string{}
 	var order []string
-	for _, target := range fleet.Targets(w.Cluster, w.releases) {
+	for _, target := range upgradeplan.Targets(w.Cluster, w.releases) {
 		got[target.GetVersion()] = strings.Join(target.GetPath(), " ") + " " + strings.Join(target.GetRisks(), " ")
 		order = append(order, target.GetVersion())
 	}

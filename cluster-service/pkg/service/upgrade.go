@@ -15,6 +15,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/api/experiment"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 	"github.com/hcpmesh/hcpmesh/internal/release"
 )
@@ -50,9 +51,9 @@ func (s *Service) customerVersion(ctx context.Context, t *fleet.ClusterAggregate
 	if err != nil {
 		return err
 	}
-	steps := fleet.DirectStep(from.String(), target)
+	steps := upgradeplan.DirectSteps(from.String(), target)
 	if !direct {
-		steps = fleet.StepsTo(s.o.Releases.Catalog(), from, target, release.Channel(channelGroup(spec.GetVersion()), target.Version.MinorID()))
+		steps = upgradeplan.ControlPlaneSteps(s.o.Releases.Catalog(), from, target, release.Channel(channelGroup(spec.GetVersion()), target.Version.MinorID()))
 	}
 	uid := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "hcpmesh upgrade %s %d", strings.ToLower(c.UID), r.GetGeneration())).String()
 	u := fleet.NewUpgrade(uid, c.UID, &csv1.UpgradeSpec{Version: target.Version.String(), Origin: csv1.UpgradeOrigin_UPGRADE_ORIGIN_CUSTOMER,
@@ -114,7 +115,7 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 		return newest, false, nil
 	case distance > 1:
 		return nil, false, invalidVersion("Invalid value: %q: must be at most one minor version above %s, which the control plane runs: supported values: %s",
-			wanted.MinorID(), at, strings.Join(minorsOf(fleet.Targets(c, catalog)), ", "))
+			wanted.MinorID(), at, strings.Join(minorsOf(upgradeplan.Targets(c, catalog)), ", "))
 	}
 	found, err := reachable(catalog, at, wanted, group)
 	if found != nil || err != nil {
@@ -124,7 +125,7 @@ func (s *Service) customerTarget(c *fleet.Cluster, spec *csv1.ClusterSpec) (targ
 		return nil, false, err
 	}
 	return nil, false, invalidVersion("Invalid value: %q: the update graph has no way there from %s in channel %s: supported values: %s",
-		wanted.MinorID(), at, release.Channel(group, wanted.MinorID()), strings.Join(versionsOf(fleet.Targets(c, catalog)), ", "))
+		wanted.MinorID(), at, release.Channel(group, wanted.MinorID()), strings.Join(versionsOf(upgradeplan.Targets(c, catalog)), ", "))
 }
 
 // reachable is the newest release of a minor version in a channel group that can be reached, without risks if there is one.
@@ -147,7 +148,7 @@ func reachable(catalog *release.Catalog, from, wanted release.Version, group str
 
 func lowered(c *fleet.Cluster, catalog *release.Catalog, id string) error {
 	return invalidVersion("Invalid value: %q: must not be lower than %s, which the control plane was given; nothing lowers a version: supported values: %s",
-		id, c.Release.Version, strings.Join(append([]string{c.Release.Version}, versionsOf(fleet.Targets(c, catalog))...), ", "))
+		id, c.Release.Version, strings.Join(append([]string{c.Release.Version}, versionsOf(upgradeplan.Targets(c, catalog))...), ", "))
 }
 
 func versionsOf(targets []*csv1.UpgradeTarget) []string {
@@ -191,7 +192,7 @@ func (s *Service) PlanUpgrade(ctx context.Context, r *csv1.PlanUpgradeRequest) (
 	if t.Cluster == nil {
 		return nil, answer(ctx, unknown(ReasonClusterUnknown, "cluster", r.GetClusterUid()))
 	}
-	plan := fleet.PlanUpgrade(s.o.Store.Now(), t, s.o.Releases.Catalog(), r.GetVersion(), r.GetNodePools())
+	plan := upgradeplan.Plan(s.o.Store.Now(), t, s.o.Releases.Catalog(), r.GetVersion(), r.GetNodePools())
 	if t.Cluster.Deleting() {
 		plan.Refusals = append(plan.Refusals, &csv1.UpgradeRefusal{Rule: ReasonClusterDeleting, Message: "The cluster is being deleted."})
 	}
@@ -251,7 +252,7 @@ func (s *Service) newUpgrade(t *fleet.ClusterAggregate, uid string, spec *csv1.U
 	if err := wantedCluster(t); err != nil {
 		return nil, err
 	}
-	plan := fleet.PlanUpgrade(now, t, s.o.Releases.Catalog(), spec.GetVersion(), spec.GetNodePools())
+	plan := upgradeplan.Plan(now, t, s.o.Releases.Catalog(), spec.GetVersion(), spec.GetNodePools())
 	if len(plan.GetRefusals()) > 0 {
 		return nil, failedPrecondition(plan.GetRefusals()[0].GetRule(), plan.GetRefusals()[0].GetMessage())
 	}

@@ -12,7 +12,9 @@ import (
 	csv1 "github.com/hcpmesh/hcpmesh/api/clusterservice/v1"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/fleet"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/schedule"
 	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/store"
+	"github.com/hcpmesh/hcpmesh/cluster-service/pkg/upgradeplan"
 	"github.com/hcpmesh/hcpmesh/internal/apierror"
 )
 
@@ -69,7 +71,7 @@ func (c *check) policy(spec *csv1.UpgradePolicySpec) {
 		c.matches("spec.minor_versions", minor, minorPattern)
 	}
 	c.within("spec.max_concurrent", spec.GetMaxConcurrent(), 0, maxConcurrent)
-	if _, err := fleet.ParseSchedule(spec.GetSchedule()); err != nil {
+	if _, err := schedule.Parse(spec.GetSchedule()); err != nil {
 		c.fail("spec.schedule", "Invalid value: %s", err)
 	}
 }
@@ -90,12 +92,12 @@ func (s *Service) GetUpgradePolicy(ctx context.Context, r *csv1.GetUpgradePolicy
 }
 
 func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv1.UpgradePolicyStatus, error) {
-	schedule, err := fleet.ParseSchedule(p.GetSpec().GetSchedule())
+	windows, err := schedule.Parse(p.GetSpec().GetSchedule())
 	if err != nil {
 		return nil, err
 	}
 	status := &csv1.UpgradePolicyStatus{}
-	open, until := schedule.Open(s.o.Store.Now())
+	open, until := windows.Open(s.o.Store.Now())
 	status.Open = open && !p.GetSpec().GetPaused()
 	if !until.IsZero() {
 		status.Until = timestamppb.New(until)
@@ -109,7 +111,7 @@ func (s *Service) policyStatus(ctx context.Context, p *csv1.UpgradePolicy) (*csv
 	if err != nil {
 		return nil, err
 	}
-	err = delivery.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy fleet.Candidacy) {
+	err = delivery.EachCandidacy(ctx, s.o.Store, p, all, s.o.Releases.Catalog(), func(c *fleet.Cluster, candidacy upgradeplan.Candidacy) {
 		switch {
 		case candidacy.Version != "":
 			status.Remaining++

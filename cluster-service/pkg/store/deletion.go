@@ -66,6 +66,16 @@ func (s *Store) DeletionsDue(ctx context.Context, limit int) (clusterUIDs []stri
 	return clusterUIDs, next, nil
 }
 
+// OpenDeletions returns a page of the clusters with a running or stuck step of a deletion, in order of UID after a given one;
+// an empty UID begins.
+func (s *Store) OpenDeletions(ctx context.Context, after string, limit int) ([]string, error) {
+	rows, err := s.pool.Query(ctx, "SELECT cluster_uid::text FROM deletions WHERE $1::uuid IS NULL OR cluster_uid > $1::uuid ORDER BY cluster_uid LIMIT $2", null(after), limit)
+	if err != nil {
+		return nil, fmt.Errorf("listing deletions: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // StuckSteps counts the steps of deletions that are stuck, by kind, and the leftovers that have not gone.
 func (s *Store) StuckSteps(ctx context.Context) (steps map[string]int, leftovers int, err error) {
 	steps = map[string]int{}
