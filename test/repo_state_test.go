@@ -11,7 +11,7 @@ import (
 
 // stateAllowed lists the package-level variables that may hold state, with the reason.
 var stateAllowed = map[string]string{
-	"maestro/agent globals": "the OCM work agent keeps its feature gates and intervals in package variables that may be set once",
+	"maestro/agent configureLibrary": "the OCM work agent keeps its feature gates and intervals in package variables that may be set once",
 }
 
 // TestPackagesHaveNoState checks that package-level variables are never written after their declaration: they may be tables,

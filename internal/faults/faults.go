@@ -80,8 +80,8 @@ const (
 	CosmosDB Emulator = "Cosmos DB"
 )
 
-// others are the fields of a rule that only one emulator knows, by their names in JSON.
-var others = map[Emulator]map[string]func(r *Rule) bool{
+// emulatorFields are the fields of a rule that only one emulator knows, by their names in JSON.
+var emulatorFields = map[Emulator]map[string]func(r *Rule) bool{
 	Azure: {
 		"services": func(r *Rule) bool { return len(r.Services) > 0 },
 		"path":     func(r *Rule) bool { return r.Path != "" },
@@ -129,7 +129,7 @@ func (s *Set) Add(r Rule) (string, error) {
 	if r.Count < 0 || r.Skip < 0 || r.LatencyMS < 0 || r.RetryAfterMS < 0 {
 		return "", errors.New("counts and durations cannot be negative")
 	}
-	for of, fields := range others {
+	for of, fields := range emulatorFields {
 		for name, set := range fields {
 			if of != s.of && set(&r) {
 				return "", fmt.Errorf("%s is the emulator of %s's: that of %s does not know it", name, of, s.of)

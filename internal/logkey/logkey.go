@@ -34,6 +34,7 @@ const (
 	ControlPlane  = "control_plane"  // Namespace of a hosted control plane.
 	Node          = "node"           // Name of a Kubernetes Node.
 	Condition     = "condition"      // Type of a status condition.
+	Finalizers    = "finalizers"     // Finalizers that were removed from an object.
 	Class         = "class"          // Class of break-glass credentials: customer or sre.
 	Fingerprint   = "fingerprint"    // SHA-256 fingerprint of a certificate.
 )
@@ -64,6 +65,16 @@ const (
 	Panic      = "panic"       // Value of a recovered panic.
 	Stack      = "stack"       // Stack trace.
 	RetryAfter = "retry_after" // Retry-After of a response.
+)
+
+// Numbers of works in a resync between the Maestro server and an agent.
+const (
+	Held      = "held"      // Works that the agent has.
+	Ordered   = "ordered"   // Deliveries that the resync ordered.
+	Confirmed = "confirmed" // Deliveries that the resync confirmed.
+	Unwanted  = "unwanted"  // Works of the agent whose deletion was confirmed before.
+	Unknown   = "unknown"   // Works of the agent that the server has no record of.
+	Parts     = "parts"     // Messages that a list was split into.
 )
 
 // Requests, connections and processes.

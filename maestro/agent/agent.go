@@ -1,10 +1,9 @@
-// Package agent applies resources to a management cluster and reports what becomes of them. Inside are the controllers
-// of the Open Cluster Management work agent, unchanged: they apply manifests, keep AppliedManifestWorks, read feedback
-// and delete what is no longer wanted. Around them is our own: the works they see, the watches they read feedback from
-// and the MQTT link. So the agent speaks the published protocol and applies as the published agent does, without what
-// that one does by polling, by rate limit or after a restart.
+// Package agent applies resources to a management cluster and reports their status. It runs the unchanged controllers of the Open
+// Cluster Management work agent, which apply manifests, maintain AppliedManifestWorks, read feedback and delete objects. It
+// replaces what surrounds them: the store of works, the watches for feedback and the connection to the broker. So the agent
+// implements the published protocol and applies like the published agent, but without its polling and rate limits.
 //
-// This is the only package that holds a management cluster's client.
+// In Maestro, only this package uses a client of a management cluster.
 package agent
 
 import (
@@ -24,42 +23,47 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
-// Options of an agent.
+// DefaultMaxFeedbackBytes is the default of Options.MaxFeedbackBytes.
+const DefaultMaxFeedbackBytes = 400 << 10
+
+// Options configure an Agent.
 type Options struct {
-	// Consumer is the name of the management cluster, at the server and in the client certificate.
+	// Consumer is the name of the management cluster at the server and in the client certificate.
 	Consumer string
-	// SourceID is the server's name in topics; empty means maestro.
+	// SourceID is the name of the server in topics; empty means maestro.
 	SourceID string
-	// MQTTAddress is the broker's host:port, MQTTTLS the client's side of the connection.
+	// MQTTAddress is the host:port of the broker. MQTTTLS is the TLS configuration of the client.
 	MQTTAddress string
 	MQTTTLS     *tls.Config
-	// Cluster is how to reach the management cluster.
+	// Cluster is the configuration of the client of the management cluster.
 	Cluster *rest.Config
-	// CRDDir holds the AppliedManifestWork CRD to install at start; empty when somebody else does.
+	// CRDDir contains the CRDs to install at start, AppliedManifestWork at least. Empty installs none.
 	CRDDir string
-	// Workers per controller; 0 means 16.
+	// Workers is the number of workers per controller; 0 means 16.
 	Workers int
-	// MaxFeedbackBytes bounds one feedback value; 0 means 400 KiB, which fits a message.
+	// MaxFeedbackBytes bounds one feedback value that is raw JSON; 0 means 400 KiB, which fits into a message.
 	MaxFeedbackBytes int32
-	// StatusPoll is how often objects that are not watched are looked at; 0 means 10 minutes.
+	// StatusPoll is the interval at which objects without a watch are read; 0 means 10 minutes.
 	StatusPoll time.Duration
-	// StrayPause is how often it is looked for what is applied of works that the server has not sent; 0 means 10 minutes.
-	StrayPause time.Duration
-	Registry   prometheus.Registerer
-	Log        *slog.Logger
+	// OrphanInterval is the interval at which the agent looks for applied objects of works that it does not have; 0 means
+	// 10 minutes.
+	OrphanInterval time.Duration
+	Registry       prometheus.Registerer
+	Log            *slog.Logger
 }
 
 func (o *Options) complete() error {
 	switch {
 	case o.Consumer == "":
-		return errors.New("the agent needs its consumer's name")
+		return errors.New("the name of the consumer is missing")
 	case o.MQTTAddress == "" || o.MQTTTLS == nil:
-		return errors.New("the agent needs the broker's address and a client certificate")
+		return errors.New("the address of the broker or the client certificate is missing")
 	case o.Cluster == nil:
-		return errors.New("the agent needs a management cluster")
+		return errors.New("the configuration of the management cluster is missing")
 	}
 	if o.SourceID == "" {
 		o.SourceID = "maestro"
@@ -68,7 +72,7 @@ func (o *Options) complete() error {
 		o.Workers = 16
 	}
 	if o.MaxFeedbackBytes <= 0 {
-		o.MaxFeedbackBytes = 400 << 10
+		o.MaxFeedbackBytes = DefaultMaxFeedbackBytes
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
@@ -76,20 +80,21 @@ func (o *Options) complete() error {
 	if o.StatusPoll <= 0 {
 		o.StatusPoll = statusPoll
 	}
-	if o.StrayPause <= 0 {
-		o.StrayPause = strayPause
+	if o.OrphanInterval <= 0 {
+		o.OrphanInterval = orphanInterval
 	}
 	if o.Log == nil {
-		o.Log = slog.Default()
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }
 
-// resyncInterval is how often a work is applied again although nothing has changed, plus up to half as much.
+// resyncInterval is the interval at which an unchanged work is applied again. The library adds up to half of it at random.
 const resyncInterval = 10 * time.Minute
 
-// globals sets what the work agent's library keeps globally: it turns on the feedback of whole objects (`@`).
-var globals = sync.OnceValue(func() error {
+// configureLibrary sets the global variables of the work agent's library. It enables feedback as raw JSON, for rules whose path
+// selects an object or a list.
+var configureLibrary = sync.OnceValue(func() error {
 	manifestcontroller.ResyncInterval = resyncInterval
 	if err := features.SpokeMutableFeatureGate.Add(ocmfeature.DefaultSpokeWorkFeatureGates); err != nil {
 		return err
@@ -97,56 +102,56 @@ var globals = sync.OnceValue(func() error {
 	return features.SpokeMutableFeatureGate.Set(string(ocmfeature.RawFeedbackJsonString) + "=true")
 })
 
-// Agent is one management cluster's agent.
+// Agent is the agent of one management cluster.
 type Agent struct {
-	o       Options
-	uplink  *uplink
-	working atomic.Bool
+	o            Options
+	uplink       *uplink
+	clusterReady atomic.Bool
 }
 
-// New prepares an agent. Run makes it work.
+// New returns an agent. Call Run to start it.
 func New(o Options) (*Agent, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := globals(); err != nil {
-		return nil, fmt.Errorf("prepare the work agent's library: %w", err)
+	if err := configureLibrary(); err != nil {
+		return nil, fmt.Errorf("configuring the library of the work agent: %w", err)
 	}
 	u := newUplink(o.Consumer, o.SourceID, o.Consumer+"-agent", o.Log)
 	u.link = mqttlink.New(mqttlink.Options{
 		Address: o.MQTTAddress, TLS: o.MQTTTLS, ClientID: o.Consumer + "-agent-client",
 		Subscribe: []string{maestroapi.SourceEventsTopic(o.SourceID, o.Consumer)},
 		Receive:   u.receive,
-		Invalid:   func(_ string, err error) { o.Log.Error("message dropped", "error", err) },
+		Invalid:   func(_ string, err error) { o.Log.Error("invalid message dropped", logkey.Error, err) },
 		Up:        u.up,
 		Log:       o.Log,
 	})
 	gauge := func(name, help string, value func() float64) {
 		o.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "maestro_agent", Name: name, Help: help}, value))
 	}
-	gauge("works", "Works the agent has.", func() float64 { return float64(len(u.works.held())) })
-	gauge("reports_waiting", "Reports not sent yet.", func() float64 { return float64(u.reports.Len()) })
+	gauge("works", "Works of the agent.", func() float64 { return float64(len(u.works.list())) })
+	gauge("reports_waiting", "Reports that wait to be sent.", func() float64 { return float64(u.reports.Len()) })
 	gauge("connects", "Connections to the broker since the start.", func() float64 { return float64(u.link.Connects()) })
 	return &Agent{o: o, uplink: u}, nil
 }
 
-// Ready says why the agent cannot be reached, nil when it can.
+// Ready returns why the link to the broker is down, or nil if it is up.
 func (a *Agent) Ready(ctx context.Context) error { return a.uplink.link.Ready(ctx) }
 
-// Working says that the controllers are not running yet, nil when they are.
-func (a *Agent) Working(context.Context) error {
-	if !a.working.Load() {
-		return errors.New("the management cluster cannot be reached, or its AppliedManifestWorks cannot be listed")
+// ClusterReady returns why the controllers do not run, or nil if they run.
+func (a *Agent) ClusterReady(context.Context) error {
+	if !a.clusterReady.Load() {
+		return errors.New("the management cluster is unreachable, or its AppliedManifestWorks cannot be listed")
 	}
 	return nil
 }
 
-// Run applies and reports until the context ends, and returns once everything it started has. The MQTT link comes up
-// only when the controllers are ready, so the first resync already finds them at work.
+// Run applies works and reports their status until ctx ends. It returns when everything that it started has stopped. It
+// connects to the broker when the controllers are ready, so that they process the works of the first resync.
 func (a *Agent) Run(ctx context.Context) error {
 	config := rest.CopyConfig(a.o.Cluster)
 	config.UserAgent = "maestro-agent"
-	// The API server's own fairness limits the agent; a limit here would only add waiting.
+	// API priority and fairness of the API server limits the agent; a limit of the client would only add delays.
 	config.QPS, config.Burst = -1, 0
 	if a.o.CRDDir != "" {
 		if err := installCRDs(ctx, config, a.o.CRDDir, a.o.Log); err != nil {
@@ -157,8 +162,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	start := func(run func(context.Context)) {
-		running.Add(1)
-		go func() { defer running.Done(); run(ctx) }()
+		running.Go(func() { run(ctx) })
 	}
 	defer running.Wait()
 	defer cancel()
@@ -166,7 +170,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.startControllers(ctx, config, start); err != nil {
 		return err
 	}
-	a.working.Store(true)
+	a.clusterReady.Store(true)
 	start(a.uplink.run)
 	return a.uplink.link.Run(ctx)
 }

@@ -18,9 +18,11 @@ import (
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/manifestcontroller"
 	"open-cluster-management.io/ocm/pkg/work/spoke/controllers/statuscontroller"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// clients are the ways to the management cluster that the controllers want.
+// clients are the clients of the management cluster that the controllers need.
 type clients struct {
 	dynamic    dynamic.Interface
 	kube       kubernetes.Interface
@@ -29,8 +31,8 @@ type clients struct {
 	mapper     meta.RESTMapper
 }
 
-func connect(config *rest.Config) (*clients, error) {
-	failed := func(err error) error { return fmt.Errorf("reach the management cluster: %w", err) }
+func newClients(config *rest.Config) (*clients, error) {
+	failed := func(err error) error { return fmt.Errorf("creating a client of the management cluster: %w", err) }
 	var c clients
 	var err error
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
@@ -50,14 +52,14 @@ func connect(config *rest.Config) (*clients, error) {
 		return nil, failed(err)
 	}
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, http); err != nil {
-		return nil, fmt.Errorf("discover the management cluster's kinds: %w", err)
+		return nil, fmt.Errorf("discovering the kinds of the management cluster: %w", err)
 	}
 	return &c, nil
 }
 
-// startControllers starts everything that works on the management cluster, and returns when the caches are filled.
+// startControllers starts the controllers and their informers and returns when the caches are filled.
 func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start func(func(context.Context))) error {
-	c, err := connect(config)
+	c, err := newClients(config)
 	if err != nil {
 		return err
 	}
@@ -65,9 +67,9 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	if err != nil {
 		return err
 	}
-	applied := newNudgedInformer(workinformers.NewSharedInformerFactory(c.works, 0).Work().V1().AppliedManifestWorks())
+	applied := newRecheckInformer(workinformers.NewSharedInformerFactory(c.works, 0).Work().V1().AppliedManifestWorks())
 	works := newWorkInformer(a.uplink.works)
-	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.nudge)
+	objects := newObjects(ctx, c.dynamic, a.o.Log, applied.recheck)
 	runners, err := a.runners(ctx, config, c, hubHash, applied, works, objects)
 	if err != nil {
 		return err
@@ -79,9 +81,9 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 		r.synced = []cache.InformerSynced{applied.Informer().HasSynced, works.Informer().HasSynced}
 		start(r.run)
 	}
-	start(func(ctx context.Context) { applied.nudgeOften(ctx, objects.watchesAll) })
+	start(func(ctx context.Context) { applied.recheckPeriodically(ctx, objects.watchesAllOf) })
 	start(func(ctx context.Context) { <-ctx.Done(); objects.wait() })
-	strays := &strays{works: a.uplink.works, consumer: a.o.Consumer, hubHash: hubHash, applied: applied.Lister(), ask: a.uplink.askAbout, pause: a.o.StrayPause, log: a.o.Log}
+	strays := &orphanFinder{works: a.uplink.works, consumer: a.o.Consumer, hubHash: hubHash, applied: applied.Lister(), report: a.uplink.reportOrphans, interval: a.o.OrphanInterval, log: a.o.Log}
 	start(strays.run)
 	if !cache.WaitForCacheSync(ctx.Done(), applied.Informer().HasSynced, works.Informer().HasSynced) {
 		return ctx.Err()
@@ -89,21 +91,21 @@ func (a *Agent) startControllers(ctx context.Context, config *rest.Config, start
 	return nil
 }
 
-// runners are the controllers, and what is done around each of their syncs.
-func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hubHash string, applied nudgedInformer, works workInformer, objects *objects) ([]runner, error) {
+// runners returns the controllers with the wrappers of their syncs.
+func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hubHash string, applied recheckInformer, works workInformer, objects *objects) ([]runner, error) {
 	conditionReader, err := conditions.NewConditionReader()
 	if err != nil {
-		return nil, fmt.Errorf("prepare condition rules: %w", err)
+		return nil, fmt.Errorf("preparing condition rules: %w", err)
 	}
 	hub, appliedClient := a.uplink.works, c.works.WorkV1().AppliedManifestWorks()
-	lister, turns := freshLister{hub}, newTurns()
-	// Nothing is applied for a work whose deletion has begun.
-	ifAlive := func(_ context.Context, name string) (bool, error) {
+	lister, locks := freshLister{hub}, newWorkLocks()
+	// A work that is being deleted is not applied.
+	unlessDeleting := func(_ context.Context, name string) (bool, error) {
 		work, err := lister.Get(name)
 		return err != nil || !work.DeletionTimestamp.IsZero(), nil
 	}
-	// A work's status is read as long as there is the work, so that one sees how far its deletion is.
-	ifThere := func(_ context.Context, name string) (bool, error) {
+	// The status of a work is read until the work is removed, so that the progress of its deletion is reported.
+	ifExists := func(_ context.Context, name string) (bool, error) {
 		_, err := lister.Get(name)
 		if err != nil {
 			objects.forget(name)
@@ -113,12 +115,12 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	finalizer := &finalizer{works: hub, hubHash: hubHash, applied: appliedClient, lister: applied.Lister(), objects: c.dynamic, mapper: c.mapper}
 	releaser := &releaser{works: hub, finalizer: finalizer, objects: c.dynamic, discovery: c.kube.Discovery(), log: a.o.Log}
 	beforeFinalizing := func(ctx context.Context, work string) (bool, error) {
-		if err := finalizer.prepare(ctx, work); err != nil {
+		if err := finalizer.completeAppliedResources(ctx, work); err != nil {
 			return false, err
 		}
-		// What cannot be looked at must not keep the rest of the deletion from going on; the server says it again.
+		// A failure must not stop the deletion. The server repeats the request.
 		if err := releaser.release(ctx, work); err != nil {
-			a.o.Log.Warn("not everything was released", "work", work, "error", err)
+			a.o.Log.WarnContext(ctx, "removing finalizers failed", logkey.Work, work, logkey.Error, err)
 		}
 		return false, nil
 	}
@@ -126,11 +128,11 @@ func (a *Agent) runners(ctx context.Context, config *rest.Config, c *clients, hu
 	apply := manifestcontroller.NewManifestWorkController(c.dynamic, c.kube, c.extensions, hub, works, lister,
 		appliedClient, applied, objects, hubHash, a.o.Consumer, c.mapper, validator)
 	return []runner{
-		{controller: apply, around: applying(turns.around(ifAlive), lister, apply.SyncContext().Queue)},
+		{controller: apply, wrap: retryApply(locks.guard(unlessDeleting), lister, apply.SyncContext().Queue)},
 		{controller: statuscontroller.NewAvailableStatusController(hub, works, lister, conditionReader, objects, a.o.MaxFeedbackBytes, a.o.StatusPoll),
-			around: turns.around(ifThere)},
+			wrap: locks.guard(ifExists)},
 		{controller: finalizercontroller.NewManifestWorkFinalizeController(hub, works, lister, appliedClient, applied, hubHash),
-			around: turns.around(beforeFinalizing)},
-		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(c.dynamic, appliedClient, applied, untilGone{objects}, a.o.Consumer)},
+			wrap: locks.guard(beforeFinalizing)},
+		{controller: finalizercontroller.NewAppliedManifestWorkFinalizeController(c.dynamic, appliedClient, applied, keepRegistered{objects}, a.o.Consumer)},
 	}, nil
 }

@@ -17,36 +17,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// installCRDs applies every CRD in the folder's YAML files and waits until the API server serves them. It keeps trying
-// while the API server is not there yet.
+// installCRDs applies the CRDs in the YAML files of a folder and waits until the API server serves them. It retries while the API
+// server is unreachable.
 func installCRDs(ctx context.Context, config *rest.Config, dir string, log *slog.Logger) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("there is no CRD in %s", dir)
+		return fmt.Errorf("no CRD in %s", dir)
 	}
 	sort.Strings(files)
 	client, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("reach the management cluster: %w", err)
+		return fmt.Errorf("creating a client of the management cluster: %w", err)
 	}
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("read a CRD: %w", err)
+			return fmt.Errorf("reading a CRD: %w", err)
 		}
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-			return fmt.Errorf("read CRD %s: %w", filepath.Base(file), err)
+			return fmt.Errorf("reading CRD %s: %w", filepath.Base(file), err)
 		}
 		body, err := yaml.YAMLToJSON(text)
 		if err != nil {
-			return fmt.Errorf("read CRD %s: %w", filepath.Base(file), err)
+			return fmt.Errorf("reading CRD %s: %w", filepath.Base(file), err)
 		}
 		force := true
 		err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -55,7 +57,7 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string, log *slog
 				return false, err
 			}
 			if err != nil {
-				log.Warn("CRD not installed yet", "crd", crd.Name, "error", err)
+				log.WarnContext(ctx, "installing a CRD failed", logkey.Name, crd.Name, logkey.Error, err)
 				return false, nil
 			}
 			now, err := crds.Get(ctx, crd.Name, metav1.GetOptions{})
@@ -70,7 +72,7 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string, log *slog
 			return false, nil
 		})
 		if err != nil {
-			return fmt.Errorf("install CRD %s: %w", crd.Name, err)
+			return fmt.Errorf("installing CRD %s: %w", crd.Name, err)
 		}
 	}
 	return nil

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,10 +17,9 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
-// finalizer closes what the work agent leaves open at a work's end. That one lists the applied objects in the
-// AppliedManifestWork after it has applied them, and trusts its cache about whether there is such a list. So a work that
-// is deleted while it is being applied, or right after the agent was killed there, would be declared gone with objects
-// left behind.
+// finalizer completes the list of applied objects before a deletion. The work agent updates the list in the AppliedManifestWork
+// after it has applied the objects, and uses its cache to decide whether there is a list. A work that is deleted while it is
+// being applied, or after the agent crashed there, would be reported as deleted although some of its objects exist.
 type finalizer struct {
 	works   *works
 	hubHash string
@@ -28,26 +29,26 @@ type finalizer struct {
 	mapper  meta.RESTMapper
 }
 
-// prepare makes sure, before a work that is being deleted is finalized, that the cache knows its AppliedManifestWork and
-// that this one lists everything that was applied.
-func (f *finalizer) prepare(ctx context.Context, name string) error {
+// completeAppliedResources makes the AppliedManifestWork of a work that is being deleted list all its applied objects. It returns
+// an error until the cache contains the AppliedManifestWork.
+func (f *finalizer) completeAppliedResources(ctx context.Context, name string) error {
 	work, err := freshLister{f.works}.Get(name)
 	if err != nil || work.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	appliedName := f.hubHash + "-" + name
 	if cached, err := f.lister.Get(appliedName); err == nil && !cached.DeletionTimestamp.IsZero() {
-		return nil // it was complete when it was deleted, and now only gets shorter
+		return nil // the list was complete when the deletion began
 	}
 	live, err := f.applied.Get(ctx, appliedName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what work %s has applied: %w", name, err)
+		return fmt.Errorf("reading the applied objects of work %s: %w", name, err)
 	}
 	if _, err := f.lister.Get(appliedName); err != nil {
-		return apierrors.NewConflict(workv1.Resource("appliedmanifestworks"), appliedName, fmt.Errorf("the cache does not know it yet"))
+		return apierrors.NewConflict(workv1.Resource("appliedmanifestworks"), appliedName, errors.New("not in the cache yet"))
 	}
 	if !live.DeletionTimestamp.IsZero() {
 		return nil
@@ -58,8 +59,8 @@ func (f *finalizer) prepare(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		// Most are listed, and need not be asked for.
-		if named == nil || lists(complete, named.ResourceIdentifier) {
+		// Most objects are listed and need not be read.
+		if named == nil || listsObject(complete, named.ResourceIdentifier) {
 			continue
 		}
 		object, err := f.get(ctx, named)
@@ -74,7 +75,7 @@ func (f *finalizer) prepare(ctx context.Context, name string) error {
 		return nil
 	}
 	if _, err := f.applied.UpdateStatus(ctx, complete, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("list what work %s has applied: %w", name, err)
+		return fmt.Errorf("updating the applied objects of work %s: %w", name, err)
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ type foundObject struct {
 	owners []metav1.OwnerReference
 }
 
-// find looks for the object that a manifest describes; nil when there is none.
+// find returns the object of a manifest, or nil if it does not exist.
 func (f *finalizer) find(ctx context.Context, manifest []byte) (*foundObject, error) {
 	named, err := f.identify(manifest)
 	if err != nil || named == nil {
@@ -93,27 +94,27 @@ func (f *finalizer) find(ctx context.Context, manifest []byte) (*foundObject, er
 	return f.get(ctx, named)
 }
 
-// identify names the object that a manifest describes; nil when there can be none.
+// identify returns the identity of the object of a manifest, or nil if the object cannot exist.
 func (f *finalizer) identify(manifest []byte) (*workv1.AppliedManifestResourceMeta, error) {
-	var wanted unstructured.Unstructured
-	if err := wanted.UnmarshalJSON(manifest); err != nil {
-		// What cannot be read was never applied.
+	var desired unstructured.Unstructured
+	if err := desired.UnmarshalJSON(manifest); err != nil {
+		// A malformed manifest was never applied.
 		return nil, nil
 	}
-	kind := wanted.GroupVersionKind()
+	kind := desired.GroupVersionKind()
 	mapping, err := f.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("discover kind %s: %w", kind, err)
+		return nil, fmt.Errorf("discovering kind %s: %w", kind, err)
 	}
 	return &workv1.AppliedManifestResourceMeta{Version: mapping.Resource.Version, ResourceIdentifier: workv1.ResourceIdentifier{
-		Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Name: wanted.GetName(), Namespace: wanted.GetNamespace(),
+		Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Name: desired.GetName(), Namespace: desired.GetNamespace(),
 	}}, nil
 }
 
-// get reads an object; nil when there is none.
+// get returns an object, or nil if it does not exist.
 func (f *finalizer) get(ctx context.Context, named *workv1.AppliedManifestResourceMeta) (*foundObject, error) {
 	gvr := schema.GroupVersionResource{Group: named.Group, Version: named.Version, Resource: named.Resource}
 	live, err := f.objects.Resource(gvr).Namespace(named.Namespace).Get(ctx, named.Name, metav1.GetOptions{})
@@ -121,7 +122,7 @@ func (f *finalizer) get(ctx context.Context, named *workv1.AppliedManifestResour
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s/%s: %w", gvr.GroupResource(), named.Namespace, named.Name, err)
+		return nil, fmt.Errorf("reading %s %s/%s: %w", gvr.GroupResource(), named.Namespace, named.Name, err)
 	}
 	found := &foundObject{AppliedManifestResourceMeta: *named, owners: live.GetOwnerReferences()}
 	found.UID = string(live.GetUID())
@@ -129,19 +130,11 @@ func (f *finalizer) get(ctx context.Context, named *workv1.AppliedManifestResour
 }
 
 func owns(applied *workv1.AppliedManifestWork, owners []metav1.OwnerReference) bool {
-	for _, owner := range owners {
-		if owner.UID == applied.UID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == applied.UID })
 }
 
-func lists(applied *workv1.AppliedManifestWork, object workv1.ResourceIdentifier) bool {
-	for _, listed := range applied.Status.AppliedResources {
-		if listed.ResourceIdentifier == object {
-			return true
-		}
-	}
-	return false
+func listsObject(applied *workv1.AppliedManifestWork, object workv1.ResourceIdentifier) bool {
+	return slices.ContainsFunc(applied.Status.AppliedResources, func(listed workv1.AppliedManifestResourceMeta) bool {
+		return listed.ResourceIdentifier == object
+	})
 }

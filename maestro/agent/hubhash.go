@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	workv1client "open-cluster-management.io/api/client/work/clientset/versioned/typed/work/v1"
 	"open-cluster-management.io/ocm/pkg/work/helper"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// hubHash chooses the hash that AppliedManifestWorks are named after and found by. The published agent takes the
-// broker's address for it, so that a broker that moves orphans every work: the objects get a second owner, and deleting
-// the work no longer deletes them. Here it is the one that the agent's AppliedManifestWorks carry already, whoever made
-// them; only a new cluster gets one, from the source's name. It waits for the cluster to answer.
+// hubHash returns the hash in the names of AppliedManifestWorks. The published agent uses a hash of the broker's address. If that
+// address changes, all objects get a second owner and the deletion of a work does not delete them. hubHash returns the hash of
+// the existing AppliedManifestWorks, and a hash of the source ID for a new cluster. It retries until the cluster responds.
 func (a *Agent) hubHash(ctx context.Context, client workv1client.AppliedManifestWorkInterface) (string, error) {
 	count := map[string]int{}
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -22,7 +23,7 @@ func (a *Agent) hubHash(ctx context.Context, client workv1client.AppliedManifest
 		for {
 			list, err := client.List(ctx, o)
 			if err != nil {
-				a.o.Log.Warn("waiting for the management cluster", "error", err)
+				a.o.Log.WarnContext(ctx, "waiting for the management cluster", logkey.Error, err)
 				return false, nil
 			}
 			for _, applied := range list.Items {
@@ -46,7 +47,7 @@ func (a *Agent) hubHash(ctx context.Context, client workv1client.AppliedManifest
 		}
 	}
 	if len(count) > 1 {
-		a.o.Log.Error("AppliedManifestWorks of several hub hashes; those of the others are left alone", "chosen", hash, "hashes", len(count))
+		a.o.Log.ErrorContext(ctx, "AppliedManifestWorks have several hub hashes; using the most frequent", logkey.Key, hash, logkey.Count, len(count))
 	}
 	return hash, nil
 }

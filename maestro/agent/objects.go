@@ -19,31 +19,33 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	workv1 "open-cluster-management.io/api/work/v1"
 	"open-cluster-management.io/ocm/pkg/work/spoke/objectreader"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// maxKinds bounds how many kinds are watched for feedback; objects of further kinds are polled.
+// maxKinds bounds the kinds that are watched for feedback. Objects of further kinds are polled.
 const maxKinds = 64
 
-// objects reads the applied objects for their feedback, from one watch per kind over all namespaces. The work agent's
-// own reader keeps a watch per kind and namespace, of which hosted clusters have one each; here a thousand clusters
-// cost as many watches as one.
+// objects reads applied objects for their feedback, from one watch per kind over all namespaces. The reader of the work agent has
+// a watch per kind and namespace, and each hosted cluster has namespaces of its own. Here a thousand clusters need as many
+// watches as one.
 type objects struct {
 	client dynamic.Interface
 	log    *slog.Logger
-	// gone is called when an object of a watched kind has been removed, with the AppliedManifestWorks that own it.
-	gone func(owners []string)
+	// onDelete is called when an object of a watched kind was deleted, with the AppliedManifestWorks that own it.
+	onDelete func(owners []string)
 
 	mu    sync.Mutex
 	ctx   context.Context
 	kinds map[schema.GroupVersionResource]*kind
-	// byWork are the objects that a work wants to hear of.
+	// byWork contains the objects that are registered for a work.
 	byWork map[string]map[watched]struct{}
-	// ended is set when the watches that run are waited for.
-	ended bool
-	run   sync.WaitGroup
+	// stopping is set when wait is called.
+	stopping bool
+	group    sync.WaitGroup
 }
 
-// watched names an object of a watched kind.
+// watched identifies an object of a watched kind.
 type watched struct {
 	gvr    schema.GroupVersionResource
 	object string
@@ -53,18 +55,18 @@ type watched struct {
 type kind struct {
 	informer cache.SharedIndexInformer
 	lister   cache.GenericLister
-	// queues of the works that want to hear of an object, by the object's namespace/name and the work's name.
+	// interested contains the queues that receive changes of an object, by namespace/name of the object and name of the work.
 	interested map[string]map[string]workqueue.TypedRateLimitingInterface[string]
 }
 
 var _ objectreader.ObjectReader = (*objects)(nil)
 
 func newObjects(ctx context.Context, client dynamic.Interface, log *slog.Logger, gone func([]string)) *objects {
-	return &objects{client: client, log: log, gone: gone, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
+	return &objects{client: client, log: log, onDelete: gone, ctx: ctx, kinds: map[schema.GroupVersionResource]*kind{}, byWork: map[string]map[watched]struct{}{}}
 }
 
-// Get reads an object, from the watch where there is one. What the watch does not know is asked for live: it may have
-// been created a moment ago.
+// Get implements objectreader.ObjectReader. It reads an object from the watch of its kind. An object that the watch does not have
+// is read from the API server, because it may be new.
 func (o *objects) Get(ctx context.Context, m workv1.ManifestResourceMeta) (*unstructured.Unstructured, metav1.Condition, error) {
 	condition := metav1.Condition{Type: workv1.ManifestAvailable}
 	if m.Resource == "" || m.Version == "" || m.Name == "" {
@@ -98,7 +100,7 @@ func (o *objects) get(ctx context.Context, m workv1.ManifestResourceMeta) (*unst
 	return o.client.Resource(gvr).Namespace(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 }
 
-// RegisterInformer has the work's key put on the queue whenever the object changes.
+// RegisterInformer implements objectreader.ObjectReader. It adds the work to the queue whenever the object changes.
 func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.ManifestResourceMeta, queue workqueue.TypedRateLimitingInterface[string]) error {
 	gvr := schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}
 	o.mu.Lock()
@@ -106,7 +108,7 @@ func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.Mani
 	k, ok := o.kinds[gvr]
 	if !ok {
 		if len(o.kinds) >= maxKinds {
-			return fmt.Errorf("%d kinds are watched already; %s is polled", maxKinds, gvr)
+			return fmt.Errorf("%d kinds are watched already, %s is polled", maxKinds, gvr)
 		}
 		var err error
 		if k, err = o.watch(gvr); err != nil {
@@ -123,13 +125,13 @@ func (o *objects) RegisterInformer(_ context.Context, work string, m workv1.Mani
 			o.byWork[work] = map[watched]struct{}{}
 		}
 		o.byWork[work][watched{gvr, object}] = struct{}{}
-		// What changed between the caller's reading and this registration would otherwise go unnoticed.
+		// The object may have changed since the caller read it.
 		queue.Add(work)
 	}
 	return nil
 }
 
-// UnRegisterInformer ends that. The kind stays watched, for the next one and to see objects go.
+// UnRegisterInformer implements objectreader.ObjectReader. The kind stays watched, for other objects and for deletions.
 func (o *objects) UnRegisterInformer(work string, m workv1.ManifestResourceMeta) error {
 	gvr := schema.GroupVersionResource{Group: m.Group, Version: m.Version, Resource: m.Resource}
 	o.mu.Lock()
@@ -138,14 +140,14 @@ func (o *objects) UnRegisterInformer(work string, m workv1.ManifestResourceMeta)
 	return nil
 }
 
-// untilGone are the objects for the controller that deletes them, which ends their watches as soon as it begins. They are
-// watched until the work is gone, so that one sees what its deletion waits for.
-type untilGone struct{ *objects }
+// keepRegistered is the ObjectReader of the controller that deletes objects. That controller unregisters objects as soon as it
+// begins; here they stay registered until the work is removed, so that the progress of the deletion is reported.
+type keepRegistered struct{ *objects }
 
-// UnRegisterInformer leaves it to forget.
-func (untilGone) UnRegisterInformer(string, workv1.ManifestResourceMeta) error { return nil }
+// UnRegisterInformer does nothing.
+func (keepRegistered) UnRegisterInformer(string, workv1.ManifestResourceMeta) error { return nil }
 
-// forget ends every registration of a work that is gone.
+// forget removes all registrations of a work that was removed.
 func (o *objects) forget(work string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,7 +156,7 @@ func (o *objects) forget(work string) {
 	}
 }
 
-// forgetObject ends one registration. The lock is held.
+// forgetObject removes one registration. The caller holds the lock.
 func (o *objects) forgetObject(work string, w watched) {
 	if k, ok := o.kinds[w.gvr]; ok {
 		delete(k.interested[w.object], work)
@@ -168,15 +170,15 @@ func (o *objects) forgetObject(work string, w watched) {
 	}
 }
 
-// watch starts to watch a kind. The lock is held.
+// watch starts the watch of a kind. The caller holds the lock.
 func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
-	if o.ended {
+	if o.stopping {
 		return nil, errors.New("the agent is stopping")
 	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(o.client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
 	k := &kind{informer: informer.Informer(), lister: informer.Lister(), interested: map[string]map[string]workqueue.TypedRateLimitingInterface[string]{}}
 	if err := k.informer.SetTransform(withoutManagedFields); err != nil {
-		return nil, fmt.Errorf("watch %s: %w", gvr, err)
+		return nil, fmt.Errorf("watching %s: %w", gvr, err)
 	}
 	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { o.notify(k, object, false) },
@@ -184,11 +186,11 @@ func (o *objects) watch(gvr schema.GroupVersionResource) (*kind, error) {
 		DeleteFunc: func(object any) { o.notify(k, object, true) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", gvr, err)
+		return nil, fmt.Errorf("watching %s: %w", gvr, err)
 	}
 	o.kinds[gvr] = k
-	o.run.Go(func() { k.informer.Run(o.ctx.Done()) })
-	o.log.Info("kind watched for feedback", "kind", gvr.String())
+	o.group.Go(func() { k.informer.Run(o.ctx.Done()) })
+	o.log.Info("watching kind for feedback", logkey.Kind, gvr.String())
 	return k, nil
 }
 
@@ -207,12 +209,12 @@ func (o *objects) notify(k *kind, object any, deleted bool) {
 	}
 	o.mu.Unlock()
 	if deleted {
-		o.gone(appliedOwners(accessor))
+		o.onDelete(appliedOwners(accessor))
 	}
 }
 
-// watchesAll reports whether objects are all of kinds that are watched, so that gone is called when one of them is.
-func (o *objects) watchesAll(resources []workv1.AppliedManifestResourceMeta) bool {
+// watchesAllOf reports whether the kinds of all objects are watched, so that onDelete is called when one is deleted.
+func (o *objects) watchesAllOf(resources []workv1.AppliedManifestResourceMeta) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range resources {
@@ -224,12 +226,12 @@ func (o *objects) watchesAll(resources []workv1.AppliedManifestResourceMeta) boo
 	return len(resources) > 0
 }
 
-// wait returns once every watch has ended, after the context has. None is begun any more.
+// wait waits until all watches have ended after their context. No further watch can start.
 func (o *objects) wait() {
 	o.mu.Lock()
-	o.ended = true
+	o.stopping = true
 	o.mu.Unlock()
-	o.run.Wait()
+	o.group.Wait()
 }
 
 func appliedOwners(object metav1.Object) []string {
@@ -256,5 +258,5 @@ func key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// statusPoll is how often objects that are not watched are looked at.
+// statusPoll is the default of Options.StatusPoll.
 const statusPoll = 10 * time.Minute

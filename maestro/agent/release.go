@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// releaser takes finalizers off objects that are being deleted, where the source says that nobody else will: their
-// controllers are gone. The source names the finalizers and where to look with the deletion of a work
-// (maestroapi.AnnotationReleaseFinalizers), so that whoever decided it is known there. Nothing that is not being deleted already is
-// touched.
+// releaser removes finalizers of controllers that do not exist any more. The source names the finalizers and the namespaces in the
+// deletion of a work (maestroapi.AnnotationReleaseFinalizers); it also records who decided that. The releaser changes only
+// objects that are being deleted.
 type releaser struct {
 	works     *works
 	finalizer *finalizer
@@ -32,66 +32,67 @@ type releaser struct {
 	log       *slog.Logger
 }
 
-// release looks at the work's own objects and into the namespaces that were named.
+// release removes the finalizers from the objects of a work and from all objects in the named namespaces.
 func (r *releaser) release(ctx context.Context, name string) error {
 	work, err := freshLister{r.works}.Get(name)
 	if err != nil || work.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	finalizers := list(work.Annotations[maestroapi.AnnotationReleaseFinalizers])
+	finalizers := splitList(work.Annotations[maestroapi.AnnotationReleaseFinalizers])
 	if len(finalizers) == 0 {
 		return nil
 	}
-	var failed []error
+	var errs []error
 	for _, manifest := range work.Spec.Workload.Manifests {
 		found, err := r.finalizer.find(ctx, manifest.Raw)
 		if err != nil {
-			failed = append(failed, err)
+			errs = append(errs, err)
 			continue
 		}
 		if found == nil {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: found.Group, Version: found.Version, Resource: found.Resource}
-		failed = append(failed, r.releaseNamed(ctx, name, gvr, found.Namespace, found.Name, finalizers))
+		errs = append(errs, r.releaseObject(ctx, name, gvr, found.Namespace, found.Name, finalizers))
 	}
-	for _, namespace := range list(work.Annotations[maestroapi.AnnotationReleaseNamespaces]) {
-		failed = append(failed, r.releaseIn(ctx, name, namespace, finalizers))
+	for _, namespace := range splitList(work.Annotations[maestroapi.AnnotationReleaseNamespaces]) {
+		errs = append(errs, r.releaseNamespace(ctx, name, namespace, finalizers))
 	}
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }
 
-func list(text string) []string {
+func splitList(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
 }
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// releaseIn looks at a namespace and all that is in it. Kinds that cannot be listed do not keep it from the others.
-func (r *releaser) releaseIn(ctx context.Context, work, namespace string, finalizers []string) error {
+// releaseNamespace removes the finalizers from a namespace and from all objects in it. It continues after kinds that cannot be
+// listed.
+func (r *releaser) releaseNamespace(ctx context.Context, work, namespace string, finalizers []string) error {
 	_, err := r.objects.Resource(namespaces).Get(ctx, namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	kinds, err := discovery.ServerPreferredNamespacedResources(r.discovery)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return fmt.Errorf("discover what can be in namespace %s: %w", namespace, err)
+		return fmt.Errorf("discovering the kinds in namespace %s: %w", namespace, err)
 	}
-	var failed []error
+	var errs []error
 	for _, group := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "patch"}}, kinds) {
 		version, err := schema.ParseGroupVersion(group.GroupVersion)
 		if err != nil {
-			failed = append(failed, err)
+			errs = append(errs, err)
 			continue
 		}
 		for _, kind := range group.APIResources {
-			failed = append(failed, r.releaseKind(ctx, work, version.WithResource(kind.Name), namespace, finalizers))
+			errs = append(errs, r.releaseKind(ctx, work, version.WithResource(kind.Name), namespace, finalizers))
 		}
 	}
-	return errors.Join(append(failed, r.releaseNamed(ctx, work, namespaces, "", namespace, finalizers))...)
+	return errors.Join(append(errs, r.releaseObject(ctx, work, namespaces, "", namespace, finalizers))...)
 }
 
-// pageSize bounds how many objects are in memory at a time.
+// pageSize bounds the objects that are in memory at a time.
 const pageSize = 500
 
 func (r *releaser) releaseKind(ctx context.Context, work string, gvr schema.GroupVersionResource, namespace string, finalizers []string) error {
@@ -102,10 +103,10 @@ func (r *releaser) releaseKind(ctx context.Context, work string, gvr schema.Grou
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 			return nil
 		case err != nil:
-			return fmt.Errorf("list %s in namespace %s: %w", gvr.GroupResource(), namespace, err)
+			return fmt.Errorf("listing %s in namespace %s: %w", gvr.GroupResource(), namespace, err)
 		}
 		for i := range page.Items {
-			if err := r.take(ctx, work, gvr, &page.Items[i], finalizers); err != nil {
+			if err := r.removeFinalizers(ctx, work, gvr, &page.Items[i], finalizers); err != nil {
 				return err
 			}
 		}
@@ -115,28 +116,28 @@ func (r *releaser) releaseKind(ctx context.Context, work string, gvr schema.Grou
 	}
 }
 
-func (r *releaser) releaseNamed(ctx context.Context, work string, gvr schema.GroupVersionResource, namespace, name string, finalizers []string) error {
+func (r *releaser) releaseObject(ctx context.Context, work string, gvr schema.GroupVersionResource, namespace, name string, finalizers []string) error {
 	object, err := r.objects.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s %s/%s: %w", gvr.GroupResource(), namespace, name, err)
+		return fmt.Errorf("reading %s %s/%s: %w", gvr.GroupResource(), namespace, name, err)
 	}
-	return r.take(ctx, work, gvr, object, finalizers)
+	return r.removeFinalizers(ctx, work, gvr, object, finalizers)
 }
 
-// take takes the finalizers off one object, if it is being deleted and has them.
-func (r *releaser) take(ctx context.Context, work string, gvr schema.GroupVersionResource, object *unstructured.Unstructured, finalizers []string) error {
+// removeFinalizers removes the finalizers from one object, if it is being deleted and has them.
+func (r *releaser) removeFinalizers(ctx context.Context, work string, gvr schema.GroupVersionResource, object *unstructured.Unstructured, finalizers []string) error {
 	if object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(finalizers, f) })
-	if len(kept) == len(object.GetFinalizers()) {
+	remaining := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(finalizers, f) })
+	if len(remaining) == len(object.GetFinalizers()) {
 		return nil
 	}
-	// The version keeps a finalizer that somebody adds meanwhile.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "resourceVersion": object.GetResourceVersion()}})
+	// The resource version rejects the patch if another client has changed the finalizers.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": remaining, "resourceVersion": object.GetResourceVersion()}})
 	if err != nil {
 		return err
 	}
@@ -145,9 +146,9 @@ func (r *releaser) take(ctx context.Context, work string, gvr schema.GroupVersio
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("take finalizers off %s %s/%s: %w", gvr.GroupResource(), object.GetNamespace(), object.GetName(), err)
+		return fmt.Errorf("removing finalizers of %s %s/%s: %w", gvr.GroupResource(), object.GetNamespace(), object.GetName(), err)
 	}
-	r.log.Info("audit", "action", "release-finalizers", "work", work, "kind", gvr.GroupResource().String(), "namespace", object.GetNamespace(),
-		"name", object.GetName(), "finalizers", finalizers)
+	r.log.InfoContext(ctx, "finalizers removed", logkey.Action, "release-finalizers", logkey.Work, work, logkey.Kind, gvr.GroupResource().String(),
+		logkey.Namespace, object.GetNamespace(), logkey.Name, object.GetName(), logkey.Finalizers, finalizers)
 	return nil
 }

@@ -15,26 +15,28 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/clients/common"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// runner runs a controller of the work agent with workers of our own, so that something can be done around each sync.
+// runner runs a controller of the work agent with its own workers, so that each sync can be wrapped.
 type runner struct {
 	controller factory.Controller
 	workers    int
 	synced     []cache.InformerSynced
-	// around decides about a sync; nil just syncs.
-	around func(ctx context.Context, key string, sync func() error) error
-	// backoff is the pause before a sync that failed is tried again.
+	// wrap is called instead of each sync and may call it; nil syncs unconditionally.
+	wrap func(ctx context.Context, key string, sync func() error) error
+	// backoff limits the rate of retries of a failed sync.
 	backoff workqueue.TypedRateLimiter[string]
 	log     *slog.Logger
 }
 
-// newBackoff pauses up to a minute: whatever was the matter, an hour of it must not cost a quarter of one more.
+// newBackoff bounds the pauses of retries by a minute, so that works recover soon after a long outage.
 func newBackoff() workqueue.TypedRateLimiter[string] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, time.Minute)
 }
 
-// run works until the context ends, and returns once every worker has.
+// run processes the queue of the controller until ctx ends and returns when all workers have stopped.
 func (r runner) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), r.synced...) {
 		return
@@ -42,9 +44,7 @@ func (r runner) run(ctx context.Context) {
 	queue := r.controller.SyncContext().Queue()
 	var running sync.WaitGroup
 	for range r.workers {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			for {
 				key, quit := queue.Get()
 				if quit {
@@ -53,7 +53,7 @@ func (r runner) run(ctx context.Context) {
 				r.process(ctx, key)
 				queue.Done(key)
 			}
-		}()
+		})
 	}
 	<-ctx.Done()
 	queue.ShutDown()
@@ -62,12 +62,12 @@ func (r runner) run(ctx context.Context) {
 
 func (r runner) process(ctx context.Context, key string) {
 	queue := r.controller.SyncContext().Queue()
-	do := func() error { return r.controller.Sync(ctx, r.controller.SyncContext(), key) }
-	err := error(nil)
-	if r.around == nil {
-		err = do()
+	sync := func() error { return r.controller.Sync(ctx, r.controller.SyncContext(), key) }
+	var err error
+	if r.wrap == nil {
+		err = sync()
 	} else {
-		err = r.around(ctx, key, do)
+		err = r.wrap(ctx, key, sync)
 	}
 	switch {
 	case err == nil:
@@ -75,51 +75,51 @@ func (r runner) process(ctx context.Context, key string) {
 	case ctx.Err() != nil:
 	default:
 		if !apierrors.IsConflict(err) {
-			r.log.Warn("sync failed; trying again", "controller", r.controller.Name(), "key", key, "error", err)
+			r.log.WarnContext(ctx, "sync failed", logkey.Controller, r.controller.Name(), logkey.Key, key, logkey.Error, err)
 		}
 		queue.AddAfter(key, r.backoff.When(key))
 	}
 }
 
-// turns lets one controller at a time work on a work. Applying, reading status and finalizing then never see one
-// another's half-done work: a work is never declared gone while something is still being applied for it.
-type turns struct {
+// workLocks lets one controller at a time process a work. Applying, reading the status and finalizing then never read each
+// other's intermediate states: a work is never reported as deleted while one of its objects is being applied.
+type workLocks struct {
 	mu    sync.Mutex
-	taken map[string]*turn
+	locks map[string]*workLock
 }
 
-type turn struct {
+type workLock struct {
 	sync.Mutex
-	waiting int
+	users int
 }
 
-func newTurns() *turns { return &turns{taken: map[string]*turn{}} }
+func newWorkLocks() *workLocks { return &workLocks{locks: map[string]*workLock{}} }
 
-// take waits for the work's turn and gives what ends it.
-func (t *turns) take(work string) (end func()) {
+// lock waits for the lock of a work and returns the function that releases it.
+func (t *workLocks) lock(work string) (unlock func()) {
 	t.mu.Lock()
-	mine := t.taken[work]
-	if mine == nil {
-		mine = &turn{}
-		t.taken[work] = mine
+	l := t.locks[work]
+	if l == nil {
+		l = &workLock{}
+		t.locks[work] = l
 	}
-	mine.waiting++
+	l.users++
 	t.mu.Unlock()
-	mine.Lock()
+	l.Lock()
 	return func() {
-		mine.Unlock()
+		l.Unlock()
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if mine.waiting--; mine.waiting == 0 {
-			delete(t.taken, work)
+		if l.users--; l.users == 0 {
+			delete(t.locks, work)
 		}
 	}
 }
 
-// around gives each sync of a work its turn, after something that may fail or have the sync left out.
-func (t *turns) around(before func(ctx context.Context, work string) (skip bool, err error)) func(context.Context, string, func() error) error {
+// guard returns a wrapper for runner.wrap. It locks the work and calls before, which may fail or skip the sync.
+func (t *workLocks) guard(before func(ctx context.Context, work string) (skip bool, err error)) func(context.Context, string, func() error) error {
 	return func(ctx context.Context, work string, sync func() error) error {
-		defer t.take(work)()
+		defer t.lock(work)()
 		if skip, err := before(ctx, work); skip || err != nil {
 			return err
 		}
@@ -127,13 +127,12 @@ func (t *turns) around(before func(ctx context.Context, work string) (skip bool,
 	}
 }
 
-// freshLister lists the works as they are now, not as the informer has heard of them: a controller that reads its own
-// last write works from the right status.
+// freshLister lists the current works instead of those in the cache of the informer, so that a controller reads its own writes.
 type freshLister struct{ works *works }
 
 var _ worklisters.ManifestWorkNamespaceLister = freshLister{}
 
-// Get is the lister's API.
+// Get implements worklisters.ManifestWorkNamespaceLister.
 func (l freshLister) Get(name string) (*workv1.ManifestWork, error) {
 	l.works.mu.Lock()
 	defer l.works.mu.Unlock()
@@ -143,10 +142,10 @@ func (l freshLister) Get(name string) (*workv1.ManifestWork, error) {
 	return nil, apierrors.NewNotFound(common.ManifestWorkGR, name)
 }
 
-// List is the lister's API.
+// List implements worklisters.ManifestWorkNamespaceLister.
 func (l freshLister) List(selector labels.Selector) ([]*workv1.ManifestWork, error) {
 	var found []*workv1.ManifestWork
-	for _, work := range l.works.held() {
+	for _, work := range l.works.list() {
 		if selector.Matches(labels.Set(work.Labels)) {
 			found = append(found, work)
 		}
@@ -154,20 +153,20 @@ func (l freshLister) List(selector labels.Selector) ([]*workv1.ManifestWork, err
 	return found, nil
 }
 
-// applying tries a work whose manifests were not all applied again, with growing pauses. The work agent leaves some
-// failures, as server-side apply conflicts, to its next resync.
-func applying(around func(context.Context, string, func() error) error, lister freshLister, queue func() workqueue.TypedRateLimitingInterface[string]) func(context.Context, string, func() error) error {
-	pauses := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 2*time.Minute)
+// retryApply returns a wrapper that also retries a work whose manifests were not all applied, with growing pauses. The work agent
+// itself retries some failures, such as conflicts of server-side apply, only with its next resync.
+func retryApply(around func(context.Context, string, func() error) error, lister freshLister, queue func() workqueue.TypedRateLimitingInterface[string]) func(context.Context, string, func() error) error {
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 2*time.Minute)
 	return func(ctx context.Context, name string, sync func() error) error {
 		if err := around(ctx, name, sync); err != nil {
 			return err
 		}
 		work, err := lister.Get(name)
 		if err == nil && work.DeletionTimestamp.IsZero() && meta.IsStatusConditionFalse(work.Status.Conditions, workv1.WorkApplied) {
-			queue().AddAfter(name, pauses.When(name))
+			queue().AddAfter(name, backoff.When(name))
 			return nil
 		}
-		pauses.Forget(name)
+		backoff.Forget(name)
 		return nil
 	}
 }

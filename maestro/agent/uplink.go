@@ -22,16 +22,18 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 )
 
-// reporters is how many reports are on their way at a time; each waits for the broker's acknowledgement.
+// reporters is the number of reports that are sent at the same time. Each waits for the broker's acknowledgement.
 const reporters = 16
 
-// uplink is the agent's side of the wire: it takes the server's events in and reports what became of the works. Reports
-// are kept as names of works, so that of several changes in a row only the newest is sent, and one at a time per work,
-// so that they arrive in order. A report that fails is sent again until it succeeds.
+// uplink exchanges events with the server: it receives works and reports their status. The queue of reports contains names of
+// works, so that of several changes only the newest is sent, and the reports of a work are sent in order. A report is retried
+// until it succeeds.
 type uplink struct {
 	consumer, source, agent string
 	link                    *mqttlink.Link
@@ -40,102 +42,99 @@ type uplink struct {
 	codec                   *codec.ManifestBundleCodec
 	log                     *slog.Logger
 
-	mu       sync.Mutex
-	resync   string
-	answered bool
-	asked    chan struct{}
+	mu            sync.Mutex
+	resync        string
+	acknowledged  bool
+	resyncStarted chan struct{}
 }
 
 func newUplink(consumer, source, agent string, log *slog.Logger) *uplink {
 	u := &uplink{
-		consumer: consumer, source: source, agent: agent, log: log, codec: codec.NewManifestBundleCodec(), asked: make(chan struct{}, 1),
+		consumer: consumer, source: source, agent: agent, log: log, codec: codec.NewManifestBundleCodec(), resyncStarted: make(chan struct{}, 1),
 		reports: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)),
 	}
 	u.works = newWorks(consumer, func(name string) { u.reports.Add(name) })
 	return u
 }
 
-// run reports and resyncs until the context ends.
+// run sends reports and resyncs until ctx ends.
 func (u *uplink) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for range reporters {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			for u.reportNext(ctx) {
 			}
-		}()
+		})
 	}
-	running.Add(1)
-	go func() { defer running.Done(); u.askUntilAnswered(ctx) }()
+	running.Go(func() { u.resyncUntilAcknowledged(ctx) })
 	<-ctx.Done()
 	u.reports.ShutDown()
 	running.Wait()
 }
 
-// up begins a resync: whatever the server sent while the link was down is lost.
+// up starts a resync, because events that the server sent while the link was down are lost.
 func (u *uplink) up(context.Context) {
 	u.mu.Lock()
-	u.resync, u.answered = uuid.NewString(), false
+	u.resync, u.acknowledged = uuid.NewString(), false
 	u.mu.Unlock()
 	select {
-	case u.asked <- struct{}{}:
+	case u.resyncStarted <- struct{}{}:
 	default:
 	}
 }
 
-// askUntilAnswered sends the current resync, again with growing pauses until the server has acknowledged it. Servers
-// that never acknowledge get a few more, which costs them a comparison each.
-func (u *uplink) askUntilAnswered(ctx context.Context) {
-	const tries = 6
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	pause, left := time.Second, 0
+// maxResyncRequests bounds the requests of one resync, for servers that never acknowledge. Each costs them a comparison.
+const maxResyncRequests = 6
+
+// resyncUntilAcknowledged requests each resync, with growing pauses, until the server acknowledges it.
+func (u *uplink) resyncUntilAcknowledged(ctx context.Context) {
+	pauses := backoff.New(time.Second, 30*time.Second)
+	left := 0
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-u.asked:
-			pause, left = time.Second, tries
-		case <-timer.C:
+		case <-u.resyncStarted:
+			pauses.Reset()
+			left = maxResyncRequests
+		case <-retry:
 		}
 		u.mu.Lock()
-		id, answered := u.resync, u.answered
+		id, acknowledged := u.resync, u.acknowledged
 		u.mu.Unlock()
-		if id == "" || answered || left == 0 {
-			timer.Reset(time.Hour)
+		if id == "" || acknowledged || left == 0 {
+			retry = nil
 			continue
 		}
-		if err := u.ask(ctx, id); err != nil {
-			u.log.Warn("resync could not be asked for; trying again", "error", err)
+		if err := u.sendResync(ctx, id, nil); err != nil {
+			u.log.WarnContext(ctx, "requesting a resync failed", logkey.Error, err)
 		}
 		left--
-		timer.Reset(pause)
-		pause = min(pause*2, 30*time.Second)
+		retry = time.After(pauses.Next())
 	}
 }
 
-func (u *uplink) ask(ctx context.Context, id string) error { return u.askWith(ctx, id, nil) }
-
-// askAbout asks about works that the agent does not have, though they were applied once: with a version that is older than any.
-func (u *uplink) askAbout(ctx context.Context, strays []string) error {
-	return u.askWith(ctx, uuid.NewString(), strays)
+// reportOrphans sends a resync that also lists works that the agent does not have but has applied objects of, with a version
+// that is older than any.
+func (u *uplink) reportOrphans(ctx context.Context, orphans []string) error {
+	return u.sendResync(ctx, uuid.NewString(), orphans)
 }
 
-func (u *uplink) askWith(ctx context.Context, id string, strays []string) error {
-	held := u.works.held()
-	versions := make([]payload.ResourceVersion, 0, len(held)+len(strays))
-	for _, work := range held {
+func (u *uplink) sendResync(ctx context.Context, id string, orphans []string) error {
+	works := u.works.list()
+	versions := make([]payload.ResourceVersion, 0, len(works)+len(orphans))
+	for _, work := range works {
 		versions = append(versions, payload.ResourceVersion{ResourceID: string(work.UID), ResourceVersion: work.Generation})
 	}
-	for _, work := range strays {
-		versions = append(versions, payload.ResourceVersion{ResourceID: work})
+	for _, name := range orphans {
+		versions = append(versions, payload.ResourceVersion{ResourceID: name})
 	}
 	parts, err := event.EncodeSpecResync(u.agent, u.consumer, id, versions)
 	if err != nil {
 		return err
 	}
-	u.log.Info("asking for a resync", "works", len(held), "parts", len(parts))
+	u.log.InfoContext(ctx, "requesting a resync", logkey.Count, len(works), logkey.Parts, len(parts))
 	for _, part := range parts {
 		if err := u.link.Publish(ctx, maestroapi.AgentEventsTopic(u.source, u.consumer), part); err != nil {
 			return err
@@ -144,35 +143,35 @@ func (u *uplink) askWith(ctx context.Context, id string, strays []string) error 
 	return nil
 }
 
-// receive takes an event from the server in.
-func (u *uplink) receive(_ context.Context, _ string, evt *cloudevents.Event) {
-	if id := event.AnsweredResync(evt); id != "" {
+// receive handles an event of the server.
+func (u *uplink) receive(ctx context.Context, _ string, evt *cloudevents.Event) {
+	if id := event.AcknowledgedResync(evt); id != "" {
 		u.mu.Lock()
-		u.answered = u.answered || id == u.resync
+		u.acknowledged = u.acknowledged || id == u.resync
 		u.mu.Unlock()
 		return
 	}
 	action, err := event.ActionOf(evt)
 	switch {
 	case err != nil:
-		u.log.Error("event dropped", "error", err)
+		u.log.ErrorContext(ctx, "invalid event dropped", logkey.Error, err)
 	case action == event.StatusResync:
-		u.answerStatusResync(evt)
+		u.respondToStatusResync(evt)
 	case action == event.Create || action == event.Update || action == event.Delete:
 		u.receiveSpec(evt)
 	default:
-		u.log.Warn("event of a kind that servers do not send", "type", evt.Type())
+		u.log.WarnContext(ctx, "unexpected type of server event", logkey.Type, evt.Type())
 	}
 }
 
 func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 	work, err := u.codec.Decode(evt)
 	if err != nil {
-		u.log.Error("work cannot be decoded; it stays unconfirmed", "error", err)
+		u.log.Error("invalid work dropped", logkey.Error, err)
 		return
 	}
 	if !work.DeletionTimestamp.IsZero() {
-		// The codec leaves the manifests of a deletion out. An agent that was restarted knows them from nowhere else.
+		// The codec omits the manifests of a deletion, which an agent needs after a restart.
 		var bundle workpayload.ManifestBundle
 		if err := evt.DataAs(&bundle); err == nil {
 			work.Spec.Workload.Manifests = bundle.Manifests
@@ -180,10 +179,10 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 		}
 	}
 	if work.Namespace != u.consumer {
-		u.log.Error("work for another consumer dropped", "consumer", work.Namespace)
+		u.log.Error("work of another consumer dropped", logkey.Consumer, work.Namespace)
 		return
 	}
-	// Feedback is watched, whatever the source asked for: polling is for what cannot be watched.
+	// Objects with feedback are watched even if the source requested polling.
 	for i := range work.Spec.ManifestConfigs {
 		if len(work.Spec.ManifestConfigs[i].FeedbackRules) > 0 {
 			work.Spec.ManifestConfigs[i].FeedbackScrapeType = workv1.FeedbackWatchType
@@ -192,14 +191,14 @@ func (u *uplink) receiveSpec(evt *cloudevents.Event) {
 	u.works.receive(work)
 }
 
-// answerStatusResync reports the works whose status the server does not have.
-func (u *uplink) answerStatusResync(evt *cloudevents.Event) {
+// respondToStatusResync reports the works whose status differs from the one that the server has.
+func (u *uplink) respondToStatusResync(evt *cloudevents.Event) {
 	hashes, err := event.DecodeStatusResync(evt)
 	if err != nil {
-		u.log.Error("status resync dropped", "error", err)
+		u.log.Error("invalid status resync dropped", logkey.Error, err)
 		return
 	}
-	for _, work := range u.works.held() {
+	for _, work := range u.works.list() {
 		known, listed := hashes[string(work.UID)]
 		if len(hashes) > 0 && !listed {
 			continue
@@ -223,19 +222,19 @@ func (u *uplink) reportNext(ctx context.Context) bool {
 	}
 	err := u.send(ctx, work)
 	if errors.Is(err, mqttlink.ErrTooLarge) {
-		u.log.Error("status is too large; reported without feedback", "work", name, "error", err)
-		err = u.send(ctx, curtailed(work, err))
+		u.log.ErrorContext(ctx, "status too large; reporting it without feedback", logkey.Work, name, logkey.Error, err)
+		err = u.send(ctx, withoutFeedback(work, err))
 	}
 	switch {
 	case err == nil:
 		if gone {
-			u.works.reported(work)
+			u.works.markReported(work)
 		}
 		u.reports.Forget(name)
 	case ctx.Err() != nil:
 	default:
 		if !errors.Is(err, mqttlink.ErrDown) {
-			u.log.Warn("status not reported; trying again", "work", name, "error", err)
+			u.log.WarnContext(ctx, "reporting a status failed", logkey.Work, name, logkey.Error, err)
 		}
 		u.reports.AddRateLimited(name)
 	}
@@ -249,20 +248,20 @@ func (u *uplink) send(ctx context.Context, work *workv1.ManifestWork) error {
 		Action:              types.UpdateRequestAction,
 	}, work)
 	if err != nil {
-		return fmt.Errorf("encode the status of work %s: %w", work.Name, err)
+		return fmt.Errorf("encoding the status of work %s: %w", work.Name, err)
 	}
 	return u.link.Publish(ctx, maestroapi.AgentEventsTopic(u.source, u.consumer), evt)
 }
 
-// curtailed is a status without the feedback that makes it too large, and with the reason.
-func curtailed(work *workv1.ManifestWork, why error) *workv1.ManifestWork {
-	small := work.DeepCopy()
-	for i := range small.Status.ResourceStatus.Manifests {
-		manifest := &small.Status.ResourceStatus.Manifests[i]
+// withoutFeedback returns a copy of a work whose status has the reason instead of the feedback.
+func withoutFeedback(work *workv1.ManifestWork, reason error) *workv1.ManifestWork {
+	reduced := work.DeepCopy()
+	for i := range reduced.Status.ResourceStatus.Manifests {
+		manifest := &reduced.Status.ResourceStatus.Manifests[i]
 		manifest.StatusFeedbacks.Values = nil
 		meta.SetStatusCondition(&manifest.Conditions, metav1.Condition{
-			Type: "StatusFeedbackSynced", Status: metav1.ConditionFalse, Reason: "StatusTooLarge", Message: strings.TrimSpace(why.Error()),
+			Type: "StatusFeedbackSynced", Status: metav1.ConditionFalse, Reason: "StatusTooLarge", Message: strings.TrimSpace(reason.Error()),
 		})
 	}
-	return small
+	return reduced
 }

@@ -15,27 +15,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watcher is one watch of the works. What its reader has not fetched yet waits, one event per work at most, so that it
-// never holds up whoever changes a work and never grows beyond the number of works.
+// watcher is one watch of the works. Events that its reader has not received yet are queued, one modification per work at most,
+// so that a slow reader neither blocks changes nor uses memory beyond the number of works.
 type watcher struct {
 	works  *works
 	result chan watch.Event
 	stop   chan struct{}
-	more   chan struct{}
+	wake   chan struct{}
 
 	mu      sync.Mutex
-	waiting []watch.Event
-	// at is where the waiting event of a work stands.
-	at    map[string]int
-	taken int
-	once  sync.Once
+	pending []watch.Event
+	// positions contains the index of the queued event of each work, counted from the first event ever queued. removed is the
+	// number of events that were removed from the queue.
+	positions map[string]int
+	removed   int
+	once      sync.Once
 }
 
 func newWatcher(w *works) *watcher {
-	return &watcher{works: w, result: make(chan watch.Event), stop: make(chan struct{}), more: make(chan struct{}, 1), at: map[string]int{}}
+	return &watcher{works: w, result: make(chan watch.Event), stop: make(chan struct{}), wake: make(chan struct{}, 1), positions: map[string]int{}}
 }
 
-// begin starts to hand events out.
+// begin starts to send events.
 func (w *watcher) begin() { go w.run() }
 
 func (w *watcher) run() {
@@ -46,7 +47,7 @@ func (w *watcher) run() {
 			select {
 			case <-w.stop:
 				return
-			case <-w.more:
+			case <-w.wake:
 			}
 			continue
 		}
@@ -61,15 +62,15 @@ func (w *watcher) run() {
 func (w *watcher) next() (watch.Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
+	if len(w.pending) == 0 {
 		return watch.Event{}, false
 	}
-	event := w.waiting[0]
-	w.waiting = w.waiting[1:]
-	w.taken++
+	event := w.pending[0]
+	w.pending = w.pending[1:]
+	w.removed++
 	name := event.Object.(*workv1.ManifestWork).Name
-	if w.at[name] < w.taken {
-		delete(w.at, name)
+	if w.positions[name] < w.removed {
+		delete(w.positions, name)
 	}
 	return event, true
 }
@@ -78,22 +79,22 @@ func (w *watcher) add(event watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := event.Object.(*workv1.ManifestWork).Name
-	if i, ok := w.at[name]; ok && event.Type == watch.Modified && w.waiting[i-w.taken].Type != watch.Deleted {
-		w.waiting[i-w.taken].Object = event.Object
+	if i, ok := w.positions[name]; ok && event.Type == watch.Modified && w.pending[i-w.removed].Type != watch.Deleted {
+		w.pending[i-w.removed].Object = event.Object
 		return
 	}
-	w.at[name] = w.taken + len(w.waiting)
-	w.waiting = append(w.waiting, event)
+	w.positions[name] = w.removed + len(w.pending)
+	w.pending = append(w.pending, event)
 	select {
-	case w.more <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// ResultChan is the watch's API.
+// ResultChan implements watch.Interface.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.result }
 
-// Stop is the watch's API.
+// Stop implements watch.Interface.
 func (w *watcher) Stop() {
 	w.works.mu.Lock()
 	delete(w.works.watchers, w)
@@ -103,7 +104,7 @@ func (w *watcher) Stop() {
 
 func (w *watcher) end() { w.once.Do(func() { close(w.stop) }) }
 
-// workInformer is the informer the controllers share, over the works in memory.
+// workInformer is the shared informer of the works in memory.
 type workInformer struct {
 	informer cache.SharedIndexInformer
 }
@@ -131,5 +132,5 @@ func (l listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return l.works.Watch(context.Background(), o)
 }
 
-// IsWatchListSemanticsUnSupported tells client-go to list and then watch.
+// IsWatchListSemanticsUnSupported makes client-go list before it watches.
 func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }

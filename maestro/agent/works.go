@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -21,20 +22,19 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// tombstoneLife is how long a deleted work is remembered, so that an older event that arrives late does not bring it
-// back. It only has to outlast messages on their way.
-const tombstoneLife = 10 * time.Minute
+// tombstoneAge is how long a deleted work is remembered, so that an older event does not create it again. It must exceed the time
+// that a message can be in transit.
+const tombstoneAge = 10 * time.Minute
 
-// works are the ManifestWorks the agent has, in memory: what the server sent, and what the controllers made of it. To
-// the controllers it is the API of the hub: they list, watch and patch works as if a kube-apiserver kept them. Every
-// work is immutable once it is in here; changes put a new one in its place.
+// works stores the ManifestWorks of the agent in memory: the specs that the server sent and the statuses that the controllers
+// set. For the controllers it is the API of the hub: they list, watch and patch works as if a kube-apiserver stored them. A
+// stored work is immutable; a change stores a new one.
 //
-// A work gets its finalizer the moment it arrives, not by a controller some time later. So there is no instant in which
-// a work could be deleted without anybody noticing.
+// A work has its finalizer from its arrival on, not only after a controller has processed it, so that no deletion is missed.
 type works struct {
-	workv1client.ManifestWorkInterface // the methods nobody calls panic, as they should
+	workv1client.ManifestWorkInterface // nil, so that methods which are not implemented here panic
 	namespace                          string
-	// changed is called, with the lock held, with each work whose status should be reported.
+	// changed is called, with the lock held, for each work whose status must be reported.
 	changed func(name string)
 	now     func() time.Time
 
@@ -44,7 +44,7 @@ type works struct {
 	removed    map[string]*workv1.ManifestWork
 	tombstones map[string]tombstone
 	watchers   map[*watcher]struct{}
-	// listed is the watch that begins where the newest List ended.
+	// listed contains the watch that starts at the newest List, by resource version.
 	listed map[string]*watcher
 }
 
@@ -61,7 +61,7 @@ func newWorks(namespace string, changed func(name string)) *works {
 	}
 }
 
-// receive takes a work from the server in. The work must not be changed afterwards.
+// receive stores a work that the server sent. The caller must not change it afterwards.
 func (w *works) receive(work *workv1.ManifestWork) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,14 +69,13 @@ func (w *works) receive(work *workv1.ManifestWork) {
 	deleting := !work.DeletionTimestamp.IsZero()
 
 	if !known {
-		if grave, ok := w.tombstones[work.Name]; ok {
-			if !deleting && work.Generation <= grave.generation && w.now().Before(grave.until) {
+		if stone, ok := w.tombstones[work.Name]; ok {
+			if !deleting && work.Generation <= stone.generation && w.now().Before(stone.until) {
 				return
 			}
 			delete(w.tombstones, work.Name)
 		}
-		// A deletion of what is unknown is worked through like any other: after a restart, the work's resources may
-		// well be there.
+		// The deletion of an unknown work is processed too: after a restart of the agent, objects of the work may exist.
 		work.Finalizers = []string{workv1.ManifestWorkFinalizer}
 		w.put(work, watch.Added)
 		return
@@ -88,7 +87,7 @@ func (w *works) receive(work *workv1.ManifestWork) {
 		if work.Annotations[maestroapi.AnnotationReleaseFinalizers] == "" {
 			return
 		}
-		// Said again, it is done again: what is to be released may have come to be deleted since.
+		// A repeated request removes finalizers again: more objects may be in deletion by now.
 		next := last.DeepCopy()
 		next.Annotations = work.Annotations
 		w.put(next, watch.Modified)
@@ -100,15 +99,13 @@ func (w *works) receive(work *workv1.ManifestWork) {
 		next.Annotations = work.Annotations
 		w.put(next, watch.Modified)
 		return
-	case !last.DeletionTimestamp.IsZero() && work.Generation == last.Generation:
-		// What is being deleted stays so. Only a new version, that is a new life of the id, ends that; and that one
-		// waits until the old life is over: the server sends it again.
-		return
 	case !last.DeletionTimestamp.IsZero():
+		// A deletion is never revoked. A newer version is the next incarnation of the ID; the server sends it again after
+		// this one is deleted.
 		return
 	}
 	if work.Generation == last.Generation && equality.Semantic.DeepEqual(work.Spec, last.Spec) {
-		// Sent again because the server missed a report.
+		// The server sends a work again if it has missed the report.
 		w.changed(work.Name)
 		return
 	}
@@ -116,7 +113,7 @@ func (w *works) receive(work *workv1.ManifestWork) {
 	work.Status = *last.Status.DeepCopy()
 	work.CreationTimestamp = last.CreationTimestamp
 	if equality.Semantic.DeepEqual(work.Spec, last.Spec) && equality.Semantic.DeepEqual(work.Labels, last.Labels) {
-		// Nothing that is applied has changed, so what was observed holds for this version as well.
+		// The manifests have not changed, so the observed conditions also hold for this version.
 		observe(work.Status.Conditions, last.Generation, work.Generation)
 		for i := range work.Status.ResourceStatus.Manifests {
 			observe(work.Status.ResourceStatus.Manifests[i].Conditions, last.Generation, work.Generation)
@@ -128,6 +125,7 @@ func (w *works) receive(work *workv1.ManifestWork) {
 	w.put(work, watch.Modified)
 }
 
+// observe sets the observed generation of conditions that have the generation from.
 func observe(conditions []metav1.Condition, from, to int64) {
 	for i := range conditions {
 		if conditions[i].ObservedGeneration == from {
@@ -136,23 +134,24 @@ func observe(conditions []metav1.Condition, from, to int64) {
 	}
 }
 
-// put stores a work and tells the watchers. The lock is held.
+// put stores a work and notifies the watchers. The caller holds the lock.
 func (w *works) put(work *workv1.ManifestWork, kind watch.EventType) {
 	w.revision++
 	work.ResourceVersion = strconv.FormatInt(w.revision, 10)
 	work.Namespace = w.namespace
 	w.byName[work.Name] = work
-	w.tell(kind, work)
+	w.notifyWatchers(kind, work)
 }
 
-func (w *works) tell(kind watch.EventType, work *workv1.ManifestWork) {
+// notifyWatchers passes an event to all watches. The caller holds the lock.
+func (w *works) notifyWatchers(kind watch.EventType, work *workv1.ManifestWork) {
 	for watcher := range w.watchers {
 		watcher.add(watch.Event{Type: kind, Object: work})
 	}
 }
 
-// held lists what the agent has.
-func (w *works) held() []*workv1.ManifestWork {
+// list returns all works.
+func (w *works) list() []*workv1.ManifestWork {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := make([]*workv1.ManifestWork, 0, len(w.byName))
@@ -162,7 +161,7 @@ func (w *works) held() []*workv1.ManifestWork {
 	return all
 }
 
-// has says whether the agent has a work.
+// has reports whether the agent has a work.
 func (w *works) has(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +169,8 @@ func (w *works) has(name string) bool {
 	return has
 }
 
-// report gives the work to report under a name: what there is, or, after its removal, what there was with the condition
-// that says so. Nil means that there is nothing to say.
+// report returns the work to report for a name: the stored work or, after its removal, its last state with the condition Deleted
+// and gone set. It returns nil if there is neither.
 func (w *works) report(name string) (work *workv1.ManifestWork, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +180,8 @@ func (w *works) report(name string) (work *workv1.ManifestWork, gone bool) {
 	return w.byName[name], false
 }
 
-// reported says that the removal has been reported.
-func (w *works) reported(work *workv1.ManifestWork) {
+// markReported forgets a removed work whose removal was reported.
+func (w *works) markReported(work *workv1.ManifestWork) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.removed[work.Name] == work {
@@ -190,7 +189,7 @@ func (w *works) reported(work *workv1.ManifestWork) {
 	}
 }
 
-// Get is the hub's API.
+// Get implements ManifestWorkInterface.
 func (w *works) Get(_ context.Context, name string, _ metav1.GetOptions) (*workv1.ManifestWork, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +200,7 @@ func (w *works) Get(_ context.Context, name string, _ metav1.GetOptions) (*workv
 	return work.DeepCopy(), nil
 }
 
-// List is the hub's API. The watch that follows it starts here, so that no change falls between the two.
+// List implements ManifestWorkInterface. It also creates the watch that follows it, so that the watch misses no change.
 func (w *works) List(context.Context, metav1.ListOptions) (*workv1.ManifestWorkList, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,20 +220,20 @@ func (w *works) List(context.Context, metav1.ListOptions) (*workv1.ManifestWorkL
 	return list, nil
 }
 
-// Watch is the hub's API.
+// Watch implements ManifestWorkInterface. It starts at the newest List.
 func (w *works) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next, ok := w.listed[o.ResourceVersion]
 	if !ok {
-		return nil, apierrors.NewResourceExpired("works are watched from a list on")
+		return nil, apierrors.NewResourceExpired("a watch of works must start at the newest list")
 	}
 	delete(w.listed, o.ResourceVersion)
 	next.begin()
 	return next, nil
 }
 
-// Patch is the hub's API: the controllers set the status and, at the end of a deletion, take the finalizer away.
+// Patch implements ManifestWorkInterface. The controllers set the status and, at the end of a deletion, remove the finalizer.
 func (w *works) Patch(_ context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*workv1.ManifestWork, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,10 +243,10 @@ func (w *works) Patch(_ context.Context, name string, kind types.PatchType, data
 	}
 	next, err := utils.Patch(kind, last.DeepCopy(), data)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("patch work %s: %w", name, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("patching work %s: %w", name, err))
 	}
 	if next.UID != last.UID || next.ResourceVersion != last.ResourceVersion {
-		return nil, apierrors.NewConflict(common.ManifestWorkGR, name, fmt.Errorf("the work has changed"))
+		return nil, apierrors.NewConflict(common.ManifestWorkGR, name, errors.New("the work has changed"))
 	}
 	if utils.IsStatusPatch(subresources) {
 		changed := last.DeepCopy()
@@ -266,19 +265,19 @@ func (w *works) Patch(_ context.Context, name string, kind types.PatchType, data
 	return changed.DeepCopy(), nil
 }
 
-// remove ends a work that is deleted and finalized. The lock is held.
+// remove removes a work that was deleted and finalized. The caller holds the lock.
 func (w *works) remove(work *workv1.ManifestWork) {
 	now := w.now()
-	for name, grave := range w.tombstones {
-		if now.After(grave.until) {
+	for name, stone := range w.tombstones {
+		if now.After(stone.until) {
 			delete(w.tombstones, name)
 		}
 	}
-	w.tombstones[work.Name] = tombstone{generation: work.Generation, until: now.Add(tombstoneLife)}
+	w.tombstones[work.Name] = tombstone{generation: work.Generation, until: now.Add(tombstoneAge)}
 	delete(w.byName, work.Name)
 	w.revision++
 	work.ResourceVersion = strconv.FormatInt(w.revision, 10)
-	w.tell(watch.Deleted, work)
+	w.notifyWatchers(watch.Deleted, work)
 
 	last := work.DeepCopy()
 	last.Status.ResourceStatus.Manifests = nil

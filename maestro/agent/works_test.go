@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,13 +56,13 @@ func TestWorksReceive(t *testing.T) {
 		want   int64
 		report int
 	}{
-		"New":          {"it is taken", []*workv1.ManifestWork{newWork("w", 1, "a")}, 1, 0},
+		"New":          {"it is stored", []*workv1.ManifestWork{newWork("w", 1, "a")}, 1, 0},
 		"Newer":        {"it replaces", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 2, "b")}, 2, 0},
-		"Older":        {"it came late", []*workv1.ManifestWork{newWork("w", 2, "b"), newWork("w", 1, "a")}, 2, 0},
+		"Older":        {"it arrived late", []*workv1.ManifestWork{newWork("w", 2, "b"), newWork("w", 1, "a")}, 2, 0},
 		"Same":         {"the server missed the report", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 1, "a")}, 1, 1},
-		"SameManifest": {"what was observed still holds", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 2, "a")}, 2, 1},
-		"AfterDelete":  {"what is being deleted stays so", []*workv1.ManifestWork{newWork("w", 1, "a"), deletion("w", 1), newWork("w", 2, "b")}, 1, 0},
-		"LateDelete":   {"it is about an earlier life", []*workv1.ManifestWork{newWork("w", 3, "a"), deletion("w", 1)}, 3, 0},
+		"SameManifest": {"the observed conditions still hold", []*workv1.ManifestWork{newWork("w", 1, "a"), newWork("w", 2, "a")}, 2, 1},
+		"AfterDelete":  {"a deletion is not revoked", []*workv1.ManifestWork{newWork("w", 1, "a"), deletion("w", 1), newWork("w", 2, "b")}, 1, 0},
+		"LateDelete":   {"it is of an earlier incarnation", []*workv1.ManifestWork{newWork("w", 3, "a"), deletion("w", 1)}, 3, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,16 +72,16 @@ func TestWorksReceive(t *testing.T) {
 				w.receive(event)
 			}
 			if got := generation(w, "w"); got != c.want {
-				t.Errorf("generation %d, wanted %d: %s", got, c.want, c.reason)
+				t.Errorf("generation %d, want %d: %s", got, c.want, c.reason)
 			}
 			if reports != c.report {
-				t.Errorf("%d reports, wanted %d: %s", reports, c.report, c.reason)
+				t.Errorf("%d reports, want %d: %s", reports, c.report, c.reason)
 			}
 		})
 	}
 }
 
-func TestWorksRememberTheDeleted(t *testing.T) {
+func TestDeletedWorksAreRemembered(t *testing.T) {
 	now := time.Now()
 	w := newWorks("mgmt-1", func(string) {})
 	w.now = func() time.Time { return now }
@@ -93,22 +94,22 @@ func TestWorksRememberTheDeleted(t *testing.T) {
 	w.receive(newWork("w", 1, "a"))
 	w.receive(newWork("w", 2, "a"))
 	if generation(w, "w") != 0 {
-		t.Error("a late event brought a deleted work back")
+		t.Error("a late event created a deleted work again")
 	}
 	w.receive(newWork("w", 3, "a"))
 	if generation(w, "w") != 3 {
-		t.Error("a new life of the id was not taken")
+		t.Error("the next incarnation of the ID was not stored")
 	}
 	w.receive(deletion("w", 3))
 	w.finalize(t, "w")
-	now = now.Add(tombstoneLife + time.Second)
+	now = now.Add(tombstoneAge + time.Second)
 	w.receive(newWork("w", 3, "a"))
 	if generation(w, "w") != 3 {
-		t.Error("a server that insists gets its work in the end")
+		t.Error("the work was not stored although its tombstone has expired")
 	}
 }
 
-func TestWorksRefuseStalePatches(t *testing.T) {
+func TestWorksRejectStalePatches(t *testing.T) {
 	w := newWorks("mgmt-1", func(string) {})
 	w.receive(newWork("w", 1, "a"))
 	old, _ := w.Get(t.Context(), "w", metav1.GetOptions{})
@@ -118,18 +119,20 @@ func TestWorksRefuseStalePatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Patch(t.Context(), "w", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsConflict(err) {
-		t.Errorf("a patch of an older work was answered %v", err)
+		t.Errorf("a patch of an older work: %v", err)
 	}
 }
 
-func TestWatchMissesNothing(t *testing.T) {
+// TestWatchMissesNoChange changes works between a list and its watch. One event for several modifications is enough.
+func TestWatchMissesNoChange(t *testing.T) { synctest.Test(t, testWatchMissesNoChange) }
+
+func testWatchMissesNoChange(t *testing.T) {
 	w := newWorks("mgmt-1", func(string) {})
 	w.receive(newWork("before", 1, "a"))
 	list, err := w.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d works, %v", len(list.Items), err)
 	}
-	// Between the list and the watch, and many times over: one event per work is enough.
 	w.receive(newWork("between", 1, "a"))
 	for g := int64(2); g < 100; g++ {
 		w.receive(newWork("between", g, fmt.Sprint(g)))
@@ -143,22 +146,18 @@ func TestWatchMissesNothing(t *testing.T) {
 	defer watcher.Stop()
 	var got []string
 	for len(got) < 3 {
-		select {
-		case event := <-watcher.ResultChan():
-			work := event.Object.(*workv1.ManifestWork)
-			if event.Type != watch.Modified {
-				got = append(got, fmt.Sprintf("%s %s %d", event.Type, work.Name, work.Generation))
-			} else if work.Name == "before" {
-				got = append(got, "MODIFIED before 1")
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("events so far: %v", got)
+		event := <-watcher.ResultChan() // synctest fails the test if there is none
+		work := event.Object.(*workv1.ManifestWork)
+		if event.Type != watch.Modified {
+			got = append(got, fmt.Sprintf("%s %s %d", event.Type, work.Name, work.Generation))
+		} else if work.Name == "before" {
+			got = append(got, "MODIFIED before 1")
 		}
 	}
 	if want := "[ADDED between 99 MODIFIED before 1 DELETED before 1]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, wanted %s", got, want)
+		t.Errorf("%v, want %s", got, want)
 	}
 	if _, err := w.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("a watch without its list was answered %v", err)
+		t.Errorf("a watch without its list: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
 // The published server: "on the gRPC path, resource insert, event insert and NOTIFY are separate statements; a crash
@@ -47,7 +47,7 @@ func TestPublishedFault_ResourceStoredButNeverDelivered(t *testing.T) {
 // The published server: "a lost NOTIFY is only repaired by the 10-hour sync".
 func TestPublishedFault_LostNotificationWaitsForHours(t *testing.T) {
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.SafetyPoll = 200 * time.Millisecond }
+	r.Tune = func(c *app.Config) { c.SafetyPoll = 200 * time.Millisecond }
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)
@@ -83,7 +83,7 @@ func TestPublishedFault_PoisonMessageBlocksEverybody(t *testing.T) {
 // A message that the broker cuts the connection at, for a reason of its own, is put off after a few tries.
 func TestPublishedFault_PoisonThatOnlyTheBrokerKnows(t *testing.T) {
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
+	r.Tune = func(c *app.Config) { c.MaxResend = 2 * time.Second; c.Resend = time.Second }
 	_, consumer, agent, cs := r.withPlayedAgent()
 	r.Broker.Poison("arsenic")
 	poison, healthy := newBundle(consumer, "arsenic"), newBundle(consumer, "x")
@@ -117,7 +117,7 @@ func (r *region) insert(s *maestrotest.Server, b bundle) {
 // The published server: a delete whose answer is lost stays soft-deleted for ever.
 func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	r.Tune = func(c *app.Config) { c.Resend = 100 * time.Millisecond }
 	s, consumer, agent, cs := r.withPlayedAgent()
 	b := newBundle(consumer, "x")
 	cs.must("create", b)
@@ -134,7 +134,7 @@ func TestPublishedFault_UnconfirmedDeleteIsNeverSentAgain(t *testing.T) {
 // The published server never sends an unacknowledged spec again before the agent reconnects.
 func TestPublishedFault_UnconfirmedSpecIsNeverSentAgain(t *testing.T) {
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.Resend = 100 * time.Millisecond }
+	r.Tune = func(c *app.Config) { c.Resend = 100 * time.Millisecond }
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)

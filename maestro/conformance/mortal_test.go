@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
 )
 
@@ -57,7 +57,7 @@ func (r *region) mortalServer() *mortalServer {
 	m := &mortalServer{region: r, told: &source{t: r.t, name: "cluster-service", statuses: map[string]statusEvent{}, seen: map[string][]statusEvent{}, changed: make(chan struct{}, 1)},
 		answered: map[string]bool{}}
 	database := startDatabaseProxy(r.t, r.Database, &m.Process)
-	r.Tune = func(c *server.Config) {
+	r.Tune = func(c *app.Config) {
 		c.DatabaseURL = database
 		c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond
 	}

@@ -58,7 +58,7 @@ func TestARestoredClusterLosesWhatWasDeleted(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
 	consumer := r.consumer(s)
-	options := agent.Options{Cluster: cluster(t), StrayPause: 200 * time.Millisecond}
+	options := agent.Options{Cluster: cluster(t), OrphanInterval: 200 * time.Millisecond}
 	first := r.StartAgent(consumer, options)
 	cs := r.source(s, "cluster-service")
 	cs.subscribe()

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
 // The published server runs a resync inside its receive loop, ahead of everything else.
 func TestPublishedFault_ResyncStarvesNewWork(t *testing.T) {
 	r := newRegion(t)
 	// One at a time: however fast the machine is, the resync is still under way when the new work is published.
-	r.Tune = func(c *server.Config) { c.ResyncWindow = 1 }
+	r.Tune = func(c *app.Config) { c.ResyncWindow = 1 }
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	first := r.startAgent(consumer)
@@ -71,7 +71,7 @@ func reportedAgain(cs *source, before map[string]int) (n int) {
 // A resync sends no more than its window before the agent confirms.
 func TestResyncIsBounded(t *testing.T) {
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
+	r.Tune = func(c *app.Config) { c.ResyncWindow = 5; c.Resend = time.Minute }
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	agent := r.agentWire(consumer)

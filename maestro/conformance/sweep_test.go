@@ -19,7 +19,7 @@ import (
 
 	"github.com/hcpmesh/hcpmesh/internal/testing/crashsweep"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
 const (
@@ -307,7 +307,7 @@ func TestSweepServer(t *testing.T) {
 func TestSweepAgent(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
-	r.Tune = func(c *server.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
+	r.Tune = func(c *app.Config) { c.Resend, c.SafetyPoll = 300*time.Millisecond, 300*time.Millisecond }
 	s := r.StartServer()
 	consumer := r.consumer(s)
 	cs := r.source(s, "cluster-service")

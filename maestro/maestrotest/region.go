@@ -24,8 +24,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
 	"github.com/hcpmesh/hcpmesh/tooling/eventgrid-emulator/broker"
 )
 
@@ -42,9 +42,9 @@ type Region struct {
 	Broker        *broker.Broker
 	BrokerAddress string
 	// Tune, when not nil, changes the configuration of servers that are started after it was set.
-	Tune func(*server.Config)
+	Tune func(*app.Config)
 	// Servers are those that were started inside the test.
-	Servers []*server.Server
+	Servers []*app.Server
 	Log     *slog.Logger
 
 	t         testing.TB
@@ -142,7 +142,7 @@ type Server struct {
 	// Process is nil for one that runs elsewhere.
 	*Process
 	// Server is nil for one that runs outside the test.
-	Server *server.Server
+	Server *app.Server
 	// GRPC and REST are the addresses of its APIs.
 	GRPC, REST string
 	// Plain says that it speaks plain text, as the published one does behind a mesh.
@@ -175,7 +175,7 @@ func (r *Region) StartServerUnready() *Server {
 		return l
 	}
 	name := string(mesh.MaestroServer)
-	config := server.Config{
+	config := app.Config{
 		DatabaseURL: r.Database, MQTTAddress: r.BrokerAddress, MQTTTLS: r.MQTT(name),
 		GRPC: listen(), REST: listen(), TLS: r.Identity(name).ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
 		Resend: 2 * time.Second, Heartbeat: time.Second, Log: r.Log.With("process", "server"),
@@ -183,7 +183,7 @@ func (r *Region) StartServerUnready() *Server {
 	if r.Tune != nil {
 		r.Tune(&config)
 	}
-	s, err := server.New(context.Background(), config)
+	s, err := app.New(context.Background(), config)
 	if err != nil {
 		r.t.Fatal(err)
 	}

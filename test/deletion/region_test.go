@@ -50,7 +50,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/postgrestest"
 	"github.com/hcpmesh/hcpmesh/maestro/agent"
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	maestroapp "github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 	"github.com/hcpmesh/hcpmesh/tooling/hcpctl/pkg/adminclient"
 )
 
@@ -125,7 +125,7 @@ func newRegion(t *testing.T) *region {
 	for _, peer := range []mesh.Peer{mesh.ClusterService, mesh.Admin, mesh.Backend} {
 		r.Issue(string(peer), peer, string(peer), "127.0.0.1")
 	}
-	r.Tune = func(c *server.Config) { c.Resend = time.Second }
+	r.Tune = func(c *maestroapp.Config) { c.Resend = time.Second }
 	r.maestro = r.StartServer()
 	r.Serve(r.maestro, shard)
 	r.startAgent()

@@ -1,5 +1,5 @@
-// Command maestro-agent is the agent of one management cluster: it applies there what the Maestro server sends and
-// reports what becomes of it.
+// Command maestro-agent is the agent of one management cluster. It applies the works that the Maestro server sends and reports
+// their status.
 package main
 
 import (
@@ -31,15 +31,15 @@ func main() {
 	var o options
 	flags := flag.NewFlagSet("maestro-agent", flag.ExitOnError)
 	o.process.AddFlags(flags)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the management cluster's kubeconfig; empty uses the pod's service account")
-	flags.StringVar(&o.consumer, "consumer-name", "", "the management cluster's `name` at the server")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the kubeconfig of the management cluster; empty uses the service account of the pod")
+	flags.StringVar(&o.consumer, "consumer-name", "", "`name` of the management cluster at the server")
 	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
 	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
-	flags.StringVar(&o.sourceID, "source-id", "maestro", "the server's `name` in MQTT topics")
+	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics")
 	flags.StringVar(&o.crds, "install-crds", "", "`folder` of CRDs to install at start; empty installs none")
-	flags.IntVar(&o.workers, "workers", 16, "workers per controller")
-	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", 400<<10, "the largest feedback value, in bytes")
-	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "how often objects without feedback rules, which are not watched, are looked at")
+	flags.IntVar(&o.workers, "workers", 16, "number of workers per controller")
+	flags.IntVar(&o.maxFeedback, "max-feedback-bytes", agent.DefaultMaxFeedbackBytes, "largest feedback value that is raw JSON, in bytes")
+	flags.DurationVar(&o.statusPoll, "status-poll", 10*time.Minute, "interval at which objects without feedback rules are read; others are watched")
 	process.Parse(flags, os.Args[1:], func() error {
 		return process.Required(flags, "consumer-name", "mqtt-address", "mqtt-identity-dir")
 	})
@@ -47,7 +47,7 @@ func main() {
 }
 
 func (o *options) run(ctx context.Context, p *process.Process) error {
-	// The work agent's library logs through klog, each apply as information.
+	// The library of the work agent uses klog and logs each apply at level info.
 	klog.SetSlogLogger(slog.New(demoted{p.Log.Handler()}))
 	cluster, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -66,11 +66,11 @@ func (o *options) run(ctx context.Context, p *process.Process) error {
 		return err
 	}
 	p.Ready("mqtt", a.Ready)
-	p.Ready("cluster", a.Working)
+	p.Ready("cluster", a.ClusterReady)
 	return a.Run(ctx)
 }
 
-// demoted takes what a library calls information for what it is here: detail.
+// demoted logs records below the level warning at level debug.
 type demoted struct{ slog.Handler }
 
 func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {

@@ -14,41 +14,45 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/payload"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 const (
-	// sendBatch bounds how many deliveries are read at once; with the largest bundles that is 16 MB.
+	// sendBatch bounds the deliveries that are read at once. With the largest bundles they use 16 MB.
 	sendBatch = 32
-	// inboxLimit bounds an agent's events waiting to be worked through.
+	// inboxLimit bounds the events of an agent that wait to be processed.
 	inboxLimit = 4096
-	// statusBatch bounds how many statuses share a transaction.
+	// statusBatch bounds the statuses in one transaction.
 	statusBatch = 128
-	// hashesPerResync keeps a status resync well under the size limit.
+	// hashesPerResync bounds the hashes in one status resync, well below the limit of a message.
 	hashesPerResync = 1500
-	// poisonAttempts is how often one delivery may end a connection that had worked before it is held to be the reason.
+	// firstRetry is the first pause after sending failed. Its bound is Options.SafetyPoll.
+	firstRetry = 100 * time.Millisecond
+	// poisonAttempts is the number of broken connections after which a delivery counts as their cause.
 	poisonAttempts = 6
 )
 
-// consumer is one consumer's two loops.
+// consumer runs the two loops of one consumer.
 type consumer struct {
-	name string
-	d    *Dispatcher
-	log  *slog.Logger
+	name       string
+	dispatcher *Dispatcher
+	log        *slog.Logger
 
 	cancel context.CancelFunc
-	ended  sync.WaitGroup
-	work   chan struct{}
+	group  sync.WaitGroup
+	wakeup chan struct{}
 	inbox  chan *cloudevents.Event
-	// wantStatuses asks for a status resync before anything else is sent.
-	wantStatuses atomic.Bool
-	// breaks counts the times a resource was being sent when a connection broke that had worked for the consumer before;
-	// healthy is the number of the connection that worked last. Only the sending loop touches them.
-	breaks  map[string]int
-	healthy int64
-	// parts is a list of what the agent holds that comes in several events; only the inbox loop touches it.
+	// statusResyncNeeded requests a status resync before anything else is sent.
+	statusResyncNeeded atomic.Bool
+	// breaks counts, by resource, how often sending it broke a connection that had worked before. workingConnection is the
+	// number of the last connection that worked. Only the sending loop uses them.
+	breaks            map[string]int
+	workingConnection int64
+	// parts is the list of a spec resync that arrives in several events. Only the inbox loop uses it.
 	parts struct {
 		id   string
 		of   int64
@@ -60,62 +64,62 @@ type consumer struct {
 func newConsumer(name string, d *Dispatcher) *consumer {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &consumer{
-		name: name, d: d, log: d.o.Log.With("consumer", name), cancel: cancel,
-		work: make(chan struct{}, 1), inbox: make(chan *cloudevents.Event, inboxLimit), breaks: map[string]int{},
+		name: name, dispatcher: d, log: d.o.Log.With(logkey.Consumer, name), cancel: cancel,
+		wakeup: make(chan struct{}, 1), inbox: make(chan *cloudevents.Event, inboxLimit), breaks: map[string]int{},
 	}
-	c.wantStatuses.Store(true)
-	c.ended.Add(2)
-	go func() { defer c.ended.Done(); c.send(ctx) }()
-	go func() { defer c.ended.Done(); c.listen(ctx) }()
+	c.statusResyncNeeded.Store(true)
+	c.group.Add(2)
+	go func() { defer c.group.Done(); c.sendDeliveries(ctx) }()
+	go func() { defer c.group.Done(); c.processEvents(ctx) }()
 	return c
 }
 
 func (c *consumer) stop() {
 	c.cancel()
-	c.ended.Wait()
+	c.group.Wait()
 }
 
 func (c *consumer) wake() {
 	select {
-	case c.work <- struct{}{}:
+	case c.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-func (c *consumer) askStatuses() {
-	c.wantStatuses.Store(true)
+func (c *consumer) requestStatuses() {
+	c.statusResyncNeeded.Store(true)
 	c.wake()
 }
 
-// receive queues an agent's event. A full inbox never blocks the link, which other consumers share: what does not fit
-// is dropped and asked for again.
+// receive queues an event of the agent. If the inbox is full it drops the event and requests all statuses, because other
+// consumers share the link and must not be blocked.
 func (c *consumer) receive(evt *cloudevents.Event) {
 	select {
 	case c.inbox <- evt:
 	default:
-		c.d.metrics.missed.Inc()
-		c.askStatuses()
+		c.dispatcher.metrics.dropped.Inc()
+		c.requestStatuses()
 	}
 }
 
-// send is the loop that empties the outbox.
-func (c *consumer) send(ctx context.Context) {
+// sendDeliveries sends the deliveries of the outbox until ctx ends.
+func (c *consumer) sendDeliveries(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	retry := 100 * time.Millisecond
+	retries := backoff.New(firstRetry, c.dispatcher.o.SafetyPoll)
 	for {
-		pause, err := c.pass(ctx)
+		pause, err := c.sendDue(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			pause = retries.Next()
 			if !errors.Is(err, mqttlink.ErrDown) {
-				c.d.metrics.failures.Inc()
-				c.log.Warn("sending stopped; trying again", "error", err, "retryIn", retry.String())
+				c.dispatcher.metrics.failures.Inc()
+				c.log.WarnContext(ctx, "sending deliveries failed", logkey.Error, err, logkey.RetryIn, pause.String())
 			}
-			pause, retry = retry, min(retry*2, c.d.o.SafetyPoll)
 		default:
-			retry = 100 * time.Millisecond
+			retries.Reset()
 		}
 		if pause == 0 {
 			continue
@@ -124,51 +128,51 @@ func (c *consumer) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.work:
+		case <-c.wakeup:
 		case <-timer.C:
 		}
 	}
 }
 
-// pass sends what is due once, and says how long to wait when nothing says otherwise. Zero means: there may be more.
-func (c *consumer) pass(ctx context.Context) (pause time.Duration, err error) {
-	if c.d.o.Link.Ready(ctx) != nil {
+// sendDue sends what is due once. It returns how long to wait unless there is a notification; zero means that more may be due.
+func (c *consumer) sendDue(ctx context.Context) (pause time.Duration, err error) {
+	if c.dispatcher.o.Link.Ready(ctx) != nil {
 		return 0, mqttlink.ErrDown
 	}
-	if c.wantStatuses.Swap(false) {
+	if c.statusResyncNeeded.Swap(false) {
 		if err := c.resyncStatuses(ctx); err != nil {
-			c.wantStatuses.Store(true)
+			c.statusResyncNeeded.Store(true)
 			return 0, err
 		}
 	}
-	fresh, err := c.lane(ctx, store.NewWork, sendBatch)
+	fresh, err := c.sendLane(ctx, store.NewWork, sendBatch)
 	if err != nil {
 		return 0, err
 	}
-	// Resyncs get what their window leaves, however much new work there is, and new work never waits for them.
-	outstanding, next, err := c.d.o.Store.Outstanding(ctx, c.name, store.Resync)
+	// A resync fills its window even if there is much new work, and new work never waits for a resync.
+	outstanding, next, err := c.dispatcher.o.Store.Outstanding(ctx, c.name, store.Resync)
 	if err != nil {
 		return 0, err
 	}
-	again := 0
-	if room := c.d.o.ResyncWindow - outstanding; room > 0 {
-		if again, err = c.lane(ctx, store.Resync, min(room, sendBatch)); err != nil {
+	resynced := 0
+	if free := c.dispatcher.o.ResyncWindow - outstanding; free > 0 {
+		if resynced, err = c.sendLane(ctx, store.Resync, min(free, sendBatch)); err != nil {
 			return 0, err
 		}
 	}
-	if fresh+again > 0 {
+	if fresh+resynced > 0 {
 		return 0, nil
 	}
-	pause = c.d.o.SafetyPoll
+	pause = c.dispatcher.o.SafetyPoll
 	if !next.IsZero() {
 		pause = min(pause, max(time.Until(next), 10*time.Millisecond))
 	}
 	return pause, nil
 }
 
-// lane sends a lane's due deliveries, one after the other.
-func (c *consumer) lane(ctx context.Context, lane store.Lane, limit int) (int, error) {
-	due, err := c.d.o.Store.Due(ctx, c.name, lane, limit)
+// sendLane sends the due deliveries of a lane in order and returns how many were due.
+func (c *consumer) sendLane(ctx context.Context, lane store.Lane, limit int) (int, error) {
+	due, err := c.dispatcher.o.Store.Due(ctx, c.name, lane, limit)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -185,7 +189,7 @@ func (c *consumer) lane(ctx context.Context, lane store.Lane, limit int) (int, e
 		}
 	}
 	if len(sent) > 0 {
-		if err := c.d.o.Store.Sent(ctx, sent, c.delay); err != nil {
+		if err := c.dispatcher.o.Store.Sent(ctx, sent, c.delay); err != nil {
 			return 0, err
 		}
 	}
@@ -193,9 +197,9 @@ func (c *consumer) lane(ctx context.Context, lane store.Lane, limit int) (int, e
 		return 0, failed
 	}
 	if len(resent) > 0 {
-		// The agent may have had the version all the time, and its report was lost. It does not report again for being
-		// sent the same again; it does for being asked.
-		c.d.metrics.resent.Add(float64(len(resent)))
+		// The agent may have applied the version and its report was lost. It does not repeat the report when it receives the
+		// same version, but it does on request.
+		c.dispatcher.metrics.resent.Add(float64(len(resent)))
 		if err := c.publishStatusResync(ctx, resent); err != nil {
 			return 0, err
 		}
@@ -203,12 +207,12 @@ func (c *consumer) lane(ctx context.Context, lane store.Lane, limit int) (int, e
 	return len(due), nil
 }
 
-// delay is how long a delivery that was sent attempts+1 times waits for its confirmation.
+// delay returns how long a delivery that was sent attempts+1 times waits for its confirmation.
 func (c *consumer) delay(attempts int) time.Duration {
-	return min(c.d.o.Resend<<min(attempts, 16), c.d.o.MaxResend)
+	return backoff.After(attempts+1, c.dispatcher.o.Resend, c.dispatcher.o.MaxResend)
 }
 
-// deliver sends one delivery, or parks it when it can never be sent.
+// deliver sends one delivery, or parks it if it can never be sent.
 func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error {
 	r := delivery.Resource
 	action := event.Update
@@ -218,16 +222,16 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 	case r.Version == 1:
 		action = event.Create
 	}
-	evt, err := event.EncodeSpec(r, c.d.o.SourceID, action)
+	evt, err := event.EncodeSpec(r, c.dispatcher.o.SourceID, action)
 	if err != nil {
 		return c.park(ctx, delivery, maestroapi.DeliveredNotEncodable, err.Error())
 	}
-	connection := c.d.o.Link.Connects()
-	err = c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt)
+	connection := c.dispatcher.o.Link.Connects()
+	err = c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), evt)
 	switch {
 	case err == nil:
-		c.healthy = connection
-		c.d.metrics.sent.WithLabelValues(string(action)).Inc()
+		c.workingConnection = connection
+		c.dispatcher.metrics.sent.WithLabelValues(string(action)).Inc()
 		delete(c.breaks, r.ID)
 		return nil
 	case errors.Is(err, mqttlink.ErrTooLarge):
@@ -235,56 +239,56 @@ func (c *consumer) deliver(ctx context.Context, delivery *store.Delivery) error 
 	case errors.Is(err, mqttlink.ErrDown) || ctx.Err() != nil:
 		return err
 	}
-	return c.suspect(ctx, delivery, connection, err)
+	return c.handleFailure(ctx, delivery, connection, err)
 }
 
-// suspect asks whether a delivery that failed is itself the reason. The broker being away, slow or restarting is not: only
-// when the connection worked, and broke at this delivery, again and again, is the delivery put off so that those behind
-// it go on.
-func (c *consumer) suspect(ctx context.Context, delivery *store.Delivery, connection int64, err error) error {
+// handleFailure decides whether a delivery that failed is itself the cause. An unreachable, slow or restarting broker is not a
+// failure of the delivery. If sending it breaks a working connection repeatedly, handleFailure postpones the delivery, so that
+// those behind it are sent.
+func (c *consumer) handleFailure(ctx context.Context, delivery *store.Delivery, connection int64, err error) error {
 	r := delivery.Resource
-	if broken := c.d.o.Link.Ready(ctx) != nil || c.d.o.Link.Connects() != connection; broken && c.healthy == connection {
+	if broken := c.dispatcher.o.Link.Ready(ctx) != nil || c.dispatcher.o.Link.Connects() != connection; broken && c.workingConnection == connection {
 		if len(c.breaks) > sendBatch {
 			clear(c.breaks)
 		}
 		c.breaks[r.ID]++
 	}
 	if c.breaks[r.ID] < poisonAttempts {
-		return fmt.Errorf("send resource %s: %w", r.ID, err)
+		return fmt.Errorf("sending resource %s: %w", r.ID, err)
 	}
-	// Next time once is enough.
+	// Next time, one broken connection is enough.
 	c.breaks[r.ID] = poisonAttempts - 1
-	return c.putAside(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("the connection broke %d times at it: %v", poisonAttempts, err), c.d.o.MaxResend)
+	return c.postpone(ctx, delivery, maestroapi.DeliveredNotDeliverable, fmt.Sprintf("sending it broke the connection %d times: %v", poisonAttempts, err), c.dispatcher.o.MaxResend)
 }
 
-// park puts a delivery aside until its resource changes.
+// park removes a delivery from the outbox until its resource changes.
 func (c *consumer) park(ctx context.Context, delivery *store.Delivery, reason, message string) error {
-	return c.putAside(ctx, delivery, reason, message, 0)
+	return c.postpone(ctx, delivery, reason, message, 0)
 }
 
-// putAside makes room for the deliveries behind one that cannot be sent, and tells the source. It is tried again after
-// the pause; without one, only when the resource changes.
-func (c *consumer) putAside(ctx context.Context, delivery *store.Delivery, reason, message string, pause time.Duration) error {
+// postpone removes a delivery that cannot be sent from its place in the outbox and reports that to the source. It is sent
+// again after the pause; if that is 0, only after the resource has changed.
+func (c *consumer) postpone(ctx context.Context, delivery *store.Delivery, reason, message string, pause time.Duration) error {
 	r := delivery.Resource
-	status, err := event.ServerStatus(r, c.d.o.SourceID, metav1.Condition{
+	status, err := event.ServerStatus(r, c.dispatcher.o.SourceID, metav1.Condition{
 		Type: maestroapi.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	}, time.Now())
 	if err != nil {
 		return err
 	}
-	if err := c.d.o.Store.Park(ctx, delivery, reason+": "+message, pause, status); err != nil {
+	if err := c.dispatcher.o.Store.Park(ctx, delivery, reason+": "+message, pause, status); err != nil {
 		return err
 	}
-	c.d.metrics.parked.Inc()
-	c.log.Error("delivery parked", "resource", r.ID, "version", r.Version, "reason", reason, "message", message)
+	c.dispatcher.metrics.parked.Inc()
+	c.log.ErrorContext(ctx, "delivery parked", logkey.BundleID, r.ID, logkey.Version, r.Version, logkey.Reason, reason, logkey.Message, message)
 	r.Status, r.Parked = status, reason
-	c.d.o.Announce([]*store.Report{{Status: status, Outcome: store.Applied, Resource: r}})
+	c.dispatcher.o.Announce([]*store.Report{{Status: status, Outcome: store.Applied, Resource: r}})
 	return nil
 }
 
-// resyncStatuses asks the agent for every status that differs from the known one.
+// resyncStatuses requests from the agent every status that differs from the stored one.
 func (c *consumer) resyncStatuses(ctx context.Context) error {
-	known, err := c.d.o.Store.Hashes(ctx, c.name)
+	known, err := c.dispatcher.o.Store.Hashes(ctx, c.name)
 	if err != nil {
 		return err
 	}
@@ -298,15 +302,15 @@ func (c *consumer) resyncStatuses(ctx context.Context) error {
 func (c *consumer) publishStatusResync(ctx context.Context, hashes []payload.ResourceStatusHash) error {
 	for len(hashes) > 0 {
 		n := min(len(hashes), hashesPerResync)
-		evt, err := event.EncodeStatusResync(c.d.o.SourceID, c.name, hashes[:n])
+		evt, err := event.EncodeStatusResync(c.dispatcher.o.SourceID, c.name, hashes[:n])
 		if err != nil {
 			return err
 		}
-		connection := c.d.o.Link.Connects()
-		if err := c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt); err != nil {
-			return fmt.Errorf("ask for statuses: %w", err)
+		connection := c.dispatcher.o.Link.Connects()
+		if err := c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), evt); err != nil {
+			return fmt.Errorf("requesting statuses: %w", err)
 		}
-		c.healthy = connection
+		c.workingConnection = connection
 		hashes = hashes[n:]
 	}
 	return nil

@@ -1,15 +1,15 @@
-// Package delivery brings resources to their agents and takes in what the agents report. Each consumer is served by one
-// replica at a time, by two loops of its own: one sends the outbox in order, new work and resyncs in separate lanes; the
-// other works through the agent's events in order. Consumers never wait for one another. What is sent stays in the
-// outbox until the agent has confirmed it, and falls due again with growing delay; so the link may lose anything.
+// Package delivery sends resources to their agents and stores what the agents report. One replica at a time serves a
+// consumer, with two loops: one sends the outbox in order, with separate lanes for new work and resyncs; the other processes
+// the events of the agent in order. Consumers never wait for one another. A delivery stays in the outbox until the agent has
+// confirmed it and is sent again with growing delay, so the link may lose any message.
 //
-// A consumer's loops stop the moment this replica is no longer sure to be the one that serves it. Should two serve the
-// same one all the same, for an instant, the agent sees the same versions twice, which changes nothing.
+// The loops of a consumer stop as soon as this replica cannot be certain that it is the one that serves it. If two replicas
+// serve a consumer for a moment, the agent receives the same versions twice, which has no effect.
 package delivery
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,32 +18,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
-// Publisher sends an event to a topic and waits for the broker's acknowledgement. It is a mqttlink.Link.
+// Publisher sends an event to a topic and waits for the broker's acknowledgement. *mqttlink.Link implements it.
 type Publisher interface {
 	Publish(ctx context.Context, topic string, evt *cloudevents.Event) error
 	Ready(ctx context.Context) error
-	// Connects counts the connections so far.
+	// Connects returns the number of connections so far.
 	Connects() int64
 }
 
-// Options of a dispatcher.
+// Options configure a Dispatcher.
 type Options struct {
 	Store *store.Store
 	Link  Publisher
-	// Announce is called after a commit with the reports that changed a resource's status.
+	// Announce is called after a commit with the reports that changed the status of a resource.
 	Announce func([]*store.Report)
-	// SourceID is this server's name in topics and events.
+	// SourceID is the name of this server in topics and events.
 	SourceID string
-	// Resend is when an unconfirmed delivery falls due again the first time; it doubles up to MaxResend.
+	// Resend is the longest delay before an unconfirmed delivery is first sent again. It doubles up to MaxResend.
 	Resend, MaxResend time.Duration
-	// SafetyPoll is how often the outbox is looked at when nothing says that there is something.
+	// SafetyPoll is the interval at which the outbox is read without a notification.
 	SafetyPoll time.Duration
-	// ResyncWindow bounds how many deliveries of a resync may be unconfirmed at a time.
+	// ResyncWindow bounds the unconfirmed deliveries of a resync.
 	ResyncWindow int
-	// Rebalance is how often the replicas' shares are looked at.
+	// Rebalance is the interval at which the consumers are distributed over the replicas.
 	Rebalance time.Duration
 	Registry  prometheus.Registerer
 	Log       *slog.Logger
@@ -63,34 +65,37 @@ func (o *Options) complete() {
 		o.ResyncWindow = 32
 	}
 	if o.Log == nil {
-		o.Log = slog.Default()
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
 }
 
-// Dispatcher serves the consumers that fall to this replica.
+// rejoinInterval is the mean pause before a replica joins the others again.
+const rejoinInterval = 500 * time.Millisecond
+
+// Dispatcher serves the consumers that are assigned to this replica.
 type Dispatcher struct {
 	o       Options
 	metrics *metrics
 
-	mu       sync.RWMutex
-	serving  map[string]*consumer
-	joinErr  error
-	rejoined chan struct{}
+	mu           sync.RWMutex
+	serving      map[string]*consumer
+	joinErr      error
+	rebalanceNow chan struct{}
 }
 
-// New makes a dispatcher. Run makes it work.
+// New returns a Dispatcher. Call Run to serve.
 func New(o Options) *Dispatcher {
 	o.complete()
 	return &Dispatcher{
 		o: o, metrics: newMetrics(o.Registry), serving: map[string]*consumer{},
-		joinErr: fmt.Errorf("the replica has not joined yet"), rejoined: make(chan struct{}, 1),
+		joinErr: errors.New("the replica has not joined the others yet"), rebalanceNow: make(chan struct{}, 1),
 	}
 }
 
-// Run serves until the context ends, and returns once every loop has ended.
+// Run serves until ctx ends and returns when every loop has ended.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := d.serve(ctx)
@@ -98,23 +103,20 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			break
 		}
 		d.setJoined(err)
-		d.o.Log.Warn("membership lost; joining the replicas again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+		d.o.Log.WarnContext(ctx, "membership of the replicas lost", logkey.Error, err)
+		_ = backoff.Sleep(ctx, backoff.Jitter(rejoinInterval))
 	}
 	return nil
 }
 
-// Ready says why the replica serves nobody, nil when it does its share.
+// Ready returns why the replica serves no consumer, or nil if it serves its share.
 func (d *Dispatcher) Ready(context.Context) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.joinErr
 }
 
-// Serving lists the consumers this replica serves.
+// Serving returns the consumers that this replica serves.
 func (d *Dispatcher) Serving() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -125,7 +127,7 @@ func (d *Dispatcher) Serving() []string {
 	return names
 }
 
-// Wake says that a consumer has new work in the outbox.
+// Wake makes the loop of a consumer read the outbox, if this replica serves the consumer.
 func (d *Dispatcher) Wake(consumer string) {
 	d.mu.RLock()
 	c := d.serving[consumer]
@@ -135,25 +137,25 @@ func (d *Dispatcher) Wake(consumer string) {
 	}
 }
 
-// Rebalance makes the replica look for consumers at once, as after one was registered.
+// Rebalance distributes the consumers at once, for example after one was registered.
 func (d *Dispatcher) Rebalance() {
 	select {
-	case d.rejoined <- struct{}{}:
+	case d.rebalanceNow <- struct{}{}:
 	default:
 	}
 }
 
-// LinkUp says that the MQTT link has come up: everything an agent reported while it was down is lost.
+// LinkUp requests the statuses of all consumers. Call it when the MQTT link comes up: reports that were sent before are lost.
 func (d *Dispatcher) LinkUp(context.Context) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, c := range d.serving {
-		c.askStatuses()
+		c.requestStatuses()
 		c.wake()
 	}
 }
 
-// Receive takes an event that an agent published.
+// Receive queues an event that an agent published.
 func (d *Dispatcher) Receive(_ context.Context, topic string, evt *cloudevents.Event) {
 	// The broker checks the topic against the agent's certificate; nobody checks the consumer that the event names.
 	source, name, channel, ok := maestroapi.ParseTopic(topic)
@@ -168,13 +170,13 @@ func (d *Dispatcher) Receive(_ context.Context, topic string, evt *cloudevents.E
 	}
 }
 
-// Invalid takes note of a message that is no event.
-func (d *Dispatcher) Invalid(topic string, err error) {
+// HandleInvalid counts and logs a message that is not an event.
+func (d *Dispatcher) HandleInvalid(topic string, err error) {
 	d.metrics.invalid.Inc()
-	d.o.Log.Error("message from an agent dropped", "topic", topic, "error", err)
+	d.o.Log.Error("invalid message of an agent dropped", logkey.Topic, topic, logkey.Error, err)
 }
 
-// serve joins the replicas and keeps up the share that falls to this one, until the membership breaks.
+// serve joins the replicas and serves the share of this one until the membership is lost.
 func (d *Dispatcher) serve(ctx context.Context) error {
 	membership, err := d.o.Store.Join(ctx)
 	if err != nil {
@@ -194,7 +196,7 @@ func (d *Dispatcher) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-		case <-d.rejoined:
+		case <-d.rebalanceNow:
 		}
 	}
 }
@@ -218,7 +220,7 @@ func (d *Dispatcher) rebalance(ctx context.Context, m *store.Membership) error {
 		if err := m.Release(ctx, name); err != nil {
 			return err
 		}
-		d.o.Log.Info("consumer released", "consumer", name)
+		d.o.Log.InfoContext(ctx, "consumer released", logkey.Consumer, name)
 	}
 	for name := range share {
 		d.mu.RLock()
@@ -231,7 +233,7 @@ func (d *Dispatcher) rebalance(ctx context.Context, m *store.Membership) error {
 		if err != nil {
 			return err
 		}
-		// If not, the replica that served it so far has not let go yet; the next round will tell.
+		// If not, another replica has not released it yet; the next round tries again.
 		if ok {
 			d.start(name)
 		}
@@ -245,7 +247,7 @@ func (d *Dispatcher) start(name string) {
 	d.serving[name] = c
 	d.mu.Unlock()
 	d.metrics.serving.Inc()
-	d.o.Log.Info("consumer served", "consumer", name)
+	d.o.Log.Info("consumer acquired", logkey.Consumer, name)
 }
 
 func (d *Dispatcher) stop(name string) {

@@ -9,13 +9,15 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
-// listen is the loop that works through an agent's events, in order. Statuses that wait together share a transaction.
-func (c *consumer) listen(ctx context.Context) {
+// processEvents processes the events of the agent in order. Statuses that wait together share a transaction.
+func (c *consumer) processEvents(ctx context.Context) {
 	var held *cloudevents.Event
 	for {
 		evt := held
@@ -30,28 +32,29 @@ func (c *consumer) listen(ctx context.Context) {
 		action, err := event.ActionOf(evt)
 		switch {
 		case err != nil:
-			c.d.Invalid(c.name, err)
+			c.dispatcher.HandleInvalid(c.name, err)
 		case action == event.SpecResync:
 			c.resyncSpecs(ctx, evt)
 		case action == event.StatusUpdate:
 			var statuses []*resource.Status
-			statuses, held = c.drain(evt)
-			c.takeIn(ctx, statuses)
+			statuses, held = c.collectStatuses(evt)
+			c.storeStatuses(ctx, statuses)
 		default:
-			c.log.Warn("agent event of a kind that agents do not send", "type", evt.Type())
+			c.log.WarnContext(ctx, "unexpected type of agent event", logkey.Type, evt.Type())
 		}
 	}
 }
 
-// drain collects statuses that wait behind the first, up to the first event of another kind.
-func (c *consumer) drain(evt *cloudevents.Event) (statuses []*resource.Status, next *cloudevents.Event) {
+// collectStatuses returns the status of evt and the statuses that wait behind it, up to the first event of another type, which
+// it returns too.
+func (c *consumer) collectStatuses(evt *cloudevents.Event) (statuses []*resource.Status, next *cloudevents.Event) {
 	for {
 		status, err := event.DecodeStatus(evt)
 		switch {
 		case err != nil:
-			c.d.Invalid(c.name, err)
+			c.dispatcher.HandleInvalid(c.name, err)
 		case status.Consumer != c.name:
-			c.log.Error("agent reported for another consumer; dropped", "claimed", status.Consumer)
+			c.log.Error("status for another consumer dropped", logkey.Name, status.Consumer)
 		default:
 			statuses = append(statuses, status)
 		}
@@ -69,14 +72,14 @@ func (c *consumer) drain(evt *cloudevents.Event) (statuses []*resource.Status, n
 	}
 }
 
-// takeIn stores statuses and tells whom they concern. It does not give up while the database is away.
-func (c *consumer) takeIn(ctx context.Context, statuses []*resource.Status) {
+// storeStatuses stores statuses and announces those that changed something. It retries while the database is unavailable.
+func (c *consumer) storeStatuses(ctx context.Context, statuses []*resource.Status) {
 	if len(statuses) == 0 {
 		return
 	}
 	var reports []*store.Report
-	ok := c.insist(ctx, "take in statuses", func() (err error) {
-		reports, err = c.d.o.Store.ApplyStatuses(ctx, c.name, statuses)
+	ok := c.retryWhileUnavailable(ctx, "storing statuses", func() (err error) {
+		reports, err = c.dispatcher.o.Store.ApplyStatuses(ctx, c.name, statuses)
 		return err
 	})
 	if !ok {
@@ -84,70 +87,71 @@ func (c *consumer) takeIn(ctx context.Context, statuses []*resource.Status) {
 	}
 	var changed []*store.Report
 	for _, report := range reports {
-		c.d.metrics.reports.WithLabelValues(report.Outcome.String()).Inc()
+		c.dispatcher.metrics.reports.WithLabelValues(report.Outcome.String()).Inc()
 		switch report.Outcome {
 		case store.Applied, store.Removed:
 			changed = append(changed, report)
 		case store.Unwanted:
-			c.deleteAgain(ctx, report.Resource)
+			c.repeatDeletion(ctx, report.Resource)
 		case store.Unknown:
-			c.d.metrics.unknown.Inc()
-			c.log.Warn("the agent has a work this server has never had; it is left alone", "resource", report.Status.ResourceID)
+			c.dispatcher.metrics.unknown.Inc()
+			c.log.WarnContext(ctx, "agent reports an unknown work; ignoring it", logkey.BundleID, report.Status.ResourceID)
 		}
 	}
 	if len(changed) > 0 {
-		c.d.o.Announce(changed)
+		c.dispatcher.o.Announce(changed)
 	}
-	// Confirmations make room in the resync window.
+	// Confirmations free places in the resync window.
 	c.wake()
 }
 
-// resyncSpecs answers an agent that lists what it holds. An agent that holds nothing has started anew.
+// resyncSpecs compares the works that an agent lists with the stored resources, and orders what the agent lacks. An agent
+// that lists none has lost its state.
 func (c *consumer) resyncSpecs(ctx context.Context, evt *cloudevents.Event) {
 	request, err := event.DecodeSpecResync(evt)
 	if err == nil && request.Consumer != c.name {
-		err = errors.New("the event names another consumer than its topic")
+		err = errors.New("the event and its topic name different consumers")
 	}
 	if err != nil {
-		c.d.Invalid(c.name, err)
+		c.dispatcher.HandleInvalid(c.name, err)
 		return
 	}
-	held := c.collect(request)
+	held := c.joinParts(request)
 	if held == nil {
 		return
 	}
-	c.d.metrics.resyncs.Inc()
+	c.dispatcher.metrics.resyncs.Inc()
 	var diff *store.Difference
-	ok := c.insist(ctx, "compare what the agent holds", func() (err error) {
-		diff, err = c.d.o.Store.Compare(ctx, c.name, held, len(held) == 0)
+	ok := c.retryWhileUnavailable(ctx, "comparing the works of the agent", func() (err error) {
+		diff, err = c.dispatcher.o.Store.CompareHeld(ctx, c.name, held, len(held) == 0)
 		return err
 	})
 	if !ok {
 		return
 	}
-	c.log.Info("agent resynced", "holds", len(held), "ordered", diff.Ordered, "confirmed", diff.Confirmed,
-		"unwanted", len(diff.Unwanted), "unknown", len(diff.Unknown))
+	c.log.InfoContext(ctx, "agent resynced", logkey.Held, len(held), logkey.Ordered, diff.Ordered, logkey.Confirmed, diff.Confirmed,
+		logkey.Unwanted, len(diff.Unwanted), logkey.Unknown, len(diff.Unknown))
 	for _, r := range diff.Unwanted {
-		c.deleteAgain(ctx, r)
+		c.repeatDeletion(ctx, r)
 	}
 	if n := len(diff.Unknown); n > 0 {
-		c.d.metrics.unknown.Add(float64(n))
-		c.log.Warn("the agent has works this server has never had; they are left alone", "count", n, "first", diff.Unknown[0])
+		c.dispatcher.metrics.unknown.Add(float64(n))
+		c.log.WarnContext(ctx, "agent has unknown works; ignoring them", logkey.Count, n, logkey.BundleID, diff.Unknown[0])
 	}
-	if answer := event.ResyncAnswer(evt, c.d.o.SourceID); answer != nil {
-		if err := c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), answer); err != nil {
-			c.log.Warn("the agent's resync could not be acknowledged; it will ask again", "error", err)
+	if response := event.AcknowledgeResync(evt, c.dispatcher.o.SourceID); response != nil {
+		if err := c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), response); err != nil {
+			c.log.WarnContext(ctx, "acknowledging the resync of the agent failed", logkey.Error, err)
 		}
 	}
 	if len(held) > 0 {
-		c.askStatuses()
+		c.requestStatuses()
 	}
 	c.wake()
 }
 
-// collect joins the parts of a list. It gives the whole once it is whole, and forgets a list of which a part was lost when
-// the next one begins.
-func (c *consumer) collect(r *event.SpecResyncRequest) map[string]int64 {
+// joinParts returns the whole list once all its parts have arrived, and nil before. It forgets an incomplete list when the next
+// one begins.
+func (c *consumer) joinParts(r *event.SpecResyncRequest) map[string]int64 {
 	if r.Parts == 1 {
 		return r.Held
 	}
@@ -164,22 +168,25 @@ func (c *consumer) collect(r *event.SpecResyncRequest) map[string]int64 {
 	return whole
 }
 
-// deleteAgain tells the agent to delete what it had confirmed to have deleted. A failure is repaired by the next report.
-func (c *consumer) deleteAgain(ctx context.Context, r *resource.Resource) {
-	evt, err := event.EncodeSpec(r, c.d.o.SourceID, event.Delete)
+// repeatDeletion tells the agent to delete a work whose deletion it had confirmed. If that fails, the next report repeats it.
+func (c *consumer) repeatDeletion(ctx context.Context, r *resource.Resource) {
+	evt, err := event.EncodeSpec(r, c.dispatcher.o.SourceID, event.Delete)
 	if err == nil {
-		err = c.d.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.d.o.SourceID, c.name), evt)
+		err = c.dispatcher.o.Link.Publish(ctx, maestroapi.SourceEventsTopic(c.dispatcher.o.SourceID, c.name), evt)
 	}
 	if err != nil {
-		c.log.Warn("could not delete an unwanted work", "resource", r.ID, "error", err)
+		c.log.WarnContext(ctx, "repeating a deletion failed", logkey.BundleID, r.ID, logkey.Error, err)
 	}
 }
 
-// insist repeats what fails for the database's sake until it succeeds or the loop ends. What fails for another reason
-// is dropped with a loud word, for it would fail for ever and hold up everything behind it.
-func (c *consumer) insist(ctx context.Context, what string, do func() error) bool {
-	pause := 50 * time.Millisecond
-	for try := 0; ; try++ {
+// maxAttempts is the number of attempts of an event that fails although the database is available.
+const maxAttempts = 5
+
+// retryWhileUnavailable calls do until it succeeds or ctx ends, and reports whether it succeeded. An event that fails for
+// another reason than the database is logged and dropped after maxAttempts, because it would block all events behind it.
+func (c *consumer) retryWhileUnavailable(ctx context.Context, what string, do func() error) bool {
+	retries := backoff.New(50*time.Millisecond, 2*time.Second)
+	for attempt := 1; ; attempt++ {
 		err := do()
 		if err == nil {
 			return true
@@ -188,18 +195,15 @@ func (c *consumer) insist(ctx context.Context, what string, do func() error) boo
 			return false
 		}
 		var fault *resource.Error
-		if errors.As(err, &fault) || (!store.IsUnavailable(err) && try >= 5) {
-			c.d.metrics.invalid.Inc()
-			c.log.Error("agent event dropped", "doing", what, "error", err)
-			c.wantStatuses.Store(true)
+		if errors.As(err, &fault) || (!store.IsUnavailable(err) && attempt > maxAttempts) {
+			c.dispatcher.metrics.invalid.Inc()
+			c.log.ErrorContext(ctx, "agent event dropped", logkey.Step, what, logkey.Error, err)
+			c.statusResyncNeeded.Store(true)
 			return false
 		}
-		c.log.Warn("agent event waits for the database", "doing", what, "error", err)
-		select {
-		case <-ctx.Done():
+		c.log.WarnContext(ctx, "agent event waits for the database", logkey.Step, what, logkey.Error, err)
+		if retries.Wait(ctx) != nil {
 			return false
-		case <-time.After(pause):
 		}
-		pause = min(pause*2, 2*time.Second)
 	}
 }

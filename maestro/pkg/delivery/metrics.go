@@ -2,11 +2,11 @@ package delivery
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are labelled with nothing that grows with the number of resources.
+// metrics have no labels whose values grow with the number of resources.
 type metrics struct {
 	sent, reports    *prometheus.CounterVec
 	parked, invalid  prometheus.Counter
-	missed, resyncs  prometheus.Counter
+	dropped, resyncs prometheus.Counter
 	resent, failures prometheus.Counter
 	serving          prometheus.Gauge
 	unknown          prometheus.Counter
@@ -25,15 +25,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		sent:     vec("deliveries_sent_total", "Events sent to agents.", "action"),
-		reports:  vec("statuses_total", "Statuses taken in from agents, by what became of them.", "outcome"),
-		parked:   counter("deliveries_parked_total", "Deliveries that cannot be sent and were put aside."),
-		invalid:  counter("invalid_messages_total", "Messages from agents that could not be understood."),
-		missed:   counter("agent_events_missed_total", "Agent events dropped because the consumer's inbox was full; a resync follows."),
-		resyncs:  counter("spec_resyncs_total", "Spec resyncs asked for by agents."),
-		resent:   counter("deliveries_resent_total", "Deliveries sent again because they were not confirmed in time."),
-		failures: counter("delivery_failures_total", "Attempts to send that failed."),
-		unknown:  counter("unknown_works_total", "Reports about works that this server has never had."),
-		serving:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "maestro", Name: "consumers_served", Help: "Consumers this replica serves."}),
+		reports:  vec("statuses_total", "Statuses received from agents, by outcome.", "outcome"),
+		parked:   counter("deliveries_parked_total", "Deliveries that cannot be sent."),
+		invalid:  counter("invalid_messages_total", "Invalid messages of agents."),
+		dropped:  counter("agent_events_missed_total", "Agent events dropped because the inbox of their consumer was full."),
+		resyncs:  counter("spec_resyncs_total", "Spec resyncs requested by agents."),
+		resent:   counter("deliveries_resent_total", "Deliveries sent again for lack of a confirmation."),
+		failures: counter("delivery_failures_total", "Failed attempts to send deliveries."),
+		unknown:  counter("unknown_works_total", "Reports about works that the server has no record of."),
+		serving:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "maestro", Name: "consumers_served", Help: "Consumers that this replica serves."}),
 	}
 	registry.MustRegister(m.serving)
 	return m

@@ -1,7 +1,7 @@
-// Package event turns resources and statuses into CloudEvents and back. It is the one place that knows the wire format
-// Maestro publishes: the event types, the extension attributes and the JSON bodies of
-// io.open-cluster-management.works.v1alpha1.manifestbundles, as sources send them over gRPC and agents over MQTT.
-// Everything it decodes comes from outside, so decoding never panics and says exactly what is wrong.
+// Package event converts resources and statuses to CloudEvents and back. It implements the wire format of published Maestro:
+// the event types, the extension attributes and the JSON bodies of
+// io.open-cluster-management.works.v1alpha1.manifestbundles, as sources send them over gRPC and agents over MQTT. All input
+// is untrusted, so decoding never panics and its errors name the wrong attribute.
 package event
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// Action is what an event asks for.
+// Action is the request or report that an event carries.
 type Action string
 
 const (
@@ -33,23 +33,23 @@ const (
 	Update       Action = "update"
 	Delete       Action = "delete"
 	StatusUpdate Action = "status"
-	// SpecResync is an agent asking for everything that differs from what it lists.
+	// SpecResync is the request of an agent for every resource that differs from those that it lists.
 	SpecResync Action = "spec-resync"
-	// StatusResync is a source asking for every status that differs from what it lists.
+	// StatusResync is a request for every status that differs from those that are listed.
 	StatusResync Action = "status-resync"
 )
 
-// DataType is the only data type that is served: manifest bundles.
+// dataType is the only supported data type: manifest bundles.
 var dataType = workpayload.ManifestBundleEventDataType
 
-// ActionOf says what an event asks for.
+// ActionOf returns the action of an event.
 func ActionOf(evt *cloudevents.Event) (Action, error) {
 	t, err := types.ParseCloudEventsType(evt.Type())
 	if err != nil {
-		return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's type: %v", err)
+		return "", resource.Errorf(maestroapi.ReasonMalformed, "type of the event: %v", err)
 	}
 	if t.CloudEventsDataType != dataType {
-		return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's data type %s is not served; %s is", t.CloudEventsDataType, dataType)
+		return "", resource.Errorf(maestroapi.ReasonMalformed, "data type %s is not supported; the supported type is %s", t.CloudEventsDataType, dataType)
 	}
 	switch {
 	case t.SubResource == types.SubResourceSpec && t.Action == types.CreateRequestAction:
@@ -65,11 +65,11 @@ func ActionOf(evt *cloudevents.Event) (Action, error) {
 	case t.SubResource == types.SubResourceStatus && (t.Action == types.UpdateRequestAction || t.Action == types.ResyncResponseAction):
 		return StatusUpdate, nil
 	}
-	return "", resource.Errorf(maestroapi.ReasonMalformed, "the event's type %s asks for nothing that is served", evt.Type())
+	return "", resource.Errorf(maestroapi.ReasonMalformed, "type %s of the event is not supported", evt.Type())
 }
 
-// DecodeSpec reads a source's create, update or delete request. Version is 0 when the source asks for "whatever is
-// newest". Only a deletion may come without a bundle.
+// DecodeSpec decodes a create, update or delete request of a source. Version 0 means the newest version. Only a deletion may
+// omit the bundle.
 func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, error) {
 	ext := extensions(evt)
 	r := &resource.Resource{
@@ -82,7 +82,7 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 	if metadata := ext.optionalText(types.ExtensionWorkMeta); metadata != "" {
 		r.Metadata = json.RawMessage(metadata)
 		if err := json.Unmarshal(r.Metadata, &metav1.ObjectMeta{}); err != nil {
-			ext.fail("extension %s is no ObjectMeta: %v", types.ExtensionWorkMeta, err)
+			ext.fail("extension %s is not an ObjectMeta: %v", types.ExtensionWorkMeta, err)
 		}
 	}
 	if evt.Source() == "" {
@@ -95,10 +95,10 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 		r.Spec = json.RawMessage(evt.Data())
 		var bundle workpayload.ManifestBundle
 		if err := json.Unmarshal(r.Spec, &bundle); err != nil {
-			ext.fail("the data is no manifest bundle: %v", err)
+			ext.fail("the data is not a manifest bundle: %v", err)
 		}
 		if len(bundle.Manifests) == 0 && ext.err == nil {
-			ext.fail("the manifest bundle holds no manifest")
+			ext.fail("the manifest bundle contains no manifest")
 		}
 	}
 	if ext.err != nil {
@@ -107,7 +107,7 @@ func DecodeSpec(evt *cloudevents.Event, action Action) (*resource.Resource, erro
 	return r, nil
 }
 
-// EncodeSpec makes the event that brings a resource's newest version, or its deletion, to its agent.
+// EncodeSpec returns the event with the newest version of a resource, or with its deletion, for its agent.
 func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevents.Event, error) {
 	request := map[Action]types.EventAction{
 		Create: types.CreateRequestAction, Update: types.UpdateRequestAction, Delete: types.DeleteRequestAction,
@@ -129,17 +129,17 @@ func EncodeSpec(r *resource.Resource, source string, action Action) (*cloudevent
 	evt.SetExtension(types.ExtensionWorkMeta, metadata)
 	body := r.Spec
 	if len(body) == 0 {
-		// Of what was deleted long ago only the id is known.
+		// A tombstone has no bundle.
 		body = json.RawMessage(`{"manifests":[]}`)
 	}
 	if err := evt.SetData(cloudevents.ApplicationJSON, []byte(body)); err != nil {
-		return nil, fmt.Errorf("encode the bundle of resource %s: %w", r.ID, err)
+		return nil, fmt.Errorf("encoding the bundle of resource %s: %w", r.ID, err)
 	}
 	return &evt, nil
 }
 
-// agentMetadata is the metadata the agent shall see. Names of ManifestWorks are unique only within a source, so that
-// towards the agent the resource's id is the name.
+// agentMetadata returns the metadata for the agent. Its name is the ID of the resource, because names of ManifestWorks are
+// unique only within a source.
 func agentMetadata(r *resource.Resource) (string, error) {
 	metadata := metav1.ObjectMeta{}
 	if len(r.Metadata) > 0 {
@@ -154,7 +154,7 @@ func agentMetadata(r *resource.Resource) (string, error) {
 	return string(out), err
 }
 
-// DecodeStatus reads an agent's report.
+// DecodeStatus decodes a report of an agent.
 func DecodeStatus(evt *cloudevents.Event) (*resource.Status, error) {
 	ext := extensions(evt)
 	s := &resource.Status{
@@ -167,11 +167,11 @@ func DecodeStatus(evt *cloudevents.Event) (*resource.Status, error) {
 		Body:       json.RawMessage(evt.Data()),
 	}
 	if _, err := strconv.ParseInt(s.Sequence, 10, 64); err != nil {
-		ext.fail("extension %s is no integer", types.ExtensionStatusUpdateSequenceID)
+		ext.fail("extension %s is not an integer", types.ExtensionStatusUpdateSequenceID)
 	}
 	var body workpayload.ManifestBundleStatus
 	if err := json.Unmarshal(s.Body, &body); err != nil {
-		ext.fail("the data is no manifest bundle status: %v", err)
+		ext.fail("the data is not the status of a manifest bundle: %v", err)
 	}
 	s.Deleted = meta.IsStatusConditionTrue(body.Conditions, common.ResourceDeleted)
 	if ext.err != nil {
@@ -180,8 +180,8 @@ func DecodeStatus(evt *cloudevents.Event) (*resource.Status, error) {
 	return s, nil
 }
 
-// EncodeStatus makes the event that tells a source of its resource's newest status. As the published server's, it
-// carries the bundle beside the status, so that a source without a store of its own can rebuild the whole work.
+// EncodeStatus returns the event with the newest status of a resource for its source. Like the published server's event it
+// contains the bundle, so that a source without a store can rebuild the ManifestWork.
 func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 	if r.Status == nil {
 		return nil, errors.New("the resource has no status yet")
@@ -206,7 +206,7 @@ func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 	if err := json.Unmarshal(s.Body, &body); err != nil {
 		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
 	}
-	if body == nil { // the agent's body was null
+	if body == nil { // the body of the agent is null
 		body = map[string]json.RawMessage{}
 	}
 	if len(r.Spec) > 0 {
@@ -217,23 +217,23 @@ func EncodeStatus(r *resource.Resource) (*cloudevents.Event, error) {
 		return nil, fmt.Errorf("status of resource %s: %w", r.ID, err)
 	}
 	if err := evt.SetData(cloudevents.ApplicationJSON, data); err != nil {
-		return nil, fmt.Errorf("encode the status of resource %s: %w", r.ID, err)
+		return nil, fmt.Errorf("encoding the status of resource %s: %w", r.ID, err)
 	}
 	return &evt, nil
 }
 
-// SpecResyncRequest is what an agent says it holds, or a part of it.
+// SpecResyncRequest is the list of an agent's works, or a part of it.
 type SpecResyncRequest struct {
 	Consumer string
-	// ID names the resync; empty for agents that do not number theirs, whose lists have one part.
+	// ID identifies the resync. It is empty for published agents, whose lists have one part.
 	ID string
-	// Part counts from 1 to Parts.
+	// Part is from 1 to Parts.
 	Part, Parts int64
-	// Held are the versions by resource id.
+	// Held contains the version of each work by resource ID.
 	Held map[string]int64
 }
 
-// DecodeSpecResync reads the versions an agent holds.
+// DecodeSpecResync decodes the list of an agent's works.
 func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	ext := extensions(evt)
 	r := &SpecResyncRequest{
@@ -244,14 +244,14 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 		r.Part, r.Parts = 1, 1
 	}
 	if r.Parts < 1 || r.Parts > maxParts || r.Part < 1 || r.Part > r.Parts || r.Parts > 1 && r.ID == "" {
-		ext.fail("part %d of %d of resync %q makes no sense", r.Part, r.Parts, r.ID)
+		ext.fail("part %d of %d of resync %q is invalid", r.Part, r.Parts, r.ID)
 	}
 	if ext.err != nil {
 		return nil, ext.err
 	}
 	list, err := payload.DecodeSpecResyncRequest(*evt)
 	if err != nil {
-		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the spec resync's data: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the spec resync: %v", err)
 	}
 	for _, v := range list.Versions {
 		r.Held[v.ResourceID] = v.ResourceVersion
@@ -259,11 +259,11 @@ func DecodeSpecResync(evt *cloudevents.Event) (*SpecResyncRequest, error) {
 	return r, nil
 }
 
-// DecodeStatusResync reads the status hashes a source or server holds, by resource id. None means: send everything.
+// DecodeStatusResync returns the status hashes of a status resync by resource ID. An empty list requests all statuses.
 func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
 	list, err := payload.DecodeStatusResyncRequest(*evt)
 	if err != nil {
-		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the status resync's data: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "data of the status resync: %v", err)
 	}
 	hashes := make(map[string]string, len(list.Hashes))
 	for _, h := range list.Hashes {
@@ -272,23 +272,23 @@ func DecodeStatusResync(evt *cloudevents.Event) (map[string]string, error) {
 	return hashes, nil
 }
 
-// EncodeStatusResync asks an agent for the statuses whose hashes differ. It never sends an empty list, which would ask
-// for everything.
+// EncodeStatusResync returns the event that requests from an agent the statuses with other hashes. It rejects an empty list,
+// which would request all statuses.
 func EncodeStatusResync(source, consumer string, hashes []payload.ResourceStatusHash) (*cloudevents.Event, error) {
 	if len(hashes) == 0 {
-		return nil, errors.New("a status resync of nothing would ask for everything")
+		return nil, errors.New("a status resync needs at least one hash")
 	}
 	evt := types.NewEventBuilder(source, types.CloudEventsType{
 		CloudEventsDataType: dataType, SubResource: types.SubResourceStatus, Action: types.ResyncRequestAction,
 	}).WithClusterName(consumer).NewEvent()
 	if err := evt.SetData(cloudevents.ApplicationJSON, payload.ResourceStatusHashList{Hashes: hashes}); err != nil {
-		return nil, fmt.Errorf("encode a status resync: %w", err)
+		return nil, fmt.Errorf("encoding a status resync: %w", err)
 	}
 	return &evt, nil
 }
 
-// ServerStatus is a status that the server reports on its own behalf: one condition, for the resource's version. An
-// agent's later report replaces it.
+// ServerStatus returns a status that the server reports itself: one condition, for the current version of the resource. A
+// later report of the agent replaces it.
 func ServerStatus(r *resource.Resource, server string, condition metav1.Condition, now time.Time) (*resource.Status, error) {
 	condition.LastTransitionTime = metav1.NewTime(now)
 	condition.ObservedGeneration = r.Version
@@ -302,23 +302,23 @@ func ServerStatus(r *resource.Resource, server string, condition metav1.Conditio
 	}, nil
 }
 
-// attributes reads an event's extensions and keeps the first mistake.
-type attributes struct {
+// extensionReader reads the extensions of an event and stores the first error.
+type extensionReader struct {
 	values map[string]any
 	err    error
 }
 
-func extensions(evt *cloudevents.Event) *attributes {
-	return &attributes{values: evt.Extensions()}
+func extensions(evt *cloudevents.Event) *extensionReader {
+	return &extensionReader{values: evt.Extensions()}
 }
 
-func (a *attributes) fail(format string, args ...any) {
+func (a *extensionReader) fail(format string, args ...any) {
 	if a.err == nil {
 		a.err = resource.Errorf(maestroapi.ReasonMalformed, format, args...)
 	}
 }
 
-func (a *attributes) text(name string) string {
+func (a *extensionReader) text(name string) string {
 	v := a.optionalText(name)
 	if v == "" {
 		a.fail("extension %s is missing or empty", name)
@@ -326,7 +326,7 @@ func (a *attributes) text(name string) string {
 	return v
 }
 
-func (a *attributes) optionalText(name string) string {
+func (a *extensionReader) optionalText(name string) string {
 	v, ok := a.values[name]
 	if !ok {
 		return ""
@@ -338,26 +338,26 @@ func (a *attributes) optionalText(name string) string {
 	return s
 }
 
-func (a *attributes) optionalInteger(name string) int64 {
+func (a *extensionReader) optionalInteger(name string) int64 {
 	v, ok := a.values[name]
 	if !ok {
 		return 0
 	}
 	n, err := cetypes.ToInteger(v)
 	if err != nil {
-		a.fail("extension %s is no integer: %v", name, err)
+		a.fail("extension %s is not an integer: %v", name, err)
 	}
 	return int64(n)
 }
 
 const (
-	// versionsPerPart keeps a part under the size limit, with ids of up to 48 bytes.
+	// versionsPerPart keeps a part below the limit of a message, with IDs of up to 48 bytes.
 	versionsPerPart = 4000
-	// maxParts bounds what a server collects of one resync.
+	// maxParts bounds the parts of one resync.
 	maxParts = 100
 )
 
-// EncodeSpecResync asks the server for everything that differs from what the agent holds, in as many events as it takes.
+// EncodeSpecResync returns the events that request every resource that differs from the works of the agent.
 func EncodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion) ([]*cloudevents.Event, error) {
 	parts := max(1, (len(held)+versionsPerPart-1)/versionsPerPart)
 	events := make([]*cloudevents.Event, 0, parts)
@@ -381,13 +381,13 @@ func encodeSpecResync(agent, consumer, id string, held []payload.ResourceVersion
 	}).WithOriginalSource(types.SourceAll).WithClusterName(consumer).NewEvent()
 	evt.SetExtension(maestroapi.ExtensionResyncID, id)
 	if err := evt.SetData(cloudevents.ApplicationJSON, payload.ResourceVersionList{Versions: held}); err != nil {
-		return nil, fmt.Errorf("encode a spec resync: %w", err)
+		return nil, fmt.Errorf("encoding a spec resync: %w", err)
 	}
 	return &evt, nil
 }
 
-// ResyncAnswer acknowledges an agent's spec resync; nil when the agent did not ask for that.
-func ResyncAnswer(request *cloudevents.Event, source string) *cloudevents.Event {
+// AcknowledgeResync returns the event that acknowledges a spec resync, or nil if the agent does not need one.
+func AcknowledgeResync(request *cloudevents.Event, source string) *cloudevents.Event {
 	id, ok := request.Extensions()[maestroapi.ExtensionResyncID]
 	if !ok {
 		return nil
@@ -403,8 +403,8 @@ func ResyncAnswer(request *cloudevents.Event, source string) *cloudevents.Event 
 	return &evt
 }
 
-// AnsweredResync reads the id of the resync an event acknowledges; empty for any other event.
-func AnsweredResync(evt *cloudevents.Event) string {
+// AcknowledgedResync returns the ID of the spec resync that an event acknowledges, or "" for any other event.
+func AcknowledgedResync(evt *cloudevents.Event) string {
 	t, err := types.ParseCloudEventsType(evt.Type())
 	if err != nil || t.SubResource != types.SubResourceSpec || t.Action != types.ResyncResponseAction {
 		return ""
@@ -412,8 +412,8 @@ func AnsweredResync(evt *cloudevents.Event) string {
 	return extensions(evt).optionalText(maestroapi.ExtensionResyncID)
 }
 
-// StatusView is a resource's status as the published REST API shows it: the conditions of the whole, and the agent's
-// report on each manifest, with the resource version, sequence id and hash it came with. Nil before the first report.
+// StatusView returns the status of a resource in the schema of the published REST API: the conditions, the status of each
+// manifest, and the resource version, sequence ID and hash of the report. It returns nil before the first report.
 func StatusView(r *resource.Resource) (json.RawMessage, error) {
 	if r.Status == nil {
 		return nil, nil

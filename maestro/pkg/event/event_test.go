@@ -137,7 +137,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		case SpecResync:
 			_, _ = DecodeSpecResync(&evt)
-			_ = ResyncAnswer(&evt, "maestro")
+			_ = AcknowledgeResync(&evt, "maestro")
 		case StatusResync:
 			_, _ = DecodeStatusResync(&evt)
 		}

@@ -1,37 +1,39 @@
-// Package fanout tells sources of their resources' new statuses. A hub holds the replica's subscribers; each has a queue
-// of its own in which only the newest status of a resource waits, so a slow subscriber costs memory in proportion to its
-// resources and delays nobody. One that falls too far behind is cut off: it subscribes again and resyncs. Statuses that
-// other replicas took in arrive by their news, and whatever news was lost is found by following the database.
+// Package fanout sends the statuses of resources to the subscribed sources. A Hub holds the subscribers of one replica. Each has
+// a queue that contains only the newest status of a resource, so a slow subscriber uses memory in proportion to its resources
+// and delays no other. A subscriber that is too far behind is disconnected; it subscribes again and resyncs. The hub learns
+// of statuses that other replicas stored from their notifications, and of lost notifications by reading the database.
 package fanout
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
-// ErrBehind ends a subscription whose subscriber does not keep up.
+// ErrBehind ends the subscription of a subscriber that does not keep up.
 var ErrBehind = errors.New("the subscriber is too far behind; subscribe again and resync")
 
 const (
-	// queueLimit bounds the resources whose status waits for one subscriber.
+	// queueLimit bounds the statuses that wait for one subscriber.
 	queueLimit = 20_000
-	// resendRoom is up to how many wait while a resync adds more: the rest is room for what is new.
-	resendRoom = queueLimit / 2
-	// resendPatience is how long a resync waits for a subscriber that takes nothing.
-	resendPatience = 2 * time.Second
-	// sweepPage must be larger than a transaction of statuses.
+	// resendLimit bounds the waiting statuses while a resync adds more; the rest of the queue is for new statuses.
+	resendLimit = queueLimit / 2
+	// resendTimeout bounds the wait of a resync for a subscriber that takes nothing.
+	resendTimeout = 2 * time.Second
+	// sweepPage must be larger than the number of statuses in one transaction.
 	sweepPage = 2_000
 )
 
-// Hub is where statuses meet subscribers.
+// Hub passes statuses to the subscribers of one replica. It is safe for concurrent use.
 type Hub struct {
 	store *store.Store
 	self  string
@@ -40,31 +42,31 @@ type Hub struct {
 
 	mu          sync.RWMutex
 	subscribers map[*Subscription]struct{}
-	// told is the newest status revision that was announced, for each resource whose status the sweep has yet to pass.
-	told map[string]int64
+	// announced holds the newest announced status revision of each resource that the sweep has not passed yet.
+	announced map[string]int64
 
-	news     chan store.News
-	size     prometheus.Gauge
-	overruns prometheus.Counter
+	notifications chan store.Notification
+	size          prometheus.Gauge
+	overruns      prometheus.Counter
 }
 
-// New makes a hub. self names this replica in its news.
+// New returns a Hub. self identifies this replica in its notifications.
 func New(s *store.Store, self string, sweep time.Duration, registry prometheus.Registerer, log *slog.Logger) *Hub {
 	if sweep <= 0 {
 		sweep = 2 * time.Second
 	}
 	h := &Hub{
-		store: s, self: self, sweep: sweep, log: log, subscribers: map[*Subscription]struct{}{}, told: map[string]int64{},
-		news: make(chan store.News, 1024),
-		size: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "maestro", Name: "subscribers", Help: "Status subscribers of this replica."}),
+		store: s, self: self, sweep: sweep, log: log, subscribers: map[*Subscription]struct{}{}, announced: map[string]int64{},
+		notifications: make(chan store.Notification, 1024),
+		size:          prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "maestro", Name: "subscribers", Help: "Status subscribers of this replica."}),
 		overruns: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "maestro", Name: "subscribers_cut_off_total",
-			Help: "Status subscribers that were cut off because they did not keep up."}),
+			Help: "Status subscribers disconnected because they did not keep up."}),
 	}
 	registry.MustRegister(h.size, h.overruns)
 	return h
 }
 
-// Subscription is one subscriber's queue.
+// Subscription is the queue of one subscriber.
 type Subscription struct {
 	hub              *Hub
 	source, consumer string
@@ -74,12 +76,12 @@ type Subscription struct {
 	order  []string
 	behind bool
 	ready  chan struct{}
-	// taken is closed, and another one made, when something was taken; stuck says that a resync waited for that in vain.
+	// taken is closed and replaced by each Take. stuck is set when a resync has waited for that without success.
 	taken chan struct{}
 	stuck bool
 }
 
-// Subscribe opens a queue for the statuses of a source's resources, on one consumer or, with an empty name, on all.
+// Subscribe creates a queue for the statuses of a source's resources on one consumer, or on all if the name is empty.
 func (h *Hub) Subscribe(source, consumer string) *Subscription {
 	s := &Subscription{hub: h, source: source, consumer: consumer, newest: map[string]*resource.Resource{}, ready: make(chan struct{}, 1), taken: make(chan struct{})}
 	h.mu.Lock()
@@ -89,7 +91,7 @@ func (h *Hub) Subscribe(source, consumer string) *Subscription {
 	return s
 }
 
-// Close ends a subscription.
+// Close ends the subscription.
 func (s *Subscription) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -99,10 +101,10 @@ func (s *Subscription) Close() {
 	}
 }
 
-// Ready is signalled when something waits.
+// Ready returns a channel that receives a value when statuses wait.
 func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
-// Take removes what waits, oldest first, at most so many.
+// Take removes and returns up to limit waiting statuses, oldest first.
 func (s *Subscription) Take(limit int) ([]*resource.Resource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,11 +126,13 @@ func (s *Subscription) Take(limit int) ([]*resource.Resource, error) {
 	return taken, nil
 }
 
-// awaitRoom waits until a subscriber that goes on taking has room for what a resync adds.
-func (s *Subscription) awaitRoom(ctx context.Context) {
+// waitForSpace waits until the subscriber has space for the statuses of a resync, ctx ends, or the subscriber is stuck.
+func (s *Subscription) waitForSpace(ctx context.Context) {
+	timer := time.NewTimer(resendTimeout)
+	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		full, taken := !s.behind && !s.stuck && len(s.order) >= resendRoom, s.taken
+		full, taken := !s.behind && !s.stuck && len(s.order) >= resendLimit, s.taken
 		s.mu.Unlock()
 		if !full {
 			return
@@ -136,17 +140,18 @@ func (s *Subscription) awaitRoom(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(resendPatience):
+		case <-timer.C:
 			s.mu.Lock()
 			s.stuck = true
 			s.mu.Unlock()
 			return
 		case <-taken:
+			timer.Reset(resendTimeout)
 		}
 	}
 }
 
-func (s *Subscription) put(r *resource.Resource) {
+func (s *Subscription) enqueue(r *resource.Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.behind {
@@ -172,59 +177,59 @@ func (s *Subscription) signal() {
 	}
 }
 
-// Announce tells this replica's subscribers, and the other replicas, of reports that were just committed.
+// Announce sends reports that were just committed to the subscribers of this replica and notifies the other replicas.
 func (h *Hub) Announce(reports []*store.Report) {
-	news := store.News{From: h.self}
+	notification := store.Notification{From: h.self}
 	h.mu.Lock()
 	for _, report := range reports {
-		if report.Revision > h.told[report.Resource.ID] {
-			h.told[report.Resource.ID] = report.Revision
+		if report.Revision > h.announced[report.Resource.ID] {
+			h.announced[report.Resource.ID] = report.Revision
 		}
-		news.Resources = append(news.Resources, report.Resource.ID)
+		notification.Resources = append(notification.Resources, report.Resource.ID)
 	}
 	h.mu.Unlock()
 	for _, report := range reports {
 		h.deliver(report.Resource)
 	}
-	h.Tell(news)
+	h.Notify(notification)
 }
 
-// Resend puts a source's statuses in line once more, here and at the other replicas, as a resync asks for. It goes at the pace of
-// the subscribers, which would otherwise be cut off by what they have asked for.
+// Resend sends statuses of a source again, to the subscribers of all replicas, in response to a resync. It waits for slow
+// subscribers, because the response to their own request would otherwise disconnect them.
 func (h *Hub) Resend(ctx context.Context, resources []*resource.Resource) {
 	for _, s := range h.subscribersOf(resources) {
-		s.awaitRoom(ctx)
+		s.waitForSpace(ctx)
 	}
-	news := store.News{From: h.self}
+	notification := store.Notification{From: h.self}
 	for _, r := range resources {
 		if r.Status == nil {
 			continue
 		}
 		h.deliver(r)
-		news.Resources = append(news.Resources, r.ID)
+		notification.Resources = append(notification.Resources, r.ID)
 	}
-	h.Tell(news)
+	h.Notify(notification)
 }
 
-// subscribersOf are those whom the statuses of a source's resources concern.
+// subscribersOf returns the subscribers to the source of the resources.
 func (h *Hub) subscribersOf(resources []*resource.Resource) []*Subscription {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	var concerned []*Subscription
+	var subscribers []*Subscription
 	for s := range h.subscribers {
 		if len(resources) > 0 && s.source == resources[0].Source {
-			concerned = append(concerned, s)
+			subscribers = append(subscribers, s)
 		}
 	}
-	return concerned
+	return subscribers
 }
 
-// Tell passes news to the other replicas, soon and without waiting for it. What does not fit in the queue is dropped:
-// the other replicas find it by themselves, a little later.
-func (h *Hub) Tell(news store.News) {
-	news.From = h.self
+// Notify queues a notification of the other replicas and does not wait for it. If the queue is full it drops the notification:
+// the other replicas find the change a little later.
+func (h *Hub) Notify(notification store.Notification) {
+	notification.From = h.self
 	select {
-	case h.news <- news:
+	case h.notifications <- notification:
 	default:
 	}
 }
@@ -234,14 +239,14 @@ func (h *Hub) deliver(r *resource.Resource) {
 	defer h.mu.RUnlock()
 	for s := range h.subscribers {
 		if s.source == r.Source && (s.consumer == "" || s.consumer == r.Consumer) {
-			s.put(r)
+			s.enqueue(r)
 		}
 	}
 }
 
-// Hear takes another replica's news in.
-func (h *Hub) Hear(ctx context.Context, news store.News) {
-	if len(news.Resources) == 0 {
+// HandleNotification sends the statuses that another replica has stored to the subscribers of this one.
+func (h *Hub) HandleNotification(ctx context.Context, notification store.Notification) {
+	if len(notification.Resources) == 0 {
 		return
 	}
 	h.mu.RLock()
@@ -250,9 +255,9 @@ func (h *Hub) Hear(ctx context.Context, news store.News) {
 	if idle {
 		return
 	}
-	changed, err := h.store.Load(ctx, news.Resources)
+	changed, err := h.store.Load(ctx, notification.Resources)
 	if err != nil {
-		h.log.Warn("another replica's news could not be read; the next sweep will find it", "error", err)
+		h.log.WarnContext(ctx, "reading the statuses of a notification failed; the next sweep repeats it", logkey.Error, err)
 		return
 	}
 	for _, r := range changed {
@@ -262,23 +267,22 @@ func (h *Hub) Hear(ctx context.Context, news store.News) {
 	}
 }
 
-// Run sends this replica's news and sweeps the database for statuses nobody told of, until the context ends.
+// Run sends the notifications of this replica, and reads the database for statuses without a notification, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
-	var tellers sync.WaitGroup
-	tellers.Add(1)
-	go func() { defer tellers.Done(); h.tell(ctx) }()
-	defer tellers.Wait()
+	var group sync.WaitGroup
+	group.Go(func() { h.sendNotifications(ctx) })
+	defer group.Wait()
 
 	ticker := time.NewTicker(h.sweep)
 	defer ticker.Stop()
 	var from store.Position
 	for {
-		next, err := h.follow(ctx, from)
+		next, err := h.deliverSince(ctx, from)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			h.log.Warn("sweep for statuses failed", "error", err)
+			h.log.WarnContext(ctx, "reading new statuses failed", logkey.Error, err)
 		}
 		from = next
 		select {
@@ -289,7 +293,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-func (h *Hub) follow(ctx context.Context, from store.Position) (store.Position, error) {
+func (h *Hub) deliverSince(ctx context.Context, from store.Position) (store.Position, error) {
 	for {
 		changed, next, err := h.store.Since(ctx, from, sweepPage)
 		if err != nil {
@@ -298,13 +302,13 @@ func (h *Hub) follow(ctx context.Context, from store.Position) (store.Position, 
 		for _, report := range changed {
 			id := report.Resource.ID
 			h.mu.Lock()
-			told, known := h.told[id]
-			if known && told <= report.Revision || report.Outcome == store.Removed {
-				delete(h.told, id)
+			announced, known := h.announced[id]
+			if known && announced <= report.Revision || report.Outcome == store.Removed {
+				delete(h.announced, id)
 			}
 			h.mu.Unlock()
-			// A removal carries no revision; hearing of it twice is harmless, and it is not repeated by the next sweep.
-			if !known || told < report.Revision {
+			// A removal has no revision. Sending it twice is harmless, and the next sweep does not repeat it.
+			if !known || announced < report.Revision {
 				h.deliver(report.Resource)
 			}
 		}
@@ -315,39 +319,28 @@ func (h *Hub) follow(ctx context.Context, from store.Position) (store.Position, 
 	}
 }
 
-// tell sends queued news, as much of it at once as there is.
-func (h *Hub) tell(ctx context.Context) {
+// sendNotifications sends the queued notifications, several in one message if possible.
+func (h *Hub) sendNotifications(ctx context.Context) {
 	for {
-		var news store.News
+		var notification store.Notification
 		select {
 		case <-ctx.Done():
 			return
-		case news = <-h.news:
+		case notification = <-h.notifications:
 		}
-		for more := true; more && len(news.Resources) < 1000; {
+		for more := true; more && len(notification.Resources) < 1000; {
 			select {
-			case next := <-h.news:
-				news.Consumers = append(news.Consumers, next.Consumers...)
-				news.Resources = append(news.Resources, next.Resources...)
+			case next := <-h.notifications:
+				notification.Consumers = append(notification.Consumers, next.Consumers...)
+				notification.Resources = append(notification.Resources, next.Resources...)
 			default:
 				more = false
 			}
 		}
-		news.Consumers = unique(news.Consumers)
-		if err := h.store.Tell(ctx, news); err != nil && ctx.Err() == nil {
-			h.log.Warn("news not sent; the other replicas will find it later", "error", err)
+		slices.Sort(notification.Consumers)
+		notification.Consumers = slices.Compact(notification.Consumers)
+		if err := h.store.Notify(ctx, notification); err != nil && ctx.Err() == nil {
+			h.log.WarnContext(ctx, "notifying the other replicas failed", logkey.Error, err)
 		}
 	}
-}
-
-func unique(names []string) []string {
-	seen := map[string]bool{}
-	var out []string
-	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, name)
-		}
-	}
-	return out
 }

@@ -21,12 +21,12 @@ func page(from, size int) []*resource.Resource {
 	return resources
 }
 
-// TestAResyncOfManyCutsNobodyOff is named after what went wrong: a source that asked for all its statuses, and had more than
-// wait for a subscriber at most, was cut off for not keeping up with the answer, each time it asked.
-func TestAResyncOfManyCutsNobodyOff(t *testing.T) {
+// TestLargeResyncDisconnectsNoSubscriber: a source with more resources than queueLimit requested all its statuses and was
+// disconnected for not keeping up with the response, each time.
+func TestLargeResyncDisconnectsNoSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all, pageSize = 2*queueLimit + 500, 500
-		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.Default())
+		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		subscription := h.Subscribe("s", "")
 		defer subscription.Close()
 		go func() {
@@ -34,7 +34,7 @@ func TestAResyncOfManyCutsNobodyOff(t *testing.T) {
 				h.Resend(t.Context(), page(from, pageSize))
 			}
 		}()
-		// The subscriber begins when nothing more comes.
+		// The subscriber begins when the resync waits for it.
 		synctest.Wait()
 		got := map[string]bool{}
 		for len(got) < all {
@@ -50,12 +50,12 @@ func TestAResyncOfManyCutsNobodyOff(t *testing.T) {
 	})
 }
 
-// TestAStuckSubscriberHoldsUpNoResync has one of two subscribers take nothing: the other gets everything, and the first is cut
-// off.
-func TestAStuckSubscriberHoldsUpNoResync(t *testing.T) {
+// TestStuckSubscriberDelaysNoResync: of two subscribers one takes nothing. The other receives everything and the first is
+// disconnected.
+func TestStuckSubscriberDelaysNoResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all, pageSize = queueLimit + 1000, 500
-		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.Default())
+		h := New(nil, "self", time.Hour, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		stuck, other := h.Subscribe("s", ""), h.Subscribe("s", "c")
 		defer stuck.Close()
 		defer other.Close()

@@ -10,27 +10,26 @@ import (
 	"path/filepath"
 )
 
-// ClientTLS is the client's side of a connection to the broker: its certificate, whose DNS name is its name at the
-// broker, from tls.crt and tls.key in a folder, and the authorities it trusts from ca.crt. The files are read again for
-// each connection, so a rotated certificate is used from the next one on. The address is the broker's host:port, whose
-// host its certificate must name.
+// ClientTLS returns the TLS configuration of a client of the broker. dir contains tls.crt and tls.key, whose DNS name is the
+// name of the client at the broker, and ca.crt with the trusted authorities. The files are read for each connection, so the
+// next connection uses a rotated certificate. The certificate of the broker must name the host of address (host:port).
 func ClientTLS(dir, address string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("the broker's address: %w", err)
+		return nil, fmt.Errorf("address of the MQTT broker: %w", err)
 	}
 	load := func() (*tls.Certificate, *x509.CertPool, error) {
 		certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 		if err != nil {
-			return nil, nil, fmt.Errorf("load the MQTT identity: %w", err)
+			return nil, nil, fmt.Errorf("loading the MQTT identity: %w", err)
 		}
 		authorities, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 		if err != nil {
-			return nil, nil, fmt.Errorf("load the MQTT identity: %w", err)
+			return nil, nil, fmt.Errorf("loading the MQTT identity: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(authorities) {
-			return nil, nil, errors.New("load the MQTT identity: ca.crt holds no certificate")
+			return nil, nil, errors.New("loading the MQTT identity: ca.crt contains no certificate")
 		}
 		return &certificate, pool, nil
 	}
@@ -43,7 +42,7 @@ func ClientTLS(dir, address string) (*tls.Config, error) {
 			certificate, _, err := load()
 			return certificate, err
 		},
-		// The standard verification, below, against the authorities as they are now.
+		// VerifyConnection does the standard verification with the current authorities.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, pool, err := load()

@@ -1,9 +1,9 @@
 // Package mqttlink carries CloudEvents over MQTT 5, in binary mode, as the published Maestro and its agents do. A Link
-// keeps one connection to the broker: it connects, subscribes, says that it is up, hands every event to its receiver in
-// order, and connects again with back-off when the connection breaks. Sessions are clean, so whatever was published
-// while the link was down is lost: that is why being up again is an event of its own, upon which its owner resyncs.
+// maintains one connection to the broker: it connects, subscribes, calls Up, passes every event to its receiver in order,
+// and reconnects with backoff. Sessions are clean, so messages that are published while the link is down are lost. The
+// owner of a link therefore resyncs whenever Up is called.
 //
-// A message that is too large for the broker is refused here. Published, it would make the broker close the connection.
+// Publish rejects a message that is too large for the broker, because the broker would close the connection.
 package mqttlink
 
 import (
@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,58 +22,64 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// MaxMessageBytes bounds a message with its properties. Event Grid's limit is 512 KiB for the whole packet; the rest is
-// room for what packing adds.
+// MaxMessageBytes bounds a message with its properties. Event Grid accepts packets of 512 KiB; the difference is for the
+// headers of the packet.
 const MaxMessageBytes = 500 << 10
 
 var (
-	// ErrDown: there is no connection. Nothing was sent.
-	ErrDown = errors.New("the MQTT link is down")
-	// ErrTooLarge: the message is larger than the broker takes. Nothing was sent, and nothing will be by trying again.
-	ErrTooLarge = errors.New("the message is larger than the broker takes")
-	// ErrRefused: the broker answered that it will not take this message.
-	ErrRefused = errors.New("the broker refuses the message")
+	// ErrDown means that there is no connection. Nothing was sent.
+	ErrDown = errors.New("the MQTT connection is down")
+	// ErrTooLarge means that the message exceeds MaxMessageBytes. Nothing was sent, and a retry has the same result.
+	ErrTooLarge = errors.New("the message is larger than the broker accepts")
+	// ErrRefused means that the broker rejected the message with a reason code.
+	ErrRefused = errors.New("the broker rejected the message")
 )
 
 // Options of a link.
 type Options struct {
-	// Address is the broker's host:port.
+	// Address is the host:port of the broker.
 	Address string
 	TLS     *tls.Config
-	// ClientID must be unique at the broker for this client's certificate.
+	// ClientID must be unique at the broker for the certificate of this client.
 	ClientID string
 	// Subscribe lists the topic filters.
 	Subscribe []string
-	// Receive is called with every event in order, one at a time. While it blocks, the broker queues.
+	// Receive is called with every event in order, one at a time. The broker queues messages while it blocks.
 	Receive func(ctx context.Context, topic string, evt *cloudevents.Event)
-	// Invalid is called with what cannot be decoded as a CloudEvent.
+	// Invalid is called for each message that is not a CloudEvent.
 	Invalid func(topic string, err error)
-	// Up is called after each time the subscriptions stand, before the first event of that connection is received.
+	// Up is called each time the subscriptions are established, before Receive is called for that connection.
 	Up func(ctx context.Context)
-	// MinBackoff and MaxBackoff bound the pause before connecting again; 0 means 100 ms and 10 s.
+	// MinBackoff and MaxBackoff bound the pause before reconnecting; 0 means 100 ms and 10 s.
 	MinBackoff, MaxBackoff time.Duration
-	// AckTimeout is how long a publish waits for the broker's acknowledgement; 0 means 10 s.
+	// AckTimeout bounds the wait for the broker's acknowledgement of a message; 0 means 10 s.
 	AckTimeout time.Duration
-	KeepAlive  time.Duration
-	Log        *slog.Logger
+	// KeepAlive is MQTT's keep-alive interval; 0 means 30 s.
+	KeepAlive time.Duration
+	// Log receives the changes of the connection; nil discards them.
+	Log *slog.Logger
 }
 
-// Link is one client's connection to the broker, through all its breaks.
+// Link is the connection of one client to the broker. It survives broken network connections.
 type Link struct {
-	o Options
+	o       Options
+	backoff *backoff.Backoff // used by Run only
 
 	mu     sync.RWMutex
 	client *paho.Client
-	// alive ends with the connection of the client.
+	// alive is the context of the current connection.
 	alive context.Context
 
 	connects atomic.Int64
 	lastErr  atomic.Pointer[error]
 }
 
-// New makes a link. Run makes it work.
+// New returns a link. Call Run to connect.
 func New(o Options) *Link {
 	if o.MinBackoff <= 0 {
 		o.MinBackoff = 100 * time.Millisecond
@@ -89,48 +94,41 @@ func New(o Options) *Link {
 		o.KeepAlive = 30 * time.Second
 	}
 	if o.Log == nil {
-		o.Log = slog.Default()
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Link{o: o}
+	return &Link{o: o, backoff: backoff.New(o.MinBackoff, o.MaxBackoff)}
 }
 
-// Run keeps the link up until the context ends, and returns once everything it started has.
+// Run connects, and connects again whenever the connection breaks, until ctx ends. It returns when everything that it
+// started has stopped.
 func (l *Link) Run(ctx context.Context) error {
-	pauses := pauses{least: l.o.MinBackoff, most: l.o.MaxBackoff}
 	for {
-		stood, err := l.connection(ctx)
+		up, err := l.runConnection(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		l.lastErr.Store(&err)
-		pause := pauses.after(stood)
-		l.o.Log.Warn("MQTT link down", "broker", l.o.Address, "error", err, "retryIn", pause.String())
-		select {
-		case <-ctx.Done():
+		pause := l.pauseAfter(up)
+		l.o.Log.WarnContext(ctx, "MQTT connection lost", logkey.Broker, l.o.Address, logkey.Error, err, logkey.RetryIn, pause.String())
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }
 
-// stableAfter is how long a connection must have stood to show that nothing is wrong with connecting.
+// stableAfter is the duration of a connection after which connecting counts as successful.
 const stableAfter = time.Second
 
-// pauses are those before connecting again: each about twice the one before, and the shortest again after a connection that stood.
-// Connections that break now and then, however often, cost next to nothing; a broker that ends each at once is left in peace.
-type pauses struct{ least, most, next time.Duration }
-
-// after is the pause after a connection that stood for so long, 0 when it was never up.
-func (p *pauses) after(stood time.Duration) time.Duration {
-	if p.next == 0 || stood >= stableAfter {
-		p.next = p.least
+// pauseAfter returns the pause after a connection that was up for the given time, 0 if it never was. Occasional breaks cost
+// next to nothing; a broker that closes every connection at once is not flooded with new ones.
+func (l *Link) pauseAfter(up time.Duration) time.Duration {
+	if up >= stableAfter {
+		l.backoff.Reset()
 	}
-	pause := p.next/2 + rand.N(p.next/2+1)
-	p.next = min(2*p.next, p.most)
-	return pause
+	return l.backoff.Next()
 }
 
-// Ready says why the link is down, nil when it is up.
+// Ready returns why the link is down, or nil if it is up.
 func (l *Link) Ready(context.Context) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -143,18 +141,18 @@ func (l *Link) Ready(context.Context) error {
 	return fmt.Errorf("MQTT broker %s: not connected yet", l.o.Address)
 }
 
-// Connects counts how often the link has come up.
+// Connects returns the number of connections so far.
 func (l *Link) Connects() int64 { return l.connects.Load() }
 
-// connection lives one connection, from dialling to the error that ends it, and says for how long it was up.
-func (l *Link) connection(parent context.Context) (stood time.Duration, err error) {
+// runConnection establishes one connection and returns the error that ended it and how long the link was up.
+func (l *Link) runConnection(parent context.Context) (up time.Duration, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: l.o.TLS}
 	conn, err := dialer.DialContext(ctx, "tcp", l.o.Address)
 	if err != nil {
-		return 0, fmt.Errorf("connect: %w", err)
+		return 0, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Close()
 
@@ -165,19 +163,19 @@ func (l *Link) connection(parent context.Context) (stood time.Duration, err erro
 		default:
 		}
 	}
-	// The receiver waits for Up, so that nothing is handled before a resync was asked for.
-	up := make(chan struct{})
+	// Events are received after Up has returned, so that the resync is requested first.
+	ready := make(chan struct{})
 	client := paho.NewClient(paho.ClientConfig{
 		ClientID:      l.o.ClientID,
 		Conn:          packets.NewThreadSafeConn(conn),
 		PacketTimeout: l.o.AckTimeout,
 		OnClientError: func(err error) { end(fmt.Errorf("connection lost: %w", err)) },
 		OnServerDisconnect: func(d *paho.Disconnect) {
-			end(fmt.Errorf("the broker ended the session (reason %#x)", d.ReasonCode))
+			end(fmt.Errorf("the broker closed the session (reason %#x)", d.ReasonCode))
 		},
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
 			select {
-			case <-up:
+			case <-ready:
 			case <-ctx.Done():
 				return false, ctx.Err()
 			}
@@ -209,33 +207,33 @@ func (l *Link) connection(parent context.Context) (stood time.Duration, err erro
 		l.client = nil
 		l.mu.Unlock()
 	}()
-	l.o.Log.Info("MQTT link up", "broker", l.o.Address, "client", l.o.ClientID)
+	l.o.Log.InfoContext(ctx, "MQTT connected", logkey.Broker, l.o.Address, logkey.Client, l.o.ClientID)
 	if l.o.Up != nil {
 		l.o.Up(ctx)
 	}
-	close(up)
+	close(ready)
 
-	since := time.Now()
+	began := time.Now()
 	select {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case err = <-ended:
 	case <-client.Done():
-		err = errors.New("the connection has ended")
+		err = errors.New("the connection was closed")
 	}
-	return time.Since(since), err
+	return time.Since(began), err
 }
 
-// startSession begins a session that knows nothing of those before it.
+// startSession starts a clean session.
 func (l *Link) startSession(ctx context.Context, client *paho.Client) error {
 	ack, err := client.Connect(ctx, &paho.Connect{
 		ClientID: l.o.ClientID, KeepAlive: uint16(l.o.KeepAlive / time.Second), CleanStart: true,
 	})
 	if err != nil {
-		return fmt.Errorf("start the session: %w", err)
+		return fmt.Errorf("starting the MQTT session: %w", err)
 	}
 	if ack.ReasonCode != 0 {
-		return fmt.Errorf("start the session: the broker answers %#x", ack.ReasonCode)
+		return fmt.Errorf("starting the MQTT session: the broker returned reason %#x", ack.ReasonCode)
 	}
 	return nil
 }
@@ -249,7 +247,7 @@ func (l *Link) subscribe(ctx context.Context, client *paho.Client) error {
 		subscribe.Subscriptions = append(subscribe.Subscriptions, paho.SubscribeOptions{Topic: filter, QoS: 1})
 	}
 	if _, err := client.Subscribe(ctx, subscribe); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+		return fmt.Errorf("subscribing: %w", err)
 	}
 	return nil
 }
@@ -265,31 +263,31 @@ func (l *Link) receive(ctx context.Context, p *paho.Publish) {
 	l.o.Receive(ctx, p.Topic, evt)
 }
 
-// Decode reads the CloudEvent in a message.
+// Decode returns the CloudEvent of a message.
 func Decode(ctx context.Context, p *paho.Publish) (*cloudevents.Event, error) {
 	if p.Properties == nil {
 		p.Properties = &paho.PublishProperties{}
 	}
 	evt, err := binding.ToEvent(ctx, cloudeventsmqtt.NewMessage(p))
 	if err != nil {
-		return nil, fmt.Errorf("the message is no CloudEvent: %w", err)
+		return nil, fmt.Errorf("the message is not a CloudEvent: %w", err)
 	}
 	if err := evt.Validate(); err != nil {
-		return nil, fmt.Errorf("the message is no valid CloudEvent: %w", err)
+		return nil, fmt.Errorf("the message is not a valid CloudEvent: %w", err)
 	}
 	return evt, nil
 }
 
-// Message packs an event for a topic.
+// Message encodes an event as a message for a topic.
 func Message(ctx context.Context, topic string, evt *cloudevents.Event) (*paho.Publish, error) {
 	msg := &paho.Publish{QoS: 1, Topic: topic}
 	if err := cloudeventsmqtt.WritePubMessage(ctx, (*binding.EventMessage)(evt), msg); err != nil {
-		return nil, fmt.Errorf("pack event %s: %w", evt.ID(), err)
+		return nil, fmt.Errorf("encoding event %s: %w", evt.ID(), err)
 	}
 	return msg, nil
 }
 
-// Size estimates the bytes of a message on the wire, never too low.
+// Size returns an upper bound of the bytes of a message on the wire.
 func Size(msg *paho.Publish) int {
 	size := len(msg.Topic) + len(msg.Payload) + 64
 	if msg.Properties != nil {
@@ -300,15 +298,15 @@ func Size(msg *paho.Publish) int {
 	return size
 }
 
-// Publish sends an event and waits until the broker has it. The errors are ErrDown, ErrTooLarge, ErrRefused, or a
-// failure after which it is unknown whether the broker has it.
+// Publish sends an event and waits for the broker's acknowledgement. It returns ErrDown, ErrTooLarge or ErrRefused if the
+// broker does not have the message. After any other error it is unknown whether the broker has it.
 func (l *Link) Publish(ctx context.Context, topic string, evt *cloudevents.Event) error {
 	msg, err := Message(ctx, topic, evt)
 	if err != nil {
 		return err
 	}
 	if size := Size(msg); size > MaxMessageBytes {
-		return fmt.Errorf("%w: %d bytes with its properties, at most %d", ErrTooLarge, size, MaxMessageBytes)
+		return fmt.Errorf("%w: %d bytes with its properties, the limit is %d", ErrTooLarge, size, MaxMessageBytes)
 	}
 	l.mu.RLock()
 	client, alive := l.client, l.alive
@@ -316,16 +314,16 @@ func (l *Link) Publish(ctx context.Context, topic string, evt *cloudevents.Event
 	if client == nil {
 		return ErrDown
 	}
-	// An acknowledgement that was not there when the connection broke never comes.
+	// No acknowledgement arrives after the connection has broken.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(alive, cancel)()
-	answer, err := client.Publish(ctx, msg)
+	response, err := client.Publish(ctx, msg)
 	if err == nil {
 		return nil
 	}
-	if answer != nil && answer.ReasonCode >= 0x80 {
-		return fmt.Errorf("%w: reason %#x", ErrRefused, answer.ReasonCode)
+	if response != nil && response.ReasonCode >= 0x80 {
+		return fmt.Errorf("%w: reason %#x", ErrRefused, response.ReasonCode)
 	}
-	return fmt.Errorf("publish to %s: %w", topic, err)
+	return fmt.Errorf("publishing to %s: %w", topic, err)
 }

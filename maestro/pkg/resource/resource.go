@@ -1,7 +1,6 @@
-// Package resource holds the words Maestro is about: a resource is a bundle of manifests that a source (Cluster
-// Service, say) wants on a consumer (a management cluster), together with the newest status its agent reported. The
-// store keeps them, deliveries send them, agents report on them; this package only says what they are and which
-// mistakes a request about them can make.
+// Package resource defines Maestro's core types. A resource is a bundle of manifests that a source (for example Cluster
+// Service) publishes for a consumer (a management cluster), together with the newest status that the agent reported. An Error
+// is a rejected request.
 package resource
 
 import (
@@ -12,7 +11,7 @@ import (
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
 )
 
-// Consumer is a management cluster that an agent applies resources to.
+// Consumer is a management cluster. Its agent applies resources to it.
 type Consumer struct {
 	ID        string
 	Name      string
@@ -25,69 +24,69 @@ type Consumer struct {
 type Resource struct {
 	// ID is chosen by the source and unique among all resources.
 	ID string
-	// Source is who published it; only its own status subscribers hear of it.
+	// Source is the client that published it. Only its subscriptions receive the statuses.
 	Source   string
 	Consumer string
-	// Version grows by one with each change of Metadata or Spec and goes on growing when an id is used again after a
-	// deletion. On the agent's side it is the ManifestWork's generation.
+	// Version grows by one with each change of Metadata or Spec, also when an ID is used again after a deletion. The agent
+	// uses it as the generation of the ManifestWork.
 	Version int64
-	// Metadata is the ObjectMeta that the source sent with it, as JSON; nil when it sent none.
+	// Metadata is the ObjectMeta of the request, as JSON; nil if there was none.
 	Metadata json.RawMessage
 	// Spec is the manifest bundle: manifests, deleteOption, manifestConfigs, executer.
 	Spec json.RawMessage
-	// Tracing is the source's log tracing extension, carried along untouched.
+	// Tracing is the log tracing extension of the request, which is passed on unchanged.
 	Tracing string
-	// Status is the newest that was reported, nil before the first report.
+	// Status is the newest reported status; nil before the first report.
 	Status *Status
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	// DeletedAt is when deletion was asked for; zero otherwise. The resource stays until the agent has confirmed.
+	// DeletedAt is the time of the request to delete it, or zero. The resource exists until the agent confirms the deletion.
 	DeletedAt time.Time
-	// Parked says why the resource's newest version cannot be sent; empty when it can.
+	// Parked is the reason why the newest version cannot be sent, or "".
 	Parked string
 }
 
-// Status is one report about a resource by an agent, or about its delivery by the server.
+// Status is a report of an agent about a resource, or of the server about its delivery.
 type Status struct {
-	// ResourceID, Consumer and Version say what the report is about.
+	// ResourceID, Consumer and Version identify the reported version of the resource.
 	ResourceID string
 	Consumer   string
 	Version    int64
-	// Agent is the reporting agent's client id, which names one run of the agent's sequence.
+	// Agent is the client ID of the agent.
 	Agent string
-	// Sequence orders the reports of one agent run about one resource (a snowflake id).
+	// Sequence orders the reports of one run of an agent about one resource. It is a snowflake ID.
 	Sequence string
-	// Hash is the agent's hash of the whole status, which a status resync compares.
+	// Hash is the agent's hash of the status, for comparison in a status resync.
 	Hash string
-	// Body is the manifest bundle's status: conditions and resourceStatus.
+	// Body is the status of the manifest bundle: conditions and resourceStatus.
 	Body json.RawMessage
-	// Deleted tells that the agent has removed everything the resource had brought.
+	// Deleted means that the agent has deleted everything that the resource created.
 	Deleted bool
 }
 
-// Released gives the annotations of metadata that say what a deletion releases; nil when there are none.
-func Released(metadata json.RawMessage) map[string]string {
+// ReleaseAnnotations returns the annotations of metadata with which a deletion releases finalizers; nil if there are none.
+func ReleaseAnnotations(metadata json.RawMessage) map[string]string {
 	var meta struct {
 		Annotations map[string]string `json:"annotations"`
 	}
 	if len(metadata) == 0 || json.Unmarshal(metadata, &meta) != nil {
 		return nil
 	}
-	var released map[string]string
+	var annotations map[string]string
 	for _, name := range []string{maestroapi.AnnotationReleaseFinalizers, maestroapi.AnnotationReleaseNamespaces} {
 		if value := meta.Annotations[name]; value != "" {
-			if released == nil {
-				released = map[string]string{}
+			if annotations == nil {
+				annotations = map[string]string{}
 			}
-			released[name] = value
+			annotations[name] = value
 		}
 	}
-	return released
+	return annotations
 }
 
-// WithReleased gives metadata with these annotations, and whether that is a change.
-func WithReleased(metadata json.RawMessage, released map[string]string) (with json.RawMessage, changed bool, err error) {
+// WithReleaseAnnotations returns metadata with the annotations added, and whether that changes it.
+func WithReleaseAnnotations(metadata json.RawMessage, released map[string]string) (with json.RawMessage, changed bool, err error) {
 	all := map[string]any{}
 	if len(metadata) > 0 {
 		if err := json.Unmarshal(metadata, &all); err != nil {
@@ -111,7 +110,7 @@ func WithReleased(metadata json.RawMessage, released map[string]string) (with js
 	return with, true, err
 }
 
-// Error is a request's own fault. Every other error is the service's.
+// Error is the reason why a request was rejected. All other errors are internal.
 type Error struct {
 	Reason  maestroapi.Reason
 	Message string
@@ -119,7 +118,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Errorf makes an Error.
+// Errorf returns an Error with a formatted message.
 func Errorf(reason maestroapi.Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

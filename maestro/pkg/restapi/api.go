@@ -1,7 +1,6 @@
-// Package restapi serves Maestro's REST API, /api/maestro/v1, in the shapes of the published OpenAPI: consumers can be
-// registered, listed, relabelled and removed; resource bundles can be listed, read and deleted. They are created and
-// changed through the CloudEvents service only. Lists have a stable order, and a search that is not understood is
-// answered with 400.
+// Package restapi serves Maestro's REST API, /api/maestro/v1, with the schemas of the published OpenAPI. Clients create, list,
+// relabel and delete consumers, and list, read and delete resource bundles. Bundles are created and changed through the
+// CloudEvents service only. Lists have a stable order. A malformed search is rejected with 400.
 package restapi
 
 import (
@@ -18,55 +17,56 @@ import (
 	"github.com/google/uuid"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
 const (
 	root = maestroapi.RESTPath
-	// maxPage is the largest page, as published.
+	// maxPage is the largest page of the published API.
 	maxPage = 65500
-	// maxBody bounds a request's body.
+	// maxBody bounds the body of a request.
 	maxBody = 1 << 20
 )
 
-// Options of the API.
+// Options configure the API.
 type Options struct {
 	Store *store.Store
-	// Deleted is called with the consumer of each resource whose deletion was asked for.
+	// Deleted is called with the consumer of each resource that a client deletes.
 	Deleted func(consumer string)
-	// Registered is called after a consumer was registered.
+	// Registered is called after a consumer was created.
 	Registered func()
 	Log        *slog.Logger
 }
 
 type api struct{ o Options }
 
-// Handler serves the API.
+// Handler returns the handler of the API.
 func Handler(o Options) http.Handler {
 	a := &api{o}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+root+"/consumers", a.answer(a.listConsumers))
-	mux.Handle("POST "+root+"/consumers", a.answer(a.createConsumer))
-	mux.Handle("GET "+root+"/consumers/{id}", a.answer(a.getConsumer))
-	mux.Handle("PATCH "+root+"/consumers/{id}", a.answer(a.patchConsumer))
-	mux.Handle("DELETE "+root+"/consumers/{id}", a.answer(a.deleteConsumer))
-	mux.Handle("GET "+root+"/resource-bundles", a.answer(a.listBundles))
-	mux.Handle("GET "+root+"/resource-bundles/{id}", a.answer(a.getBundle))
-	mux.Handle("DELETE "+root+"/resource-bundles/{id}", a.answer(a.deleteBundle))
-	mux.Handle("/", a.answer(func(r *http.Request) (int, any, error) {
-		return 0, nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no %s %s", r.Method, r.URL.Path)
+	mux.Handle("GET "+root+"/consumers", a.handle(a.listConsumers))
+	mux.Handle("POST "+root+"/consumers", a.handle(a.createConsumer))
+	mux.Handle("GET "+root+"/consumers/{id}", a.handle(a.getConsumer))
+	mux.Handle("PATCH "+root+"/consumers/{id}", a.handle(a.patchConsumer))
+	mux.Handle("DELETE "+root+"/consumers/{id}", a.handle(a.deleteConsumer))
+	mux.Handle("GET "+root+"/resource-bundles", a.handle(a.listBundles))
+	mux.Handle("GET "+root+"/resource-bundles/{id}", a.handle(a.getBundle))
+	mux.Handle("DELETE "+root+"/resource-bundles/{id}", a.handle(a.deleteBundle))
+	mux.Handle("/", a.handle(func(r *http.Request) (int, any, error) {
+		return 0, nil, resource.Errorf(maestroapi.ReasonNotFound, "no such path: %s %s", r.Method, r.URL.Path)
 	}))
 	return mux
 }
 
-// answer runs a handler and writes what it returns.
-func (a *api) answer(handle func(*http.Request) (status int, body any, err error)) http.Handler {
+// handle returns a handler that writes the result of an operation as JSON.
+func (a *api) handle(operation func(*http.Request) (status int, body any, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		status, body, err := handle(r.WithContext(ctx))
+		status, body, err := operation(r.WithContext(ctx))
 		if err != nil {
 			status, body = a.failure(r, err)
 		}
@@ -80,7 +80,7 @@ func (a *api) answer(handle func(*http.Request) (status int, body any, err error
 	})
 }
 
-// The published API's error codes.
+// codeOf maps reasons to HTTP status codes and to the error codes of the published API.
 var codeOf = map[maestroapi.Reason]struct{ status, code int }{
 	maestroapi.ReasonMalformed:       {http.StatusBadRequest, 21},
 	maestroapi.ReasonTooLarge:        {http.StatusBadRequest, 8},
@@ -107,17 +107,17 @@ func (a *api) failure(r *http.Request, err error) (int, failure) {
 	if fault := (*resource.Error)(nil); errors.As(err, &fault) {
 		status, code, reason = codeOf[fault.Reason].status, codeOf[fault.Reason].code, fault.Message
 	} else if store.IsUnavailable(err) {
-		status, reason = http.StatusServiceUnavailable, "the database cannot be reached; try again"
+		status, reason = http.StatusServiceUnavailable, "the database is unavailable; retry the request"
 	}
 	operation := uuid.NewString()
 	if status >= 500 {
-		a.o.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "operationId", operation, "error", err)
+		a.o.Log.ErrorContext(r.Context(), "request failed", logkey.Method, r.Method, logkey.Path, r.URL.Path, logkey.RequestID, operation, logkey.Error, err)
 	}
 	id := strconv.Itoa(code)
 	return status, failure{ID: id, Kind: "Error", Href: root + "/errors/" + id, Code: "maestro-" + id, Reason: reason, OperationID: operation}
 }
 
-// list is the published form of a page.
+// list is the schema of a page.
 type list[T any] struct {
 	Kind  string `json:"kind"`
 	Page  int    `json:"page"`
@@ -156,7 +156,7 @@ func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return resource.Errorf(maestroapi.ReasonMalformed, "the body cannot be read: %s", strings.TrimPrefix(fmt.Sprint(err), "json: "))
+		return resource.Errorf(maestroapi.ReasonMalformed, "malformed body: %s", strings.TrimPrefix(fmt.Sprint(err), "json: "))
 	}
 	return nil
 }

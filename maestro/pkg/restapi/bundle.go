@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// bundle is the published form of a resource.
+// bundle is the schema of a resource.
 type bundle struct {
 	ID              string            `json:"id"`
 	Kind            string            `json:"kind"`
@@ -81,7 +81,7 @@ func (a *api) getBundle(r *http.Request) (int, any, error) {
 	return http.StatusOK, b, err
 }
 
-// deleteBundle answers 204 for what is gone already, too: deleting twice is no mistake.
+// deleteBundle also responds with 204 if the bundle does not exist, because deletions may be repeated.
 func (a *api) deleteBundle(r *http.Request) (int, any, error) {
 	consumer, gone, err := a.o.Store.Delete(r.Context(), r.PathValue("id"), "", 0, nil)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package search reads the search expressions of Maestro's REST API and turns them into SQL conditions with parameters.
-// It knows comparisons of named fields, `in`, `and`, `or`, `not` and parentheses, and the label forms that the published
-// client sends. Whatever it does not know is refused: a search that cannot be done is an error, never a wrong answer.
+// Package search converts search expressions of Maestro's REST API to SQL conditions with parameters. It supports comparisons of
+// named fields, `in`, `and`, `or`, `not` and parentheses, and the label expressions of the published client. It returns an error
+// for any other expression.
 package search
 
 import (
@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// maxDepth bounds nesting and maxBytes the length of an expression.
+// maxDepth bounds the nesting of an expression, maxBytes its length.
 const (
 	maxDepth = 32
 	maxBytes = 64 << 10
 )
 
-// Fields maps the names that may be searched for to SQL columns.
+// Fields maps the names in an expression to SQL columns.
 type Fields struct {
 	Text    map[string]string
 	Integer map[string]string
-	// Labels is the SQL expression of a jsonb object of labels, and LabelPath how a search names it.
+	// Labels is the SQL expression of a jsonb object with labels. LabelPath is its name in an expression.
 	Labels, LabelPath string
 }
 
-// Condition parses an expression. Parameters are numbered from first on.
+// Condition returns the SQL condition of an expression and its parameters, which are numbered from first.
 func (f Fields) Condition(expression string, first int) (sql string, args []any, err error) {
 	if len(expression) > maxBytes {
 		return "", nil, fmt.Errorf("the search is longer than %d bytes", maxBytes)
@@ -36,7 +36,7 @@ func (f Fields) Condition(expression string, first int) (sql string, args []any,
 	p := &parser{fields: f, tokens: tokens, next: first}
 	sql, err = p.or(0)
 	if err == nil && len(p.tokens) > 0 {
-		err = fmt.Errorf("%q was not expected", p.tokens[0])
+		err = fmt.Errorf("unexpected %q", p.tokens[0])
 	}
 	return sql, p.args, err
 }
@@ -47,7 +47,7 @@ var token = regexp.MustCompile(`^(?:'(?:[^']|'')*'|->>|->|@>|<>|!=|<=|>=|=|<|>|\
 func scan(s string) ([]string, error) {
 	var tokens []string
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {
-		// A word may end in what begins an arrow.
+		// A word may end with the first character of an arrow.
 		t := token.FindString(s)
 		if i := strings.Index(t, "->"); i > 0 && t[0] != '\'' {
 			t = t[:i]
@@ -55,7 +55,7 @@ func scan(s string) ([]string, error) {
 			t = strings.TrimSuffix(t, "-")
 		}
 		if t == "" {
-			return nil, fmt.Errorf("the search cannot be read from %.20q on", s)
+			return nil, fmt.Errorf("syntax error at %.20q", s)
 		}
 		tokens = append(tokens, t)
 		s = s[len(t):]
@@ -88,7 +88,7 @@ func (p *parser) take() string {
 
 func (p *parser) expect(want string) error {
 	if got := p.take(); !strings.EqualFold(got, want) {
-		return fmt.Errorf("%q was expected, not %q", want, got)
+		return fmt.Errorf("expected %q, found %q", want, got)
 	}
 	return nil
 }
@@ -157,10 +157,10 @@ func (p *parser) comparison() (string, error) {
 	if column, ok := p.fields.Integer[name]; ok {
 		return p.compare(column, p.integer)
 	}
-	return "", fmt.Errorf("%q cannot be searched for", name)
+	return "", fmt.Errorf("unknown field %q", name)
 }
 
-// label reads what follows the first element of the label path: the rest of the path and a test of the labels.
+// label parses the rest of the label path and the operator that follows it.
 func (p *parser) label() (string, error) {
 	for _, part := range strings.Split(p.fields.LabelPath, "->")[1:] {
 		if err := p.expect("->"); err != nil {
@@ -189,7 +189,7 @@ func (p *parser) label() (string, error) {
 		}
 		return p.compare(column, p.text)
 	}
-	return "", fmt.Errorf("labels can be searched for with @> and ->> only")
+	return "", fmt.Errorf("labels support only the operators @> and ->>")
 }
 
 func (p *parser) compare(column string, value func() (any, error)) (string, error) {
@@ -197,23 +197,23 @@ func (p *parser) compare(column string, value func() (any, error)) (string, erro
 	switch op {
 	case "=", "<", ">", "<=", ">=":
 	case "<>", "!=":
-		// A label that is absent differs from any value.
+		// An absent label differs from every value.
 		v, err := value()
 		return fmt.Sprintf("(%s is distinct from %s)", column, p.param(v)), err
 	case "like", "ilike":
-		if p.fields.isInteger(column) {
-			return "", fmt.Errorf("%s needs a text", op)
+		if p.fields.isIntegerColumn(column) {
+			return "", fmt.Errorf("%s needs a text field", op)
 		}
 	case "in":
 		return p.in(column, value)
 	default:
-		return "", fmt.Errorf("%q is no comparison", op)
+		return "", fmt.Errorf("unknown operator %q", op)
 	}
 	v, err := value()
 	return fmt.Sprintf("(%s %s %s)", column, op, p.param(v)), err
 }
 
-func (f Fields) isInteger(column string) bool {
+func (f Fields) isIntegerColumn(column string) bool {
 	for _, c := range f.Integer {
 		if c == column {
 			return true
@@ -244,7 +244,7 @@ func (p *parser) in(column string, value func() (any, error)) (string, error) {
 func (p *parser) text() (any, error) {
 	t := p.take()
 	if len(t) < 2 || t[0] != '\'' {
-		return nil, fmt.Errorf("a quoted text was expected, not %q", t)
+		return nil, fmt.Errorf("expected a quoted text, found %q", t)
 	}
 	if strings.ContainsRune(t, 0) {
 		return nil, fmt.Errorf("texts cannot contain a zero byte")
@@ -255,12 +255,12 @@ func (p *parser) text() (any, error) {
 func (p *parser) integer() (any, error) {
 	n, err := strconv.ParseInt(strings.Trim(p.take(), "'"), 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("an integer was expected")
+		return nil, fmt.Errorf("expected an integer")
 	}
 	return n, nil
 }
 
-// Order parses an orderBy parameter against the same fields. The tie-breaker makes paging stable.
+// Order returns the SQL order of an orderBy parameter. The tie-breaker makes paging stable.
 func (f Fields) Order(orderBy, tieBreaker string) (string, error) {
 	var parts []string
 	for _, part := range strings.Split(orderBy, ",") {
@@ -277,7 +277,7 @@ func (f Fields) Order(orderBy, tieBreaker string) (string, error) {
 			direction = strings.ToLower(words[1])
 		}
 		if !ok || len(words) > 2 || direction != "asc" && direction != "desc" {
-			return "", fmt.Errorf("%q is no order", strings.TrimSpace(part))
+			return "", fmt.Errorf("invalid order %q", strings.TrimSpace(part))
 		}
 		parts = append(parts, column+" "+direction)
 	}

@@ -1,7 +1,6 @@
-// Package sourceapi is the CloudEvents gRPC service through which sources publish resources and hear of their statuses:
-// io.cloudevents.v1.CloudEventService as the published Maestro serves it. A publish is answered once it is committed,
-// and its refusals carry a gRPC code and a google.rpc.ErrorInfo that say why. A subscription gets every status from its
-// start on; what came before is asked for with a status resync.
+// Package sourceapi serves the CloudEvents gRPC service of sources, io.cloudevents.v1.CloudEventService, as the published
+// Maestro does. Publish returns after the commit; a rejection has a gRPC code and a google.rpc.ErrorInfo. A subscription
+// receives every status from its start on; a source requests earlier statuses with a status resync.
 package sourceapi
 
 import (
@@ -27,6 +26,8 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/cloudevents/generic/types"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/event"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
@@ -34,15 +35,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/store"
 )
 
-// Options of the service.
+// Options configure a Service.
 type Options struct {
 	Store *store.Store
 	Hub   *fanout.Hub
 	// Wake is called with the consumer of each publish after its commit.
 	Wake func(consumer string)
-	// SourceID is the server's own name, under which it reports.
+	// SourceID is the name of the server in its own reports.
 	SourceID string
-	// Heartbeat is how often subscribers get a sign of life; 0 means 10 s.
+	// Heartbeat is the interval of the heartbeats to subscribers; 0 means 10 s.
 	Heartbeat time.Duration
 	Log       *slog.Logger
 }
@@ -53,7 +54,7 @@ type Service struct {
 	o Options
 }
 
-// New makes the service.
+// New returns a Service.
 func New(o Options) *Service {
 	if o.Heartbeat <= 0 {
 		o.Heartbeat = 10 * time.Second
@@ -64,25 +65,25 @@ func New(o Options) *Service {
 // Register adds the service to a gRPC server.
 func (s *Service) Register(server *grpc.Server) { pbv1.RegisterCloudEventServiceServer(server, s) }
 
-// Publish takes a request of a source in and answers once it is committed.
+// Publish commits a request of a source.
 func (s *Service) Publish(ctx context.Context, request *pbv1.PublishRequest) (*emptypb.Empty, error) {
 	err := s.publish(ctx, request)
 	if fault := (*resource.Error)(nil); err != nil && !errors.As(err, &fault) && ctx.Err() == nil {
-		s.o.Log.Error("publish failed", "event", request.GetEvent().GetId(), "type", request.GetEvent().GetType(), "error", err)
+		s.o.Log.ErrorContext(ctx, "publish failed", logkey.RequestID, request.GetEvent().GetId(), logkey.Type, request.GetEvent().GetType(), logkey.Error, err)
 	}
 	return &emptypb.Empty{}, Status(err)
 }
 
 func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) error {
 	if request.GetEvent() == nil {
-		return resource.Errorf(maestroapi.ReasonMalformed, "the request carries no event")
+		return resource.Errorf(maestroapi.ReasonMalformed, "the request contains no event")
 	}
 	evt, err := binding.ToEvent(ctx, protocol.NewMessage(request.Event))
 	if err != nil {
-		return resource.Errorf(maestroapi.ReasonMalformed, "the event cannot be read: %v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "malformed event: %v", err)
 	}
 	if err := evt.Validate(); err != nil {
-		return resource.Errorf(maestroapi.ReasonMalformed, "the event is not valid: %v", err)
+		return resource.Errorf(maestroapi.ReasonMalformed, "invalid event: %v", err)
 	}
 	action, err := event.ActionOf(evt)
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 		return err
 	}
 	if action != event.Create && action != event.Update && action != event.Delete {
-		return resource.Errorf(maestroapi.ReasonMalformed, "sources do not publish events of type %s", evt.Type())
+		return resource.Errorf(maestroapi.ReasonMalformed, "sources cannot publish events of type %s", evt.Type())
 	}
 	r, err := event.DecodeSpec(evt, action)
 	if err != nil {
@@ -114,17 +115,17 @@ func (s *Service) publish(ctx context.Context, request *pbv1.PublishRequest) err
 
 func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Resource) (version int64, err error) {
 	if action == event.Delete {
-		consumer, gone, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.Released(r.Metadata))
+		consumer, gone, err := s.o.Store.Delete(ctx, r.ID, r.Source, r.Version, resource.ReleaseAnnotations(r.Metadata))
 		if err != nil {
 			return 0, err
 		}
 		if gone {
 			return 0, s.confirmGone(ctx, r)
 		}
-		s.woken(consumer)
+		s.wakeDelivery(consumer)
 		return 0, nil
 	}
-	if err := fits(ctx, r, s.o.SourceID); err != nil {
+	if err := checkSize(ctx, r, s.o.SourceID); err != nil {
 		return 0, err
 	}
 	if action == event.Create {
@@ -133,19 +134,19 @@ func (s *Service) apply(ctx context.Context, action event.Action, r *resource.Re
 		version, err = s.o.Store.Update(ctx, r)
 	}
 	if err == nil {
-		s.woken(r.Consumer)
+		s.wakeDelivery(r.Consumer)
 	}
 	return version, err
 }
 
-// woken starts the delivery, on whichever replica serves the consumer.
-func (s *Service) woken(consumer string) {
+// wakeDelivery starts the delivery on the replica that serves the consumer.
+func (s *Service) wakeDelivery(consumer string) {
 	s.o.Wake(consumer)
-	s.o.Hub.Tell(store.News{Consumers: []string{consumer}})
+	s.o.Hub.Notify(store.Notification{Consumers: []string{consumer}})
 }
 
-// fits refuses at once what would have to be parked later.
-func fits(ctx context.Context, r *resource.Resource, source string) error {
+// checkSize rejects a resource whose delivery would not fit into an MQTT message.
+func checkSize(ctx context.Context, r *resource.Resource, source string) error {
 	probe := *r
 	probe.Version = 1
 	evt, err := event.EncodeSpec(&probe, source, event.Create)
@@ -157,20 +158,20 @@ func fits(ctx context.Context, r *resource.Resource, source string) error {
 		return resource.Errorf(maestroapi.ReasonMalformed, "%v", err)
 	}
 	if size := mqttlink.Size(msg); size > mqttlink.MaxMessageBytes {
-		return resource.Errorf(maestroapi.ReasonTooLarge, "resource %s makes a message of %d bytes; at most %d fit", r.ID, size, mqttlink.MaxMessageBytes)
+		return resource.Errorf(maestroapi.ReasonTooLarge, "resource %s needs a message of %d bytes; the limit is %d", r.ID, size, mqttlink.MaxMessageBytes)
 	}
 	return nil
 }
 
-// confirmGone tells a source that deletes what is gone already that it is: from the tombstone if there is one.
+// confirmGone reports to a source that the resource that it deletes does not exist any more, from the tombstone if there is one.
 func (s *Service) confirmGone(ctx context.Context, r *resource.Resource) error {
 	found, err := s.o.Store.Load(ctx, []string{r.ID})
 	if err != nil {
 		return err
 	}
-	for _, dead := range found {
-		if dead.Source == r.Source && dead.Status != nil && dead.Status.Deleted {
-			s.o.Hub.Resend(ctx, []*resource.Resource{dead})
+	for _, deleted := range found {
+		if deleted.Source == r.Source && deleted.Status != nil && deleted.Status.Deleted {
+			s.o.Hub.Resend(ctx, []*resource.Resource{deleted})
 			return nil
 		}
 	}
@@ -191,8 +192,8 @@ func (s *Service) absent(id, source, consumer string, version int64) (*resource.
 	return r, err
 }
 
-// resync answers with the statuses that differ from those the source lists; with all when it lists none. Of what it
-// lists and is gone it hears that it is gone.
+// resync sends the statuses that differ from those that the source lists, or all if it lists none. For a listed resource that
+// does not exist it sends a status with the condition Deleted.
 func (s *Service) resync(ctx context.Context, source string, listed map[string]string) error {
 	known, err := s.o.Store.HashesBySource(ctx, source)
 	if err != nil {
@@ -238,21 +239,21 @@ func (s *Service) resync(ctx context.Context, source string, listed map[string]s
 	return nil
 }
 
-// Subscribe streams statuses until the subscriber leaves, or does not keep up.
+// Subscribe sends statuses until the subscriber disconnects or does not keep up.
 func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.CloudEventService_SubscribeServer) error {
 	ctx := stream.Context()
 	if request.Source == "" {
 		return Status(resource.Errorf(maestroapi.ReasonMalformed, "the subscription names no source"))
 	}
 	if want := maestroapi.DataType; request.DataType != "" && request.DataType != want {
-		return Status(resource.Errorf(maestroapi.ReasonMalformed, "data type %s is not served; %s is", request.DataType, want))
+		return Status(resource.Errorf(maestroapi.ReasonMalformed, "data type %s is not supported; the supported type is %s", request.DataType, want))
 	}
 	incoming, _ := metadata.FromIncomingContext(ctx)
-	bare := len(incoming.Get(maestroapi.HeaderOmitManifests)) > 0 && incoming.Get(maestroapi.HeaderOmitManifests)[0] == "true"
+	omitManifests := len(incoming.Get(maestroapi.HeaderOmitManifests)) > 0 && incoming.Get(maestroapi.HeaderOmitManifests)[0] == "true"
 
 	subscription := s.o.Hub.Subscribe(request.Source, request.ClusterName)
 	defer subscription.Close()
-	// The header tells the subscriber that nothing will be missed from here on, so that it may ask for a resync.
+	// After the header the subscriber receives every status, so it may request a resync.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.Cloud
 				return status.Error(codes.ResourceExhausted, err.Error())
 			}
 			for _, r := range waiting {
-				if err := s.sendStatus(ctx, stream, r, bare); err != nil {
+				if err := s.sendStatus(ctx, stream, r, omitManifests); err != nil {
 					return err
 				}
 			}
@@ -281,9 +282,9 @@ func (s *Service) Subscribe(request *pbv1.SubscriptionRequest, stream pbv1.Cloud
 	}
 }
 
-func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_SubscribeServer, r *resource.Resource, bare bool) error {
+func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_SubscribeServer, r *resource.Resource, omitManifests bool) error {
 	full := *r
-	if !bare && !r.Status.Deleted {
+	if !omitManifests && !r.Status.Deleted {
 		spec, err := s.spec(ctx, r.ID)
 		if err != nil {
 			return Status(err)
@@ -292,28 +293,27 @@ func (s *Service) sendStatus(ctx context.Context, stream pbv1.CloudEventService_
 	}
 	evt, err := event.EncodeStatus(&full)
 	if err != nil {
-		s.o.Log.Error("status cannot be encoded; not sent", "resource", r.ID, "error", err)
+		s.o.Log.ErrorContext(ctx, "encoding a status failed", logkey.BundleID, r.ID, logkey.Error, err)
 		return nil
 	}
 	out := &pbv1.CloudEvent{}
 	if err := protocol.WritePBMessage(ctx, binding.ToMessage(evt), out); err != nil {
-		s.o.Log.Error("status cannot be encoded; not sent", "resource", r.ID, "error", err)
+		s.o.Log.ErrorContext(ctx, "encoding a status failed", logkey.BundleID, r.ID, logkey.Error, err)
 		return nil
 	}
 	return stream.Send(out)
 }
 
-// spec reads a bundle. While the database is away it waits: the subscription goes on where it was.
+// spec returns a bundle. It waits while the database is unavailable, so that the subscription continues afterwards.
 func (s *Service) spec(ctx context.Context, id string) (json.RawMessage, error) {
+	retries := backoff.New(50*time.Millisecond, time.Second)
 	for {
 		spec, err := s.o.Store.Spec(ctx, id)
 		if err == nil || !store.IsUnavailable(err) {
 			return spec, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		if err := retries.Wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -330,7 +330,7 @@ var codeOf = map[maestroapi.Reason]codes.Code{
 	maestroapi.ReasonForeignSource:   codes.PermissionDenied,
 }
 
-// Status turns an error into what a source gets to see.
+// Status returns the gRPC error for err. It hides the text of internal errors.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -346,9 +346,9 @@ func Status(err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, "the request was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the deadline passed before the database had answered")
+		return status.Error(codes.DeadlineExceeded, "the deadline passed before the database responded")
 	case store.IsUnavailable(err):
-		return status.Error(codes.Unavailable, "the database cannot be reached; try again")
+		return status.Error(codes.Unavailable, "the database is unavailable; retry the request")
 	}
 	return status.Error(codes.Internal, "internal error")
 }

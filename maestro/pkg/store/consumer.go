@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// consumerName is what fits into an MQTT topic of the published clients and into a DNS name.
+// consumerName matches names that are valid in an MQTT topic of published clients and in a DNS name.
 var consumerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 const consumerColumns = `id, name, labels, created_at, updated_at`
@@ -24,7 +24,7 @@ func consumerRow(r pgx.CollectableRow) (*resource.Consumer, error) {
 	return &c, r.Scan(&c.ID, &c.Name, &c.Labels, &c.CreatedAt, &c.UpdatedAt)
 }
 
-// CreateConsumer registers a consumer. Its name defaults to its id.
+// CreateConsumer registers a consumer. Its name defaults to its ID.
 func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[string]string) (*resource.Consumer, error) {
 	id := uuid.NewString()
 	if name == "" {
@@ -38,64 +38,64 @@ func (s *Store) CreateConsumer(ctx context.Context, name string, labels map[stri
 	}
 	rows, err := s.pool.Query(ctx, `insert into consumers (id, name, labels) values ($1, $2, $3) returning `+consumerColumns, id, name, labels)
 	if err != nil {
-		return nil, fmt.Errorf("create consumer %s: %w", name, err)
+		return nil, fmt.Errorf("creating consumer %s: %w", name, err)
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if postgres.Code(err) == postgres.UniqueViolation {
-		return nil, resource.Errorf(maestroapi.ReasonAlreadyExists, "consumer %s exists", name)
+		return nil, resource.Errorf(maestroapi.ReasonAlreadyExists, "consumer %s already exists", name)
 	}
-	return c, wrap(err, "create consumer %s", name)
+	return c, wrap(err, "creating consumer %s", name)
 }
 
-// Consumer reads one consumer by its id.
+// Consumer returns the consumer with an ID.
 func (s *Store) Consumer(ctx context.Context, id string) (*resource.Consumer, error) {
 	rows, err := s.pool.Query(ctx, `select `+consumerColumns+` from consumers where id = $1`, id)
 	if err != nil {
-		return nil, fmt.Errorf("read consumer %s: %w", id, err)
+		return nil, fmt.Errorf("reading consumer %s: %w", id, err)
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "no consumer has the ID %s", id)
 	}
-	return c, wrap(err, "read consumer %s", id)
+	return c, wrap(err, "reading consumer %s", id)
 }
 
-// RelabelConsumer replaces a consumer's labels.
+// RelabelConsumer replaces the labels of a consumer.
 func (s *Store) RelabelConsumer(ctx context.Context, id string, labels map[string]string) (*resource.Consumer, error) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	rows, err := s.pool.Query(ctx, `update consumers set labels = $2, updated_at = now() where id = $1 returning `+consumerColumns, id, labels)
 	if err != nil {
-		return nil, fmt.Errorf("relabel consumer %s: %w", id, err)
+		return nil, fmt.Errorf("relabelling consumer %s: %w", id, err)
 	}
 	c, err := pgx.CollectExactlyOneRow(rows, consumerRow)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "no consumer has the ID %s", id)
 	}
-	return c, wrap(err, "relabel consumer %s", id)
+	return c, wrap(err, "relabelling consumer %s", id)
 }
 
-// DeleteConsumer removes a consumer that no resource is on.
+// DeleteConsumer deletes a consumer without resources.
 func (s *Store) DeleteConsumer(ctx context.Context, id string) error {
 	tag, err := s.pool.Exec(ctx, `delete from consumers where id = $1`, id)
 	switch {
 	case postgres.Code(err) == postgres.ForeignKeyViolation || postgres.Code(err) == postgres.RestrictViolation:
 		return resource.Errorf(maestroapi.ReasonConsumerInUse, "consumer %s still has resources", id)
 	case err != nil:
-		return fmt.Errorf("delete consumer %s: %w", id, err)
+		return fmt.Errorf("deleting consumer %s: %w", id, err)
 	case tag.RowsAffected() == 0:
-		return resource.Errorf(maestroapi.ReasonNotFound, "there is no consumer with id %s", id)
+		return resource.Errorf(maestroapi.ReasonNotFound, "no consumer has the ID %s", id)
 	}
 	return nil
 }
 
-// ConsumerNames lists every consumer.
+// ConsumerNames returns the names of all consumers.
 func (s *Store) ConsumerNames(ctx context.Context) ([]string, error) {
 	rows, err := s.pool.Query(ctx, `select name from consumers order by name`)
 	if err != nil {
-		return nil, fmt.Errorf("list consumers: %w", err)
+		return nil, fmt.Errorf("listing consumers: %w", err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return names, wrap(err, "list consumers")
+	return names, wrap(err, "listing consumers")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// Lane separates new work from what a resync brought up again, so that the second never delays the first.
+// Lane separates new work from the deliveries of a resync, so that a resync never delays new work.
 type Lane int16
 
 const (
@@ -18,7 +18,7 @@ const (
 	Resync
 )
 
-// Delivery is an unconfirmed version of a resource, due to be sent to its agent.
+// Delivery is an unconfirmed version of a resource that must be sent to its agent.
 type Delivery struct {
 	Resource *resource.Resource
 	Position int64
@@ -27,14 +27,14 @@ type Delivery struct {
 	DueAt    time.Time
 }
 
-// Due lists a lane's deliveries that are due for a consumer, in their order.
+// Due returns the due deliveries of a consumer in a lane, in order.
 func (s *Store) Due(ctx context.Context, consumer string, lane Lane, limit int) ([]*Delivery, error) {
 	rows, err := s.pool.Query(ctx, `select q.position, q.lane, q.attempts, q.due_at, `+resourceColumns+`, r.spec
 		from deliveries q join resources r on r.id = q.resource_id
 		where q.consumer = $1 and q.lane = $2 and q.parked is null and q.due_at <= now()
 		order by q.position limit $3`, consumer, int16(lane), limit)
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries due for consumer %s: %w", consumer, err)
+		return nil, fmt.Errorf("listing the due deliveries of consumer %s: %w", consumer, err)
 	}
 	due, err := pgx.CollectRows(rows, func(cr pgx.CollectableRow) (*Delivery, error) {
 		var d Delivery
@@ -44,11 +44,11 @@ func (s *Store) Due(ctx context.Context, consumer string, lane Lane, limit int) 
 		d.Resource = r
 		return &d, err
 	})
-	return due, wrap(err, "list deliveries due for consumer %s", consumer)
+	return due, wrap(err, "listing the due deliveries of consumer %s", consumer)
 }
 
-// Outstanding counts what was sent in a lane, is not confirmed and not yet due again; and says when the next delivery
-// of either lane falls due (zero: none waits).
+// Outstanding returns the number of deliveries in a lane that were sent and are neither confirmed nor due again, and when the next
+// delivery of either lane is due. A zero time means that none waits.
 func (s *Store) Outstanding(ctx context.Context, consumer string, lane Lane) (count int, next time.Time, err error) {
 	var at *time.Time
 	err = s.pool.QueryRow(ctx, `select count(*) filter (where lane = $2 and attempts > 0 and due_at > now()), min(due_at) filter (where due_at > now())
@@ -56,11 +56,11 @@ func (s *Store) Outstanding(ctx context.Context, consumer string, lane Lane) (co
 	if at != nil {
 		next = *at
 	}
-	return count, next, wrap(err, "count outstanding deliveries of consumer %s", consumer)
+	return count, next, wrap(err, "counting the outstanding deliveries of consumer %s", consumer)
 }
 
-// Sent notes that deliveries have been published. One that is not confirmed by then falls due again after its delay. A
-// delivery that was ordered anew meanwhile is left as it is.
+// Sent records that deliveries were published. An unconfirmed delivery is due again after its delay. Sent does not change a
+// delivery that was ordered again meanwhile.
 func (s *Store) Sent(ctx context.Context, sent []*Delivery, delay func(attempts int) time.Duration) error {
 	ids, positions, delays := make([]string, len(sent)), make([]int64, len(sent)), make([]float64, len(sent))
 	for i, d := range sent {
@@ -73,12 +73,12 @@ func (s *Store) Sent(ctx context.Context, sent []*Delivery, delay func(attempts 
 			order by d.resource_id for update of d)
 		update deliveries d set attempts = attempts + 1, due_at = now() + make_interval(secs => sent.seconds)
 		from sent where d.resource_id = sent.resource_id`, ids, positions, delays)
-	return wrap(err, "note %d deliveries as sent", len(sent))
+	return wrap(err, "recording %d sent deliveries", len(sent))
 }
 
-// Park takes a delivery out of circulation, for a pause or, without one, until its resource changes; and writes the
-// status that tells the source why.
-func (s *Store) Park(ctx context.Context, d *Delivery, why string, pause time.Duration, status *resource.Status) error {
+// Park postpones a delivery for a pause or, if that is 0, until its resource changes, and stores the status that reports the
+// reason to the source.
+func (s *Store) Park(ctx context.Context, d *Delivery, reason string, pause time.Duration, status *resource.Status) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `update resources set status_version = $2, status_agent = $3, status_epoch = null, status_sequence = 0,
 				status_hash = $4, status_body = $5, status_revision = nextval('status_revision'), status_xid = pg_current_xact_id()
@@ -90,30 +90,31 @@ func (s *Store) Park(ctx context.Context, d *Delivery, why string, pause time.Du
 			_, err = tx.Exec(ctx, `update deliveries set due_at = now() + $3::interval, attempts = attempts + 1, position = nextval('delivery_order') where resource_id = $1 and position = $2`,
 				d.Resource.ID, d.Position, pause)
 		} else {
-			_, err = tx.Exec(ctx, `update deliveries set parked = $3 where resource_id = $1 and position = $2`, d.Resource.ID, d.Position, why)
+			_, err = tx.Exec(ctx, `update deliveries set parked = $3 where resource_id = $1 and position = $2`, d.Resource.ID, d.Position, reason)
 		}
 		return err
 	})
-	return wrap(err, "park the delivery of resource %s", d.Resource.ID)
+	return wrap(err, "parking the delivery of resource %s", d.Resource.ID)
 }
 
-// Difference is what a spec resync found out about what an agent holds.
+// Difference is the result of comparing the works of an agent with the stored resources.
 type Difference struct {
-	// Ordered deliveries will bring the agent up to date.
+	// Ordered is the number of deliveries that were ordered.
 	Ordered int64
-	// Confirmed deliveries turned out to have arrived.
+	// Confirmed is the number of deliveries that had arrived.
 	Confirmed int64
-	// Unwanted works were deleted and confirmed once, and yet the agent has them.
+	// Unwanted are works of the agent whose deletion was confirmed before.
 	Unwanted []*resource.Resource
-	// Unknown works have no resource and never had one that this database remembers.
+	// Unknown are works without a resource or a tombstone.
 	Unknown []string
-	// Hashes are the known statuses of the works the agent has in their newest version.
+	// Hashes are the stored status hashes of the works that the agent has in their newest version.
 	Hashes map[string]string
 }
 
-// Compare works through the versions an agent holds: what is missing, older or to be deleted is ordered in the resync
-// lane; what has arrived is confirmed. newRun tells that the agent started anew, so that its sequence ids do too.
-func (s *Store) Compare(ctx context.Context, consumer string, held map[string]int64, newRun bool) (*Difference, error) {
+// CompareHeld compares the versions of an agent's works with the stored resources. It orders deliveries in the resync lane for
+// resources that the agent lacks, has in an older version or must delete, and confirms deliveries that have arrived. newRun means
+// that the agent lost its state, so that its sequence IDs start again.
+func (s *Store) CompareHeld(ctx context.Context, consumer string, held map[string]int64, newRun bool) (*Difference, error) {
 	ids, versions := make([]string, 0, len(held)), make([]int64, 0, len(held))
 	for id, version := range held {
 		ids, versions = append(ids, id), append(versions, version)
@@ -136,7 +137,7 @@ func (s *Store) Compare(ctx context.Context, consumer string, held map[string]in
 			where r.id = any($3) and (r.deleted_at is not null or h.id is null or h.version < r.version)
 			order by r.id
 			on conflict (resource_id) do update set
-				-- What was sent before the agent lost it is a resync now; what was never sent is still new work.
+				-- A delivery that was sent before becomes part of the resync; one that was never sent stays new work.
 				lane = case when d.attempts > 0 then 1 else d.lane end,
 				position = case when d.attempts > 0 then nextval('delivery_order') else d.position end,
 				due_at = now(), attempts = 0
@@ -165,16 +166,16 @@ func (s *Store) Compare(ctx context.Context, consumer string, held map[string]in
 		if _, err = pgx.ForEachRow(rows, []any{&id, &hash}, func() error { diff.Hashes[id] = hash; return nil }); err != nil {
 			return err
 		}
-		return unknownTo(ctx, tx, consumer, ids, diff)
+		return findUnknown(ctx, tx, consumer, ids, diff)
 	})
 	if err != nil {
-		return nil, wrap(err, "compare what consumer %s holds", consumer)
+		return nil, wrap(err, "comparing the works of consumer %s", consumer)
 	}
 	return diff, nil
 }
 
-// lockAll locks a consumer's resources and their deliveries, in the order that package store keeps, and lists the
-// resources. One that is created afterwards is none of the comparison's business: its delivery is new work.
+// lockAll locks the resources of a consumer and their deliveries, in the order of the package, and returns the IDs of the
+// resources. Resources that are created afterwards are not part of the comparison: their deliveries are new work.
 func lockAll(ctx context.Context, tx pgx.Tx, consumer string) ([]string, error) {
 	rows, err := tx.Query(ctx, `select id from resources where consumer = $1 order by id for no key update`, consumer)
 	if err != nil {
@@ -188,7 +189,8 @@ func lockAll(ctx context.Context, tx pgx.Tx, consumer string) ([]string, error) 
 	return ids, err
 }
 
-func unknownTo(ctx context.Context, tx pgx.Tx, consumer string, ids []string, diff *Difference) error {
+// findUnknown sets diff.Unwanted and diff.Unknown.
+func findUnknown(ctx context.Context, tx pgx.Tx, consumer string, ids []string, diff *Difference) error {
 	rows, err := tx.Query(ctx, `select h.id from unnest($2::text[]) as h (id)
 		where not exists (select 1 from resources r where r.id = h.id and r.consumer = $1)`, consumer, ids)
 	if err != nil {
@@ -206,31 +208,31 @@ func unknownTo(ctx context.Context, tx pgx.Tx, consumer string, ids []string, di
 	if err != nil {
 		return err
 	}
-	dead := map[string]bool{}
+	deleted := map[string]bool{}
 	for _, r := range diff.Unwanted {
-		dead[r.ID] = true
+		deleted[r.ID] = true
 	}
 	for _, id := range unknown {
-		if !dead[id] {
+		if !deleted[id] {
 			diff.Unknown = append(diff.Unknown, id)
 		}
 	}
 	return nil
 }
 
-// Hashes lists the newest known status of each of a consumer's resources that was ever delivered, by id.
+// Hashes returns the stored status hash of each resource of a consumer by ID; "" for resources without a status.
 func (s *Store) Hashes(ctx context.Context, consumer string) (map[string]string, error) {
 	rows, err := s.pool.Query(ctx, `select id, coalesce(status_hash, '') from resources where consumer = $1`, consumer)
 	if err != nil {
-		return nil, fmt.Errorf("list the statuses of consumer %s: %w", consumer, err)
+		return nil, fmt.Errorf("listing the statuses of consumer %s: %w", consumer, err)
 	}
 	hashes := map[string]string{}
 	var id, hash string
 	_, err = pgx.ForEachRow(rows, []any{&id, &hash}, func() error { hashes[id] = hash; return nil })
-	return hashes, wrap(err, "list the statuses of consumer %s", consumer)
+	return hashes, wrap(err, "listing the statuses of consumer %s", consumer)
 }
 
-// Backlog is a consumer's outbox in figures.
+// Backlog contains the figures of one lane of a consumer's outbox.
 type Backlog struct {
 	Consumer      string
 	Lane          Lane
@@ -240,13 +242,13 @@ type Backlog struct {
 	MaxAttempts   int64
 }
 
-// Backlogs lists the outbox per consumer and lane.
+// Backlogs returns the figures of the outbox by consumer and lane.
 func (s *Store) Backlogs(ctx context.Context) ([]Backlog, error) {
 	rows, err := s.pool.Query(ctx, `select d.consumer, d.lane, count(*) filter (where d.parked is null), count(d.parked),
 			coalesce(extract(epoch from now() - min(r.updated_at)), 0)::float8, coalesce(max(d.attempts), 0)
 		from deliveries d join resources r on r.id = d.resource_id group by 1, 2`)
 	if err != nil {
-		return nil, fmt.Errorf("count the outbox: %w", err)
+		return nil, fmt.Errorf("counting the outbox: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (b Backlog, err error) {
 		return b, r.Scan(&b.Consumer, (*int16)(&b.Lane), &b.Waiting, &b.Parked, &b.OldestSeconds, &b.MaxAttempts)

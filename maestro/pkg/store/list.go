@@ -12,7 +12,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/search"
 )
 
-// Page says which part of a list is wanted. Page counts from 1; a Size of 0 wants only the total.
+// Page selects a part of a list. Page counts from 1; a Size of 0 returns the total only.
 type Page struct {
 	Page, Size      int
 	Search, OrderBy string
@@ -36,7 +36,7 @@ var consumerFields = search.Fields{
 	LabelPath: "labels",
 }
 
-// Resources lists resources with their specs.
+// Resources returns a page of resources with their specs, and the total.
 func (s *Store) Resources(ctx context.Context, p Page) (list []*resource.Resource, total int, err error) {
 	err = s.list(ctx, p, resourceFields, `resources r`, "r.id", resourceColumns+", r.spec", &total, func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, func(cr pgx.CollectableRow) (*resource.Resource, error) { return row(cr.Scan, true) })
@@ -45,7 +45,7 @@ func (s *Store) Resources(ctx context.Context, p Page) (list []*resource.Resourc
 	return list, total, err
 }
 
-// Consumers lists consumers.
+// Consumers returns a page of consumers, and the total.
 func (s *Store) Consumers(ctx context.Context, p Page) (list []*resource.Consumer, total int, err error) {
 	err = s.list(ctx, p, consumerFields, `consumers c`, "c.id", consumerColumns, &total, func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, consumerRow)
@@ -66,7 +66,7 @@ func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, ti
 	if err != nil {
 		return resource.Errorf(maestroapi.ReasonMalformed, "orderBy: %v", err)
 	}
-	// One snapshot for the count and the page.
+	// The count and the page are of one snapshot.
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `select count(*) from `+from+` where `+where, args...).Scan(total); err != nil {
 			return searchError(err)
@@ -83,10 +83,10 @@ func (s *Store) list(ctx context.Context, p Page, fields search.Fields, from, ti
 	})
 }
 
-// searchError tells a search whose values PostgreSQL cannot take (class 22: data exceptions) from a failure.
+// searchError returns a resource.Error if PostgreSQL rejected a value of the search (class 22: data exceptions), else err.
 func searchError(err error) error {
 	if code := postgres.Code(err); len(code) == 5 && code[:2] == "22" {
-		return resource.Errorf(maestroapi.ReasonMalformed, "search: a value in it cannot be compared")
+		return resource.Errorf(maestroapi.ReasonMalformed, "search: a value has the wrong type")
 	}
-	return wrap(err, "list")
+	return wrap(err, "reading a list")
 }

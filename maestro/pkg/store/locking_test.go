@@ -32,10 +32,10 @@ func open(t *testing.T) *Store {
 	return s
 }
 
-// TestEverybodyLocksInOneOrder has a source update and delete, the sender note what it has sent, and an agent report and
-// list what it holds, all about the same resources at once. Transactions that lock in different orders end each other:
-// PostgreSQL breaks the deadlock by failing one of them, and a source would be told of an internal error.
-func TestEverybodyLocksInOneOrder(t *testing.T) {
+// TestConcurrentTransactionsDoNotDeadlock updates resources, records deliveries as sent, stores statuses and compares lists of
+// works, all for the same resources at once. If transactions locked in different orders, PostgreSQL would fail one of them, and
+// a source would receive an internal error.
+func TestConcurrentTransactionsDoNotDeadlock(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	const consumer, source, count, rounds = "mgmt-1", "cluster-service", 40, 60
 	if _, err := s.CreateConsumer(ctx, consumer, nil); err != nil {
@@ -82,8 +82,8 @@ func TestEverybodyLocksInOneOrder(t *testing.T) {
 		_, err := s.ApplyStatuses(ctx, consumer, reports(round, false))
 		return err
 	})
-	// Nobody has asked for a deletion, so that each of these orders a delivery.
-	each("denial", func(round int) error {
+	// The deletion was not requested, so each of these statuses orders a delivery.
+	each("unrequested deletion", func(round int) error {
 		_, err := s.ApplyStatuses(ctx, consumer, reports(round, true))
 		return err
 	})
@@ -94,14 +94,14 @@ func TestEverybodyLocksInOneOrder(t *testing.T) {
 				held[bundle(i, 0).ID] = int64(1 + round)
 			}
 		}
-		_, err := s.Compare(ctx, consumer, held, round%5 == 0)
+		_, err := s.CompareHeld(ctx, consumer, held, round%5 == 0)
 		return err
 	})
 	each("send", func(int) error { return send(ctx, s, consumer) })
 	clients.Wait()
 }
 
-// send notes everything that is due as sent, newest first.
+// send records all due deliveries as sent.
 func send(ctx context.Context, s *Store, consumer string) error {
 	var sent []*Delivery
 	for _, lane := range []Lane{Resync, NewWork} {

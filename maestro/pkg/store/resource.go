@@ -15,31 +15,31 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// Create stores a new resource and its delivery. Creating what exists with the same content is the same as having
-// created it; with other content it is refused.
+// Create stores a new resource and its delivery. If the resource exists with the same content, Create succeeds and changes
+// nothing; with other content it returns an error.
 func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64, err error) {
 	hash, err := ContentHash(r)
 	if err != nil {
 		return 0, err
 	}
 	err = s.pool.QueryRow(ctx, `
-		with dead as (delete from tombstones where resource_id = $1 returning version),
-		born as (
+		with deleted as (delete from tombstones where resource_id = $1 returning version),
+		created as (
 			insert into resources (id, source, consumer, version, metadata, spec, tracing, content_hash)
-			values ($1, $2, $3, coalesce((select version from dead), 0) + 1, $4, $5, $6, $7)
+			values ($1, $2, $3, coalesce((select version from deleted), 0) + 1, $4, $5, $6, $7)
 			on conflict (id) do nothing returning id, consumer, version),
-		sent as (insert into deliveries (resource_id, consumer) select id, consumer from born)
-		select version from born`,
+		sent as (insert into deliveries (resource_id, consumer) select id, consumer from created)
+		select version from created`,
 		r.ID, r.Source, r.Consumer, nullable(r.Metadata), []byte(r.Spec), r.Tracing, hash).Scan(&version)
 	switch {
 	case err == nil:
 		return version, nil
 	case postgres.Code(err) == postgres.ForeignKeyViolation:
-		return 0, resource.Errorf(maestroapi.ReasonUnknownConsumer, "there is no consumer %q", r.Consumer)
+		return 0, resource.Errorf(maestroapi.ReasonUnknownConsumer, "consumer %q is not registered", r.Consumer)
 	case postgres.Code(err) == postgres.UntranslatableCharacter:
 		return 0, resource.Errorf(maestroapi.ReasonMalformed, "the metadata contains a character that cannot be stored")
 	case !errors.Is(err, pgx.ErrNoRows):
-		return 0, fmt.Errorf("create resource %s: %w", r.ID, err)
+		return 0, fmt.Errorf("creating resource %s: %w", r.ID, err)
 	}
 
 	var source, consumer string
@@ -48,10 +48,10 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 		r.ID, hash).Scan(&source, &consumer, &version, &same, &deleting)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		// It was deleted between the two statements. The caller's retry will create it.
+		// It was deleted between the two statements. A retry of the caller creates it.
 		return 0, resource.Errorf(maestroapi.ReasonBeingDeleted, "resource %s is being deleted", r.ID)
 	case err != nil:
-		return 0, fmt.Errorf("create resource %s: read the existing one: %w", r.ID, err)
+		return 0, fmt.Errorf("creating resource %s: reading the existing one: %w", r.ID, err)
 	case source != r.Source:
 		return 0, resource.Errorf(maestroapi.ReasonForeignSource, "resource %s belongs to another source", r.ID)
 	case deleting:
@@ -62,8 +62,8 @@ func (s *Store) Create(ctx context.Context, r *resource.Resource) (version int64
 	return version, nil
 }
 
-// Update replaces a resource's content and orders its delivery. r.Version is the version the change builds on, or 0 for
-// whichever is newest. Content that is there already changes nothing.
+// Update replaces the content of a resource and orders its delivery. r.Version is the version that the change is based on, or 0
+// for the newest. Equal content changes nothing.
 func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64, err error) {
 	hash, err := ContentHash(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 			from resources where id = $1 for update`, r.ID, hash).Scan(&source, &consumer, &version, &same, &deleting)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return resource.Errorf(maestroapi.ReasonNotFound, "there is no resource %s", r.ID)
+			return resource.Errorf(maestroapi.ReasonNotFound, "resource %s does not exist", r.ID)
 		case err != nil:
 			return err
 		case source != r.Source:
@@ -100,18 +100,17 @@ func (s *Store) Update(ctx context.Context, r *resource.Resource) (version int64
 	if postgres.Code(err) == postgres.UntranslatableCharacter {
 		return 0, resource.Errorf(maestroapi.ReasonMalformed, "the metadata contains a character that cannot be stored")
 	}
-	return version, wrap(err, "update resource %s", r.ID)
+	return version, wrap(err, "updating resource %s", r.ID)
 }
 
-// orderDelivery puts a resource's newest version at the end of the new work of its consumer.
+// orderDelivery adds the newest version of a resource to the end of the new work of its consumer.
 const orderDelivery = `insert into deliveries (resource_id, consumer) values ($1, $2)
 	on conflict (resource_id) do update set
 		position = nextval('delivery_order'), lane = 0, due_at = now(), attempts = 0, parked = null`
 
-// Delete asks for a resource's deletion. It is done once the agent has confirmed. version is the one the decision
-// builds on, or 0. Deleting what is unknown or being deleted is no mistake; gone tells that there is nothing left to
-// confirm. What the deletion releases (resource.Released) is added to the metadata, also of what is being deleted, and goes
-// to the agent at once.
+// Delete marks a resource for deletion. The resource is removed when the agent confirms. version is the version that the decision
+// is based on, or 0. Delete succeeds for a resource that does not exist, with gone set, or that is being deleted. It adds the
+// annotations that release finalizers (resource.ReleaseAnnotations) to the metadata, and a change of them is delivered at once.
 func (s *Store) Delete(ctx context.Context, id, source string, version int64, released map[string]string) (consumer string, gone bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var owner string
@@ -133,7 +132,7 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 		case !deleting && version != 0 && version != newest:
 			return resource.Errorf(maestroapi.ReasonVersionConflict, "resource %s is at version %d, not %d", id, newest, version)
 		}
-		with, changed, err := resource.WithReleased(metadata, released)
+		with, changed, err := resource.WithReleaseAnnotations(metadata, released)
 		if err != nil {
 			return fmt.Errorf("resource %s: %w", id, err)
 		}
@@ -145,14 +144,14 @@ func (s *Store) Delete(ctx context.Context, id, source string, version int64, re
 		batch.Queue(orderDelivery, id, consumer)
 		return tx.SendBatch(ctx, &batch).Close()
 	})
-	return consumer, gone, wrap(err, "delete resource %s", id)
+	return consumer, gone, wrap(err, "deleting resource %s", id)
 }
 
 const resourceColumns = `r.id, r.source, r.consumer, r.version, r.metadata, r.tracing, r.created_at, r.updated_at, r.deleted_at,
 	r.status_version, r.status_agent, r.status_sequence, r.status_hash, r.status_body,
 	coalesce((select parked from deliveries d where d.resource_id = r.id), '')`
 
-// row reads resourceColumns, and the spec when it was selected behind them.
+// row scans resourceColumns, followed by the spec if withSpec is set.
 func row(scan func(dest ...any) error, withSpec bool) (*resource.Resource, error) {
 	var r resource.Resource
 	var metadata, spec, body []byte
@@ -180,39 +179,39 @@ func row(scan func(dest ...any) error, withSpec bool) (*resource.Resource, error
 	return &r, nil
 }
 
-// Get reads one resource with its spec.
+// Get returns a resource with its spec.
 func (s *Store) Get(ctx context.Context, id string) (*resource.Resource, error) {
 	r, err := row(s.pool.QueryRow(ctx, `select `+resourceColumns+`, r.spec from resources r where r.id = $1`, id).Scan, true)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, resource.Errorf(maestroapi.ReasonNotFound, "there is no resource %s", id)
+		return nil, resource.Errorf(maestroapi.ReasonNotFound, "resource %s does not exist", id)
 	}
-	return r, wrap(err, "read resource %s", id)
+	return r, wrap(err, "reading resource %s", id)
 }
 
-// Spec reads only a resource's bundle; nil when the resource is gone.
+// Spec returns the bundle of a resource, or nil if the resource does not exist.
 func (s *Store) Spec(ctx context.Context, id string) (spec json.RawMessage, err error) {
 	err = s.pool.QueryRow(ctx, `select spec from resources where id = $1`, id).Scan((*[]byte)(&spec))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	return spec, wrap(err, "read the bundle of resource %s", id)
+	return spec, wrap(err, "reading the bundle of resource %s", id)
 }
 
-// Load reads resources and confirmed deletions by id, without specs. What exists in neither form is left out.
+// Load returns the resources and tombstones with the given IDs, without specs. It omits IDs without either.
 func (s *Store) Load(ctx context.Context, ids []string) ([]*resource.Resource, error) {
 	rows, err := s.pool.Query(ctx, `select `+resourceColumns+` from resources r where r.id = any($1)`, ids)
 	if err != nil {
-		return nil, fmt.Errorf("load resources: %w", err)
+		return nil, fmt.Errorf("reading resources: %w", err)
 	}
-	live, err := pgx.CollectRows(rows, func(row_ pgx.CollectableRow) (*resource.Resource, error) { return row(row_.Scan, false) })
+	live, err := pgx.CollectRows(rows, func(cr pgx.CollectableRow) (*resource.Resource, error) { return row(cr.Scan, false) })
 	if err != nil {
-		return nil, fmt.Errorf("load resources: %w", err)
+		return nil, fmt.Errorf("reading resources: %w", err)
 	}
-	dead, err := s.tombstones(ctx, `where t.resource_id = any($1)`, ids)
+	deleted, err := s.tombstones(ctx, `where t.resource_id = any($1)`, ids)
 	if err != nil {
 		return nil, err
 	}
-	return append(live, dead...), nil
+	return append(live, deleted...), nil
 }
 
 const tombstoneColumns = `t.resource_id, t.source, t.consumer, t.version, t.metadata, t.tracing, t.deleted_at,
@@ -237,29 +236,29 @@ func tombstone(scan func(dest ...any) error) (*resource.Resource, error) {
 func (s *Store) tombstones(ctx context.Context, where string, args ...any) ([]*resource.Resource, error) {
 	rows, err := s.pool.Query(ctx, `select `+tombstoneColumns+` from tombstones t `+where, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read tombstones: %w", err)
+		return nil, fmt.Errorf("reading tombstones: %w", err)
 	}
-	dead, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (*resource.Resource, error) { return tombstone(r.Scan) })
-	return dead, wrap(err, "read tombstones")
+	deleted, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (*resource.Resource, error) { return tombstone(r.Scan) })
+	return deleted, wrap(err, "reading tombstones")
 }
 
-// PruneTombstones forgets confirmed deletions older than the retention, at most so many at once.
+// PruneTombstones deletes up to limit tombstones that are older than the retention and returns their number.
 func (s *Store) PruneTombstones(ctx context.Context, retention time.Duration, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, `delete from tombstones where resource_id in (
 		select resource_id from tombstones where confirmed_at < now() - $1::interval limit $2)`, retention, limit)
-	return tag.RowsAffected(), wrap(err, "prune tombstones")
+	return tag.RowsAffected(), wrap(err, "deleting old tombstones")
 }
 
-// HashesBySource lists what a source has: the status hash of each of its resources, by id.
+// HashesBySource returns the status hash of each resource of a source by ID.
 func (s *Store) HashesBySource(ctx context.Context, source string) (map[string]string, error) {
 	rows, err := s.pool.Query(ctx, `select id, status_hash from resources where source = $1 and status_hash is not null`, source)
 	if err != nil {
-		return nil, fmt.Errorf("list the statuses of source %s: %w", source, err)
+		return nil, fmt.Errorf("listing the statuses of source %s: %w", source, err)
 	}
 	hashes := map[string]string{}
 	var id, hash string
 	_, err = pgx.ForEachRow(rows, []any{&id, &hash}, func() error { hashes[id] = hash; return nil })
-	return hashes, wrap(err, "list the statuses of source %s", source)
+	return hashes, wrap(err, "listing the statuses of source %s", source)
 }
 
 func nullable(raw json.RawMessage) any {
@@ -269,7 +268,7 @@ func nullable(raw json.RawMessage) any {
 	return string(raw)
 }
 
-// wrap says what was being done when a database error came, and passes a request's own fault as it is.
+// wrap adds what was being done to a database error. It returns a resource.Error unchanged.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

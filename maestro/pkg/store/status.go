@@ -14,21 +14,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/resource"
 )
 
-// Outcome is what became of one reported status.
+// Outcome is the result of processing a reported status.
 type Outcome int
 
 const (
-	// Applied: it is the newest now.
+	// Applied means that the status is now the newest.
 	Applied Outcome = iota
-	// Stale: it is about another version, or older than what is known.
+	// Stale means that the status is of another version or older than the stored one.
 	Stale
-	// Removed: it confirmed a deletion; the resource is gone.
+	// Removed means that the status confirmed a deletion and the resource was removed.
 	Removed
-	// Unwanted: the resource's deletion had been confirmed before, and yet the agent has it.
+	// Unwanted means that the agent has a resource whose deletion it had confirmed.
 	Unwanted
-	// Unknown: no resource of this id is or was on the consumer.
+	// Unknown means that the database has no record of the resource on this consumer.
 	Unknown
-	// Lost: the agent reports a deletion nobody asked for. The resource's delivery has been ordered again.
+	// Lost means that the agent reported a deletion that was not requested. The resource was ordered to be delivered again.
 	Lost
 )
 
@@ -36,7 +36,7 @@ func (o Outcome) String() string {
 	return [...]string{"applied", "stale", "removed", "unwanted", "unknown", "lost"}[o]
 }
 
-// Report is a status, what became of it and, unless it is unknown, the resource it is about (without its spec).
+// Report is a status with its outcome and, unless that is Unknown, the resource without its spec.
 type Report struct {
 	Status   *resource.Status
 	Outcome  Outcome
@@ -44,10 +44,10 @@ type Report struct {
 	Revision int64
 }
 
-// ApplyStatuses takes an agent's reports in: all of them in one transaction, in the order of their resources. Reports
-// about the same resource must stand in the order in which they arrived.
+// ApplyStatuses stores the statuses that an agent reported, in one transaction. Statuses of the same resource must be in the
+// order of their arrival. It sorts statuses by resource ID.
 func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*resource.Status) ([]*Report, error) {
-	// The order of locking: by resource.
+	// Resources are locked in the order of their IDs.
 	slices.SortStableFunc(statuses, func(a, b *resource.Status) int { return strings.Compare(a.ResourceID, b.ResourceID) })
 	reports := make([]*Report, len(statuses))
 	var batch pgx.Batch
@@ -56,7 +56,7 @@ func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*
 		reports[i] = report
 		sequence, err := strconv.ParseInt(status.Sequence, 10, 64)
 		if err != nil {
-			return nil, resource.Errorf(maestroapi.ReasonMalformed, "sequence id %q of resource %s is no integer", status.Sequence, status.ResourceID)
+			return nil, resource.Errorf(maestroapi.ReasonMalformed, "sequence ID %q of resource %s is not an integer", status.Sequence, status.ResourceID)
 		}
 		if status.Deleted {
 			queueRemoval(&batch, report, consumer, sequence)
@@ -65,7 +65,7 @@ func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*
 		}
 	}
 	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
-		return nil, fmt.Errorf("take in %d statuses of consumer %s: %w", len(statuses), consumer, err)
+		return nil, fmt.Errorf("storing %d statuses of consumer %s: %w", len(statuses), consumer, err)
 	}
 	var rest []*Report
 	for _, report := range reports {
@@ -76,8 +76,8 @@ func (s *Store) ApplyStatuses(ctx context.Context, consumer string, statuses []*
 	return reports, s.explain(ctx, consumer, rest)
 }
 
-// queueUpdate writes a status if it is about the newest version and newer than the known one: of a later run of the
-// agent, or of a later sequence in the same run. It confirms the delivery of that version.
+// queueUpdate stores a status if it is of the newest version and newer than the stored one: of a later run of the agent, or
+// with a higher sequence ID of the same run. It confirms the delivery of that version.
 func queueUpdate(batch *pgx.Batch, report *Report, consumer string, sequence int64) {
 	st := report.Status
 	batch.Queue(`
@@ -95,8 +95,8 @@ func queueUpdate(batch *pgx.Batch, report *Report, consumer string, sequence int
 	).Query(func(rows pgx.Rows) error { return collectReport(rows, report, Applied) })
 }
 
-// queueRemoval ends a resource whose deletion was asked for, and leaves its tombstone. A deletion nobody asked for is
-// answered by delivering the resource again.
+// queueRemoval replaces a resource that is being deleted with a tombstone. A resource that is not being deleted is delivered
+// again.
 func queueRemoval(batch *pgx.Batch, report *Report, consumer string, sequence int64) {
 	st := report.Status
 	batch.Queue(`
@@ -117,7 +117,7 @@ func queueRemoval(batch *pgx.Batch, report *Report, consumer string, sequence in
 	})
 	batch.Queue(`insert into deliveries (resource_id, consumer)
 		select id, consumer from resources where id = $1 and consumer = $2 and version = $3 and deleted_at is null for key share
-		-- An agent that goes on denying what it is sent gets it with the usual growing pauses.
+		-- If the agent keeps reporting the deletion, the delivery is repeated with the usual growing pauses.
 		on conflict (resource_id) do nothing`,
 		st.ResourceID, consumer, st.Version).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() > 0 {
@@ -143,7 +143,7 @@ func collectReport(rows pgx.Rows, report *Report, outcome Outcome) error {
 	return rows.Err()
 }
 
-// explain finds out why reports changed nothing.
+// explain sets the outcome of reports that changed nothing.
 func (s *Store) explain(ctx context.Context, consumer string, reports []*Report) error {
 	if len(reports) == 0 {
 		return nil
@@ -176,15 +176,15 @@ func (s *Store) explain(ctx context.Context, consumer string, reports []*Report)
 	return nil
 }
 
-// Position is how far a reader of statuses has come.
+// Position is the progress of a reader of statuses.
 type Position string
 
-// Since lists the statuses and confirmed deletions written since the position, without specs, and the position behind
-// them. It never skips one whose transaction committed late, and may repeat some. An empty position means now.
+// Since returns the statuses and confirmed deletions since a position, without specs, and the next position. It never skips one
+// whose transaction committed late, and may repeat some. An empty position means now.
 func (s *Store) Since(ctx context.Context, from Position, limit int) (changed []*Report, next Position, err error) {
 	var horizon string
 	if err := s.pool.QueryRow(ctx, `select pg_snapshot_xmin(pg_current_snapshot())::text`).Scan(&horizon); err != nil {
-		return nil, from, fmt.Errorf("read the status horizon: %w", err)
+		return nil, from, fmt.Errorf("reading the status horizon: %w", err)
 	}
 	if from == "" {
 		return nil, Position(horizon), nil
@@ -192,7 +192,7 @@ func (s *Store) Since(ctx context.Context, from Position, limit int) (changed []
 	rows, err := s.pool.Query(ctx, `select `+resourceColumns+`, r.status_revision, r.status_xid::text from resources r
 		where r.status_xid >= $1::text::xid8 and r.status_xid < $2::text::xid8 order by r.status_xid limit $3`, string(from), horizon, limit)
 	if err != nil {
-		return nil, from, fmt.Errorf("read new statuses: %w", err)
+		return nil, from, fmt.Errorf("reading new statuses: %w", err)
 	}
 	next = Position(horizon)
 	var last string
@@ -201,23 +201,23 @@ func (s *Store) Since(ctx context.Context, from Position, limit int) (changed []
 		r, err := row(func(dest ...any) error { return rows.Scan(append(dest, &revision, &last)...) }, false)
 		if err != nil {
 			rows.Close()
-			return nil, from, fmt.Errorf("read new statuses: %w", err)
+			return nil, from, fmt.Errorf("reading new statuses: %w", err)
 		}
 		changed = append(changed, &Report{Status: r.Status, Outcome: Applied, Resource: r, Revision: revision})
 	}
 	if err := rows.Err(); err != nil {
-		return nil, from, fmt.Errorf("read new statuses: %w", err)
+		return nil, from, fmt.Errorf("reading new statuses: %w", err)
 	}
-	// A full page goes on at its last transaction, which may have more rows than the page held; one transaction that
-	// fills a page by itself is stepped over only by a larger page, so pages are much larger than batches of statuses.
+	// After a full page, reading continues at its last transaction, which may have more rows. A transaction that fills a whole
+	// page would stop the progress, so pages are much larger than transactions.
 	if len(changed) == limit {
 		next = Position(last)
 	}
-	dead, err := s.tombstones(ctx, `where t.status_xid >= $1::text::xid8 and t.status_xid < $2::text::xid8`, string(from), string(next))
+	deleted, err := s.tombstones(ctx, `where t.status_xid >= $1::text::xid8 and t.status_xid < $2::text::xid8`, string(from), string(next))
 	if err != nil {
 		return nil, from, err
 	}
-	for _, r := range dead {
+	for _, r := range deleted {
 		changed = append(changed, &Report{Status: r.Status, Outcome: Removed, Resource: r})
 	}
 	return changed, next, nil

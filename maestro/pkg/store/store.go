@@ -1,10 +1,9 @@
-// Package store keeps Maestro's consumers, resources and deliveries in PostgreSQL and is the only place that speaks SQL.
-// Every change of a resource commits together with the delivery it causes; every status commits together with the
-// delivery it confirms. Nothing here blocks on anything but the database, and no method writes blindly: a change names
-// the version it builds on, or says that it means whichever is newest.
+// Package store stores Maestro's consumers, resources and deliveries in PostgreSQL. It contains all SQL. A change of a resource
+// commits together with the delivery that it causes, and a status together with the delivery that it confirms. Methods block
+// on the database only. A change names the version that it is based on, or explicitly means the newest.
 //
-// Every transaction locks a resource before its delivery and several resources in the order of their ids, so that no two
-// wait for each other. A row that refers to another locks it too: a delivery is inserted after its resource was locked.
+// To avoid deadlocks, a transaction locks a resource before its delivery, and several resources in the order of their IDs.
+// A foreign key locks the referenced row too: a delivery is inserted after its resource was locked.
 package store
 
 import (
@@ -28,7 +27,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Store is a pool of connections to Maestro's database.
+// Store accesses Maestro's database through a pool of connections.
 type Store struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
@@ -44,13 +43,13 @@ func Open(ctx context.Context, url string, maxConnections int32, log *slog.Logge
 	return &Store{pool: pool, log: log}, nil
 }
 
-// Close ends every connection.
+// Close closes all connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// Ping asks the database for an answer.
+// Ping checks that the database responds.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-// Pool gives the pool to tests and measurements.
+// Pool returns the pool, for tests and benchmarks.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Migrate brings the schema up to date. Replicas that start together do so one after the other.
@@ -62,27 +61,27 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return postgres.Migrate(ctx, s.pool, files, s.log)
 }
 
-// ContentHash identifies what a source wants: the bundle, and of the metadata what the source decides on. Two requests
-// with the same hash want the same, however their JSON is written.
+// ContentHash returns a hash of the desired state: the bundle, and the fields of the metadata that the source sets. Requests with
+// the same hash have the same content, independent of the form of their JSON.
 func ContentHash(r *resource.Resource) ([]byte, error) {
 	h := sha256.New()
 	metadata := metav1.ObjectMeta{}
 	if len(r.Metadata) > 0 {
 		if err := json.Unmarshal(r.Metadata, &metadata); err != nil {
-			return nil, resource.Errorf(maestroapi.ReasonMalformed, "the metadata: %v", err)
+			return nil, resource.Errorf(maestroapi.ReasonMalformed, "metadata: %v", err)
 		}
 	}
 	if err := json.NewEncoder(h).Encode([]any{metadata.Name, metadata.Namespace, metadata.Labels, metadata.Annotations}); err != nil {
-		return nil, fmt.Errorf("hash the metadata: %w", err)
+		return nil, fmt.Errorf("hashing the metadata: %w", err)
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(r.Spec)))
 	decoder.UseNumber()
 	var spec any
 	if err := decoder.Decode(&spec); err != nil {
-		return nil, resource.Errorf(maestroapi.ReasonMalformed, "the bundle: %v", err)
+		return nil, resource.Errorf(maestroapi.ReasonMalformed, "bundle: %v", err)
 	}
 	if err := json.NewEncoder(h).Encode(spec); err != nil {
-		return nil, fmt.Errorf("hash the bundle: %w", err)
+		return nil, fmt.Errorf("hashing the bundle: %w", err)
 	}
 	return h.Sum(nil), nil
 }

@@ -14,121 +14,121 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgres"
 )
 
-// News is what one replica tells the others after a commit. It only makes them look sooner: whoever misses it finds the
-// same with the next periodic look.
-type News struct {
-	// Consumers have deliveries due.
+// Notification is a message of one replica to the others after a commit. It only speeds things up: a replica that misses it
+// finds the change when it reads the database the next time.
+type Notification struct {
+	// Consumers are those with due deliveries.
 	Consumers []string `json:"c,omitempty"`
-	// Resources have a new status, or their deletion was confirmed.
+	// Resources are those with a new status or a confirmed deletion.
 	Resources []string `json:"r,omitempty"`
-	// From is the replica that tells.
+	// From is the sending replica.
 	From string `json:"f"`
 }
 
-const newsChannel = "maestro_news"
+const notificationChannel = "maestro_notifications"
 
-// newsLimit keeps a notification under PostgreSQL's limit of 8000 bytes.
-const newsLimit = 7000
+// notificationLimit is below PostgreSQL's limit of 8000 bytes.
+const notificationLimit = 7000
 
-// Tell sends news to every replica. It is a statement of its own on purpose: a NOTIFY inside a transaction makes all
-// commits of the database wait for one another.
-func (s *Store) Tell(ctx context.Context, news News) error {
-	for len(news.Consumers)+len(news.Resources) > 0 {
-		part, size := News{From: news.From}, 0
-		for size < newsLimit && len(news.Consumers) > 0 {
-			size += len(news.Consumers[0]) + 3
-			part.Consumers, news.Consumers = append(part.Consumers, news.Consumers[0]), news.Consumers[1:]
+// Notify sends a notification to all replicas. It is not part of a transaction, because a NOTIFY in a transaction serializes
+// all commits of the database.
+func (s *Store) Notify(ctx context.Context, notification Notification) error {
+	for len(notification.Consumers)+len(notification.Resources) > 0 {
+		part, size := Notification{From: notification.From}, 0
+		for size < notificationLimit && len(notification.Consumers) > 0 {
+			size += len(notification.Consumers[0]) + 3
+			part.Consumers, notification.Consumers = append(part.Consumers, notification.Consumers[0]), notification.Consumers[1:]
 		}
-		for size < newsLimit && len(news.Resources) > 0 {
-			size += len(news.Resources[0]) + 3
-			part.Resources, news.Resources = append(part.Resources, news.Resources[0]), news.Resources[1:]
+		for size < notificationLimit && len(notification.Resources) > 0 {
+			size += len(notification.Resources[0]) + 3
+			part.Resources, notification.Resources = append(part.Resources, notification.Resources[0]), notification.Resources[1:]
 		}
 		payload, err := json.Marshal(part)
 		if err != nil {
 			return err
 		}
-		if _, err := s.pool.Exec(ctx, `select pg_notify($1, $2)`, newsChannel, string(payload)); err != nil {
-			return fmt.Errorf("notify the other replicas: %w", err)
+		if _, err := s.pool.Exec(ctx, `select pg_notify($1, $2)`, notificationChannel, string(payload)); err != nil {
+			return fmt.Errorf("notifying the other replicas: %w", err)
 		}
 	}
 	return nil
 }
 
-// Listen calls hear with the other replicas' news until the context ends or the connection breaks. listening is called
-// once it hears everything from then on.
-func (s *Store) Listen(ctx context.Context, self string, listening func(), hear func(News)) error {
+// Listen calls receive for each notification of another replica until ctx ends or the connection breaks. It calls listening when
+// the subscription is established.
+func (s *Store) Listen(ctx context.Context, self string, listening func(), receive func(Notification)) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to listen: %w", err)
+		return fmt.Errorf("connecting for notifications: %w", err)
 	}
-	// The connection goes on listening, so it must not return to the pool.
+	// The connection keeps listening, so it must not return to the pool.
 	raw := conn.Hijack()
 	defer raw.Close(context.WithoutCancel(ctx))
-	if _, err := raw.Exec(ctx, "listen "+newsChannel); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if _, err := raw.Exec(ctx, "listen "+notificationChannel); err != nil {
+		return fmt.Errorf("receiving notifications: %w", err)
 	}
 	listening()
 	for {
 		n, err := raw.WaitForNotification(ctx)
 		if err != nil {
-			return fmt.Errorf("listen: %w", err)
+			return fmt.Errorf("receiving notifications: %w", err)
 		}
-		var news News
-		if json.Unmarshal([]byte(n.Payload), &news) == nil && news.From != self {
-			hear(news)
+		var notification Notification
+		if json.Unmarshal([]byte(n.Payload), &notification) == nil && notification.From != self {
+			receive(notification)
 		}
 	}
 }
 
-// Classes of the advisory locks: one says that a replica lives, the other that it serves a consumer.
+// Classes of the advisory locks: a replica holds one while it runs, and one for each consumer that it serves.
 const (
 	replicaLocks  = 0x6d61
 	consumerLocks = 0x6d62
 )
 
-// Membership is a replica's place among the replicas: a database session whose advisory locks say that it lives and
-// which consumers it serves. The locks end with the session, so a replica that dies leaves nothing to wait for.
+// Membership makes a replica one of those that share the consumers. It is a database session whose advisory locks mark the
+// replica and the consumers that it serves. The locks end with the session, so a crashed replica blocks nobody.
 type Membership struct {
 	conn *pgxpool.Conn
 	self int32
 }
 
-// Join opens a membership.
+// Join returns a new membership.
 func (s *Store) Join(ctx context.Context) (*Membership, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("join the replicas: %w", err)
+		return nil, fmt.Errorf("joining the replicas: %w", err)
 	}
 	for {
 		m := &Membership{conn: conn, self: rand.Int32()}
-		var alone bool
-		if err := conn.QueryRow(ctx, `select pg_try_advisory_lock($1, $2)`, replicaLocks, m.self).Scan(&alone); err != nil {
+		var free bool
+		if err := conn.QueryRow(ctx, `select pg_try_advisory_lock($1, $2)`, replicaLocks, m.self).Scan(&free); err != nil {
 			m.Leave()
-			return nil, fmt.Errorf("join the replicas: %w", err)
+			return nil, fmt.Errorf("joining the replicas: %w", err)
 		}
-		if alone {
+		if free {
 			return m, nil
 		}
 	}
 }
 
-// Leave ends the membership and with it all its locks.
+// Leave ends the membership and releases all its locks.
 func (m *Membership) Leave() {
 	raw := m.conn.Hijack()
 	_ = raw.Close(context.Background())
 }
 
-// Share lists those of the consumers that fall to this replica. Each consumer falls to one of the living replicas,
-// chosen by highest random weight, so that a replica's coming or going moves only what it must.
+// Share returns the consumers that are assigned to this replica. Each consumer is assigned to one of the running replicas by
+// rendezvous hashing, so that a change of the replicas moves as few consumers as possible.
 func (m *Membership) Share(ctx context.Context, consumers []string) (map[string]bool, error) {
 	rows, err := m.conn.Query(ctx, `select l.objid::bigint from pg_locks l join pg_database d on d.oid = l.database
 		where l.locktype = 'advisory' and l.granted and l.classid = $1 and d.datname = current_database()`, replicaLocks)
 	if err != nil {
-		return nil, fmt.Errorf("list the replicas: %w", err)
+		return nil, fmt.Errorf("listing the replicas: %w", err)
 	}
 	replicas, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, fmt.Errorf("list the replicas: %w", err)
+		return nil, fmt.Errorf("listing the replicas: %w", err)
 	}
 	mine := map[string]bool{}
 	for _, consumer := range consumers {
@@ -146,26 +146,26 @@ func (m *Membership) Share(ctx context.Context, consumers []string) (map[string]
 	return mine, nil
 }
 
-// Claim tries to become the one that serves a consumer.
+// Claim reports whether this replica may serve the consumer from now on.
 func (m *Membership) Claim(ctx context.Context, consumer string) (ok bool, err error) {
 	err = m.conn.QueryRow(ctx, `select pg_try_advisory_lock($1, $2)`, consumerLocks, lockKey(consumer)).Scan(&ok)
-	return ok, wrap(err, "claim consumer %s", consumer)
+	return ok, wrap(err, "claiming consumer %s", consumer)
 }
 
-// Release lets another replica serve the consumer.
+// Release lets another replica claim the consumer.
 func (m *Membership) Release(ctx context.Context, consumer string) error {
 	_, err := m.conn.Exec(ctx, `select pg_advisory_unlock($1, $2)`, consumerLocks, lockKey(consumer))
-	return wrap(err, "release consumer %s", consumer)
+	return wrap(err, "releasing consumer %s", consumer)
 }
 
-// lockKey is also what the share is computed from, so that consumers whose keys collide fall to the same replica.
+// lockKey returns the advisory lock of a consumer. Share uses it too, so that consumers with colliding keys have one replica.
 func lockKey(consumer string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(consumer))
 	return int32(h.Sum32())
 }
 
-// mix is the finaliser of splitmix64 over both values.
+// mix applies the finalizer of splitmix64 to both values.
 func mix(a, b uint64) uint64 {
 	x := a<<32 | b&0xffffffff
 	x ^= x >> 30
@@ -175,7 +175,8 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// IsUnavailable tells a database that could not be reached, or refused for now, from one that answered with an error.
+// IsUnavailable reports whether err is due to the state of the database and not of the request: every error without an
+// SQLSTATE counts, because the server reported none.
 func IsUnavailable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false

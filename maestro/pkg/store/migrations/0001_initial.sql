@@ -1,6 +1,6 @@
 -- +goose Up
--- Consumers: the management clusters. agent_epoch counts the runs of a consumer's agent; a new run's sequence ids start
--- anew, whatever its clock says.
+-- Consumers are the management clusters. agent_epoch counts the runs of a consumer's agent. The sequence IDs of a new run are
+-- newer than those of earlier runs, whatever the clock of the agent shows.
 create table consumers (
     id          text primary key,
     name        text not null unique,
@@ -12,8 +12,8 @@ create table consumers (
 
 create sequence status_revision;
 
--- Resources: manifest bundles and the newest status of each. content_hash is that of metadata and spec in canonical
--- form, by which a repeated request is recognised.
+-- Resources are manifest bundles with their newest status. content_hash is the hash of metadata and spec in canonical form. It
+-- identifies repeated requests.
 create table resources (
     id              text primary key,
     source          text not null,
@@ -33,7 +33,7 @@ create table resources (
     status_hash     text,
     status_body     bytea,
     status_revision bigint,
-    -- The transaction that wrote the status: readers who follow the statuses read up to the oldest one still running.
+    -- The transaction that wrote the status. Readers of new statuses read up to the oldest transaction that is still running.
     status_xid      xid8
 );
 create index resources_consumer on resources (consumer);
@@ -42,8 +42,8 @@ create index resources_status_xid on resources (status_xid) where status_xid is 
 
 create sequence delivery_order;
 
--- Deliveries: the outbox. A row stands for "the consumer's agent has not confirmed the newest version of this resource"
--- and commits together with that version. Lane 0 is new work, lane 1 what a resync brought up again.
+-- Deliveries are the outbox. A row means that the agent has not confirmed the newest version of a resource; it commits together
+-- with that version. Lane 0 is new work, lane 1 is for the deliveries of a resync.
 create table deliveries (
     resource_id text primary key references resources (id) on delete cascade,
     consumer    text not null,
@@ -55,8 +55,8 @@ create table deliveries (
 ) with (fillfactor = 70);
 create index deliveries_due on deliveries (consumer, lane, position) where parked is null;
 
--- Tombstones: what has been deleted and confirmed. They keep an id's versions growing over its lives, answer repeated
--- deletions, and are the only ground on which a work that is unknown to the server is deleted from an agent.
+-- Tombstones are confirmed deletions. They let the versions of an ID grow over all its incarnations and answer repeated
+-- deletions. Only a tombstone allows the server to delete a work from an agent that it has no resource for.
 create table tombstones (
     resource_id     text primary key,
     source          text not null,

@@ -1,4 +1,4 @@
-package server_test
+package app_test
 
 import (
 	"context"
@@ -9,24 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hcpmesh/hcpmesh/maestro/pkg/server"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/app"
 )
 
-// TestAListenerThatFailsEndsTheServer: a server that nobody can publish to must not go on as if somebody could.
-func TestAListenerThatFailsEndsTheServer(t *testing.T) {
-	for name, broken := range map[string]func(c *server.Config) net.Listener{
-		"gRPC": func(c *server.Config) net.Listener { return c.GRPC },
-		"REST": func(c *server.Config) net.Listener { return c.REST },
+// TestServerStopsWhenAListenerFails: a server without one of its APIs must not keep running.
+func TestServerStopsWhenAListenerFails(t *testing.T) {
+	for name, broken := range map[string]func(c *app.Config) net.Listener{
+		"gRPC": func(c *app.Config) net.Listener { return c.GRPC },
+		"REST": func(c *app.Config) net.Listener { return c.REST },
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Nobody listens where the database and the broker are said to be; the server waits for both.
-			config := server.Config{
+			// The database and the broker are unreachable; the server waits for both.
+			config := app.Config{
 				DatabaseURL: "postgres://nobody@127.0.0.1:1/none", MQTTAddress: "127.0.0.1:1", MQTTTLS: &tls.Config{},
 				GRPC: listen(t), REST: listen(t), TLS: &tls.Config{}, Log: slog.New(slog.DiscardHandler),
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			s, err := server.New(ctx, config)
+			s, err := app.New(ctx, config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +34,7 @@ func TestAListenerThatFailsEndsTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "use of closed network connection") {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("stopped with %v", err)
 			}
 		})
 	}

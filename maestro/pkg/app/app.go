@@ -1,7 +1,7 @@
-// Package server puts the Maestro server together: the store, the MQTT link, deliveries, the status hub and the two
-// APIs. It starts whether or not its database and broker are there, says on /readyz which it waits for, and serves as
-// soon as it can. Any number of replicas may run on one database; they share the consumers out among themselves.
-package server
+// Package app is the wiring of the Maestro server: the store, the MQTT link, the deliveries, the status hub and the two APIs.
+// A server starts while its database or broker is unreachable, reports that on /readyz, and serves as soon as it can. Any
+// number of replicas use one database and distribute the consumers among themselves.
+package app
 
 import (
 	"context"
@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	maestroapi "github.com/hcpmesh/hcpmesh/api/maestro"
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
 	"github.com/hcpmesh/hcpmesh/internal/process"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/delivery"
 	"github.com/hcpmesh/hcpmesh/maestro/pkg/fanout"
@@ -35,33 +37,43 @@ import (
 // maxMessage bounds a gRPC message in either direction. Nothing larger than an MQTT message can be delivered.
 const maxMessage = 4 << 20
 
-// restGrace is how long requests under way may take when the server ends.
-const restGrace = 5 * time.Second
+// restShutdownTimeout bounds the remaining REST requests when the server stops.
+const restShutdownTimeout = 5 * time.Second
 
-// Config of a server.
+// Config configures a Server.
 type Config struct {
-	// DatabaseURL is the PostgreSQL connection string. It holds a password: never log it.
+	// DatabaseURL is the PostgreSQL connection string. It contains a password: do not log it.
 	DatabaseURL string
-	// MQTTAddress is the broker's host:port, MQTTTLS the client's side of the connection.
+	// MQTTAddress is the host:port of the broker. MQTTTLS is the TLS configuration of the client.
 	MQTTAddress string
 	MQTTTLS     *tls.Config
-	// GRPC and REST listen for sources and people; TLS is the server's side for both.
+	// GRPC and REST are the listeners of the two APIs. TLS is the TLS configuration of both servers.
 	GRPC, REST net.Listener
 	TLS        *tls.Config
-	// SourceID is the server's name in topics and events; empty means maestro.
+	// SourceID is the name of the server in topics and events; empty means maestro.
 	SourceID string
 	// MaxConnections bounds the connections to PostgreSQL; 0 means 20.
 	MaxConnections int32
-	// Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, ResyncWindow and TombstoneLife are documented with the flags;
-	// 0 takes the default.
-	Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, TombstoneLife time.Duration
-	ResyncWindow                                                   int
+	// Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, ResyncWindow and TombstoneAge are described by the flags; 0 means
+	// the default.
+	Heartbeat, Resend, MaxResend, SafetyPoll, Sweep, TombstoneAge time.Duration
+	ResyncWindow                                                  int
 
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
 
-// Server is one replica.
+// listenInterval is the mean pause before a broken connection for notifications is replaced.
+const listenInterval = time.Second
+
+// Old tombstones are deleted in batches, with a pause of pruneBatchPause between full batches and of pruneInterval otherwise.
+const (
+	pruneBatch      = 1000
+	pruneBatchPause = time.Second
+	pruneInterval   = 10 * time.Minute
+)
+
+// Server is one replica of the server.
 type Server struct {
 	c          Config
 	id         string
@@ -72,7 +84,7 @@ type Server struct {
 	migrated   atomic.Bool
 }
 
-// New puts a server together without connecting to anything.
+// New returns a server. It does not connect to the database or the broker.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if c.SourceID == "" {
 		c.SourceID = "maestro"
@@ -80,11 +92,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.MaxConnections <= 0 {
 		c.MaxConnections = 20
 	}
-	if c.TombstoneLife <= 0 {
-		c.TombstoneLife = 30 * 24 * time.Hour
+	if c.TombstoneAge <= 0 {
+		c.TombstoneAge = 30 * 24 * time.Hour
 	}
 	if c.Log == nil {
-		c.Log = slog.Default()
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -97,13 +109,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.hub = fanout.New(s.store, s.id, c.Sweep, c.Registry, c.Log)
 	s.link = mqttlink.New(mqttlink.Options{
 		Address: c.MQTTAddress, TLS: c.MQTTTLS,
-		// Replicas hold a session each, under the one name of the certificate.
-		ClientID:  "maestro-server-" + s.id,
+		// All replicas have the same certificate; each has a session of its own.
+		ClientID:  maestroapi.ServerName + "-" + s.id,
 		Subscribe: []string{maestroapi.AgentEventsTopic(c.SourceID, "+")},
 		Receive: func(ctx context.Context, topic string, evt *cloudevents.Event) {
 			s.dispatcher.Receive(ctx, topic, evt)
 		},
-		Invalid: func(topic string, err error) { s.dispatcher.Invalid(topic, err) },
+		Invalid: func(topic string, err error) { s.dispatcher.HandleInvalid(topic, err) },
 		Up:      func(ctx context.Context) { s.dispatcher.LinkUp(ctx) },
 		Log:     c.Log,
 	})
@@ -116,21 +128,21 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Store gives the store to tests and measurements.
+// Store returns the store, for tests and benchmarks.
 func (s *Server) Store() *store.Store { return s.store }
 
-// Dispatcher gives the dispatcher to tests.
+// Dispatcher returns the dispatcher, for tests.
 func (s *Server) Dispatcher() *delivery.Dispatcher { return s.dispatcher }
 
-// Checks are what the replica needs to be ready, by name.
+// Checks returns the readiness checks by name of the dependency.
 func (s *Server) Checks() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"database": func(ctx context.Context) error {
 			if err := s.store.Ping(ctx); err != nil {
-				return errors.New("PostgreSQL cannot be reached")
+				return errors.New("PostgreSQL is unreachable")
 			}
 			if !s.migrated.Load() {
-				return errors.New("the schema is being brought up to date")
+				return errors.New("the database is not migrated yet")
 			}
 			return nil
 		},
@@ -139,7 +151,7 @@ func (s *Server) Checks() map[string]func(context.Context) error {
 	}
 }
 
-// Run serves until the context ends, and returns once everything it started has.
+// Run serves until parent ends and returns when everything that it started has stopped.
 func (s *Server) Run(parent context.Context) error {
 	defer s.store.Close()
 	ctx, cancel := context.WithCancel(parent)
@@ -165,8 +177,8 @@ func (s *Server) Run(parent context.Context) error {
 		start("mqtt", s.link.Run)
 		start("delivery", s.dispatcher.Run)
 		start("hub", s.hub.Run)
-		start("news", s.listen)
-		start("tombstones", s.prune)
+		start("notifications", s.followNotifications)
+		start("tombstones", s.pruneTombstones)
 		return nil
 	})
 	var err error
@@ -179,9 +191,9 @@ func (s *Server) Run(parent context.Context) error {
 	return err
 }
 
-// migrate waits for the database and brings its schema up to date.
+// migrate migrates the database. It retries while the database is unavailable.
 func (s *Server) migrate(ctx context.Context) error {
-	pause := 100 * time.Millisecond
+	retries := backoff.New(100*time.Millisecond, 5*time.Second)
 	for {
 		err := s.store.Migrate(ctx)
 		if err == nil {
@@ -192,15 +204,13 @@ func (s *Server) migrate(ctx context.Context) error {
 			return nil
 		}
 		if !store.IsUnavailable(err) {
-			return fmt.Errorf("bring the schema up to date: %w", err)
+			return err
 		}
-		s.c.Log.Warn("waiting for the database", "error", err, "retryIn", pause.String())
-		select {
-		case <-ctx.Done():
+		pause := retries.Next()
+		s.c.Log.WarnContext(ctx, "waiting for the database", logkey.Error, err, logkey.RetryIn, pause.String())
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil
-		case <-time.After(pause):
 		}
-		pause = min(pause*2, 5*time.Second)
 	}
 }
 
@@ -222,7 +232,7 @@ func (s *Server) serveGRPC(ctx context.Context) error {
 		return fmt.Errorf("serving %s: %w", s.c.GRPC.Addr(), err)
 	case <-ctx.Done():
 	}
-	// Subscriptions last for ever, so there is nothing to be gained by waiting for them.
+	// Subscriptions have no end, so a graceful stop would wait forever.
 	server.Stop()
 	<-served
 	return nil
@@ -234,55 +244,51 @@ func (s *Server) serveREST(ctx context.Context) error {
 			Store: s.store, Registered: s.dispatcher.Rebalance, Log: s.c.Log,
 			Deleted: func(consumer string) {
 				s.dispatcher.Wake(consumer)
-				s.hub.Tell(store.News{Consumers: []string{consumer}})
+				s.hub.Notify(store.Notification{Consumers: []string{consumer}})
 			},
 		}),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.c.Log.Handler(), slog.LevelDebug),
 	}
-	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.TLS), restGrace)
+	return process.ServeHTTP(ctx, server, tls.NewListener(s.c.REST, s.c.TLS), restShutdownTimeout)
 }
 
-// listen hears the other replicas' news. After a break it does not know what it missed, so it looks.
-func (s *Server) listen(ctx context.Context) error {
+// followNotifications wakes the deliveries and the hub on notifications of other replicas. After each connect it wakes all
+// deliveries, because notifications may have been lost.
+func (s *Server) followNotifications(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := s.store.Listen(ctx, s.id, func() {
 			s.dispatcher.Rebalance()
 			for _, consumer := range s.dispatcher.Serving() {
 				s.dispatcher.Wake(consumer)
 			}
-		}, func(news store.News) {
-			for _, consumer := range news.Consumers {
+		}, func(notification store.Notification) {
+			for _, consumer := range notification.Consumers {
 				s.dispatcher.Wake(consumer)
 			}
-			s.hub.Hear(ctx, news)
+			s.hub.HandleNotification(ctx, notification)
 		})
 		if ctx.Err() == nil {
-			s.c.Log.Warn("not listening to the other replicas; listening again", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
+			s.c.Log.WarnContext(ctx, "connection for notifications lost", logkey.Error, err)
+			_ = backoff.Sleep(ctx, backoff.Jitter(listenInterval))
 		}
 	}
 	return nil
 }
 
-// prune forgets old tombstones, a few at a time.
-func (s *Server) prune(ctx context.Context) error {
+// pruneTombstones deletes old tombstones until ctx ends.
+func (s *Server) pruneTombstones(ctx context.Context) error {
 	for {
-		n, err := s.store.PruneTombstones(ctx, s.c.TombstoneLife, 1000)
-		pause := 10 * time.Minute
+		n, err := s.store.PruneTombstones(ctx, s.c.TombstoneAge, pruneBatch)
 		if err != nil && ctx.Err() == nil {
-			s.c.Log.Warn("tombstones not pruned", "error", err)
+			s.c.Log.WarnContext(ctx, "deleting old tombstones failed", logkey.Error, err)
 		}
-		if n == 1000 {
-			pause = time.Second
+		pause := pruneInterval
+		if n == pruneBatch {
+			pause = pruneBatchPause
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }

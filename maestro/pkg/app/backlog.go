@@ -1,4 +1,4 @@
-package server
+package app
 
 import (
 	"context"
@@ -10,22 +10,22 @@ import (
 )
 
 var (
-	backlogWaiting = prometheus.NewDesc("maestro_outbox_waiting", "Deliveries not confirmed by the agent.", []string{"consumer", "lane"}, nil)
-	backlogParked  = prometheus.NewDesc("maestro_outbox_parked", "Deliveries put aside because they cannot be sent.", []string{"consumer", "lane"}, nil)
-	backlogOldest  = prometheus.NewDesc("maestro_outbox_oldest_seconds", "Age of the oldest unconfirmed change.", []string{"consumer", "lane"}, nil)
+	backlogWaiting = prometheus.NewDesc("maestro_outbox_waiting", "Unconfirmed deliveries.", []string{"consumer", "lane"}, nil)
+	backlogParked  = prometheus.NewDesc("maestro_outbox_parked", "Deliveries that cannot be sent.", []string{"consumer", "lane"}, nil)
+	backlogOldest  = prometheus.NewDesc("maestro_outbox_oldest_seconds", "Age of the oldest unconfirmed change in seconds.", []string{"consumer", "lane"}, nil)
 )
 
-// backlog shows the outbox, read when it is asked for: two series of each per consumer.
+// backlog collects the figures of the outbox: two series of each metric per consumer, one per lane.
 type backlog struct{ store *store.Store }
 
-// Describe is the collector's API.
+// Describe implements prometheus.Collector.
 func (b *backlog) Describe(out chan<- *prometheus.Desc) {
 	out <- backlogWaiting
 	out <- backlogParked
 	out <- backlogOldest
 }
 
-// Collect is the collector's API.
+// Collect implements prometheus.Collector. It reads the database.
 func (b *backlog) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

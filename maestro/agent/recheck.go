@@ -11,39 +11,39 @@ import (
 	workv1 "open-cluster-management.io/api/work/v1"
 )
 
-// nudgedInformer is the informer of AppliedManifestWorks, which can also be told to look at one of them again. The
-// controller that waits for a deleted work's objects to go asks for them with growing pauses, up to a minute; told by
-// their watch that one has gone, it looks at once.
-type nudgedInformer struct {
+// recheckInformer is an informer of AppliedManifestWorks that can trigger the reconciliation of one of them. The controller that
+// deletes the objects of a work polls them with pauses of up to a minute; a recheck makes it continue as soon as the watch of an
+// object reports its deletion.
+type recheckInformer struct {
 	workinformers.AppliedManifestWorkInformer
-	shared *nudgedShared
+	shared *sharedRecheckInformer
 }
 
-type nudgedShared struct {
+type sharedRecheckInformer struct {
 	cache.SharedIndexInformer
 	mu       sync.Mutex
 	handlers []cache.ResourceEventHandler
 }
 
-func newNudgedInformer(informer workinformers.AppliedManifestWorkInformer) nudgedInformer {
-	return nudgedInformer{AppliedManifestWorkInformer: informer, shared: &nudgedShared{SharedIndexInformer: informer.Informer()}}
+func newRecheckInformer(informer workinformers.AppliedManifestWorkInformer) recheckInformer {
+	return recheckInformer{AppliedManifestWorkInformer: informer, shared: &sharedRecheckInformer{SharedIndexInformer: informer.Informer()}}
 }
 
-func (n nudgedInformer) Informer() cache.SharedIndexInformer { return n.shared }
+func (n recheckInformer) Informer() cache.SharedIndexInformer { return n.shared }
 
-func (n nudgedInformer) Lister() worklisters.AppliedManifestWorkLister {
+func (n recheckInformer) Lister() worklisters.AppliedManifestWorkLister {
 	return worklisters.NewAppliedManifestWorkLister(n.shared.GetIndexer())
 }
 
-func (n *nudgedShared) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (n *sharedRecheckInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	n.mu.Lock()
 	n.handlers = append(n.handlers, handler)
 	n.mu.Unlock()
 	return n.SharedIndexInformer.AddEventHandler(handler)
 }
 
-// nudge makes the controllers look at AppliedManifestWorks that are being deleted.
-func (n nudgedInformer) nudge(names []string) {
+// recheck triggers the reconciliation of those AppliedManifestWorks that are being deleted.
+func (n recheckInformer) recheck(names []string) {
 	n.shared.mu.Lock()
 	handlers := n.shared.handlers
 	n.shared.mu.Unlock()
@@ -58,11 +58,10 @@ func (n nudgedInformer) nudge(names []string) {
 	}
 }
 
-// nudgeOften looks after the AppliedManifestWorks being deleted whose objects are of kinds that nobody watches: each is
-// looked at again after a quarter of the time its deletion has taken so far, and every ten seconds at the latest. Those
-// whose objects are all watched need it only in case that something was missed: hundreds that wait for their namespaces
-// would have the API server answer little else.
-func (n nudgedInformer) nudgeOften(ctx context.Context, watched func([]workv1.AppliedManifestResourceMeta) bool) {
+// recheckPeriodically rechecks AppliedManifestWorks that are being deleted: after a quarter of the duration of the deletion so far,
+// and at least every ten seconds. If all their objects are watched, it rechecks every minute, in case that an event was missed:
+// the reconciliation of hundreds of works that wait for namespaces would overload the API server.
+func (n recheckInformer) recheckPeriodically(ctx context.Context, watched func([]workv1.AppliedManifestResourceMeta) bool) {
 	const shortest, longest, watchedPause = 500 * time.Millisecond, 10 * time.Second, time.Minute
 	ticker := time.NewTicker(shortest)
 	defer ticker.Stop()
@@ -83,7 +82,7 @@ func (n nudgedInformer) nudgeOften(ctx context.Context, watched func([]workv1.Ap
 				age := now.Sub(applied.DeletionTimestamp.Time)
 				at, known := due[name]
 				if known && now.After(at) {
-					n.nudge([]string{name})
+					n.recheck([]string{name})
 				}
 				if known && !now.After(at) {
 					continue

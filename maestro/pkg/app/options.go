@@ -1,0 +1,105 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/logkey"
+	"github.com/hcpmesh/hcpmesh/internal/mesh"
+	"github.com/hcpmesh/hcpmesh/internal/process"
+	"github.com/hcpmesh/hcpmesh/maestro/pkg/mqttlink"
+)
+
+// Options are the flags of maestro-server.
+type Options struct {
+	Process process.Options
+
+	grpc, rest, identity            string
+	databaseURLFile                 string
+	mqttAddress, mqttIdentity       string
+	sourceID                        string
+	maxConnections, window          int
+	heartbeat, resend, maxResend    time.Duration
+	safetyPoll, sweep, tombstoneAge time.Duration
+
+	flags *flag.FlagSet
+}
+
+// AddFlags registers the options with flags.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	o.flags = flags
+	o.Process.AddFlags(flags)
+	flags.StringVar(&o.grpc, "listen-grpc", "127.0.0.1:8090", "`address` of the CloudEvents gRPC service")
+	flags.StringVar(&o.rest, "listen-rest", "127.0.0.1:8000", "`address` of the REST API")
+	flags.StringVar(&o.identity, "identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt: the server's SPIFFE identity")
+	flags.StringVar(&o.databaseURLFile, "database-url-file", "", "`file` with the PostgreSQL URL")
+	flags.StringVar(&o.mqttAddress, "mqtt-address", "", "`host:port` of the MQTT broker")
+	flags.StringVar(&o.mqttIdentity, "mqtt-identity-dir", "", "`folder` with tls.crt, tls.key and ca.crt for the MQTT broker")
+	flags.StringVar(&o.sourceID, "source-id", "maestro", "`name` of the server in MQTT topics and events")
+	flags.IntVar(&o.maxConnections, "database-connections", 20, "maximum number of connections to PostgreSQL")
+	flags.IntVar(&o.window, "resync-window", 32, "maximum number of unconfirmed deliveries of a resync per consumer")
+	flags.DurationVar(&o.heartbeat, "heartbeat", 10*time.Second, "interval of the heartbeats to status subscribers")
+	flags.DurationVar(&o.resend, "resend-after", 15*time.Second, "longest time before an unconfirmed delivery is first sent again; doubles with each attempt")
+	flags.DurationVar(&o.maxResend, "resend-at-most", 5*time.Minute, "bound of the time before an unconfirmed delivery is sent again")
+	flags.DurationVar(&o.safetyPoll, "safety-poll", 5*time.Second, "interval at which the outbox is read without a notification")
+	flags.DurationVar(&o.sweep, "status-sweep", 2*time.Second, "interval at which statuses are read from the database without a notification")
+	flags.DurationVar(&o.tombstoneAge, "tombstone-age", 30*24*time.Hour, "time for which confirmed deletions are stored")
+}
+
+// Validate returns an error that names the first required flag without a value.
+func (o *Options) Validate() error {
+	return process.Required(o.flags, "identity-dir", "database-url-file", "mqtt-address", "mqtt-identity-dir")
+}
+
+// Run runs a replica of the server until ctx ends.
+func Run(ctx context.Context, p *process.Process, o *Options) error {
+	url, err := os.ReadFile(o.databaseURLFile)
+	if err != nil {
+		return fmt.Errorf("--database-url-file: %w", err)
+	}
+	identity, err := mesh.LoadIdentity(o.identity)
+	if err != nil {
+		return fmt.Errorf("--identity-dir: %w", err)
+	}
+	mqtt, err := mqttlink.ClientTLS(o.mqttIdentity, o.mqttAddress)
+	if err != nil {
+		return fmt.Errorf("--mqtt-identity-dir: %w", err)
+	}
+	grpcListener, err := net.Listen("tcp", o.grpc)
+	if err != nil {
+		return fmt.Errorf("--listen-grpc: %w", err)
+	}
+	defer grpcListener.Close()
+	restListener, err := net.Listen("tcp", o.rest)
+	if err != nil {
+		return fmt.Errorf("--listen-rest: %w", err)
+	}
+	defer restListener.Close()
+
+	s, err := New(ctx, Config{
+		DatabaseURL: strings.TrimSpace(string(url)), MaxConnections: int32(o.maxConnections),
+		MQTTAddress: o.mqttAddress, MQTTTLS: mqtt, SourceID: o.sourceID,
+		GRPC: grpcListener, REST: restListener, TLS: identity.ServerTLS(mesh.AllowedClients(mesh.MaestroServer)...),
+		Heartbeat: o.heartbeat, Resend: o.resend, MaxResend: o.maxResend, SafetyPoll: o.safetyPoll, Sweep: o.sweep,
+		ResyncWindow: o.window, TombstoneAge: o.tombstoneAge,
+		Registry: p.Metrics, Log: p.Log,
+	})
+	if err != nil {
+		return err
+	}
+	for name, check := range s.Checks() {
+		p.Ready(name, check)
+	}
+	p.Log.Info("serving gRPC", logkey.Address, grpcListener.Addr().String())
+	p.Log.Info("serving REST", logkey.Address, restListener.Addr().String())
+	if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
