@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,13 +22,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/maestro/maestrotest"
 )
 
-// program is the server as its own operating system process, so that it can be killed at any instruction.
+// program is the server as a process of the operating system, so that it can be killed at any instruction.
 type program struct {
 	t       testing.TB
 	binary  string
 	args    []string
 	command *exec.Cmd
-	ready   chan [2]string
 }
 
 func (r *region) build(command string) string {
@@ -53,7 +53,7 @@ func (r *region) buildServer() *program {
 	}}
 }
 
-// start runs the program and gives its addresses.
+// start runs the program and returns its addresses.
 func (p *program) start() *maestrotest.Server {
 	p.t.Helper()
 	p.command = exec.Command(p.binary, p.args...)
@@ -64,24 +64,24 @@ func (p *program) start() *maestrotest.Server {
 	if err := p.command.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	p.ready = make(chan [2]string, 1)
+	addresses := make(chan string, 2) // gRPC, then REST
 	go func() {
 		lines := bufio.NewScanner(stderr)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			var line struct{ Msg, GRPC, REST string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
-				p.ready <- [2]string{line.GRPC, line.REST}
+			var line struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && (line.Msg == "serving gRPC" || line.Msg == "serving REST") {
+				addresses <- line.Address
 			}
 		}
 	}()
-	select {
-	case at := <-p.ready:
-		return &maestrotest.Server{GRPC: at[0], REST: at[1]}
-	case <-time.After(30 * time.Second):
-		p.t.Fatal("the server program does not serve")
+	eventually.Holds(p.t, 30*time.Second, "the server program serves", func() error {
+		if len(addresses) < 2 {
+			return errors.New("it has logged no addresses")
+		}
 		return nil
-	}
+	})
+	return &maestrotest.Server{GRPC: <-addresses, REST: <-addresses}
 }
 
 func (p *program) kill() {
@@ -89,20 +89,20 @@ func (p *program) kill() {
 	_ = p.command.Wait()
 }
 
-// migrated says whether the database can be used.
+// migrated reports whether the database is migrated.
 func (r *region) migrated(s *maestrotest.Server) bool {
 	return r.Call(s, "GET", "/consumers?size=0", nil, nil) == 200
 }
 
-// TestServerIsKilled kills the server again and again while a source publishes and the agent reports. Whatever was
-// answered with success ends applied, at its newest version, once; and is deleted in the end.
+// TestServerIsKilled kills the server several times while a source publishes and the agent reports. Every accepted work is applied
+// at its newest version and deleted in the end.
 func TestServerIsKilled(t *testing.T) {
 	r := newRegion(t)
 	p := r.buildServer()
 	s := p.start()
 	defer func() { p.kill() }()
 	var consumer string
-	eventually.Holds(t, 30*time.Second, "the server program takes a registration", func() error {
+	eventually.Holds(t, 30*time.Second, "the server program accepts a registration", func() error {
 		if !r.migrated(s) {
 			return errors.New("its database is not migrated")
 		}
@@ -114,7 +114,7 @@ func TestServerIsKilled(t *testing.T) {
 	var mu sync.Mutex
 	cs := r.source(s, "cluster-service")
 	current := func() *source { mu.Lock(); defer mu.Unlock(); return cs }
-	insist := func(action string, b bundle) {
+	mustEventually := func(action string, b bundle) {
 		eventually.Holds(t, 60*time.Second, action+" of "+b.ID, func() error {
 			_, err := current().publish(action, b)
 			switch status.Code(err) {
@@ -132,13 +132,10 @@ func TestServerIsKilled(t *testing.T) {
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
-		inParallel(4, works, func(b bundle) { insist("create", b); insist("update", b.with("two")) })
+		inParallel(4, works, func(b bundle) { mustEventually("create", b); mustEventually("update", b.with("two")) })
 	}()
-	for kills := 0; kills < 5; kills++ {
-		select {
-		case <-time.After(300 * time.Millisecond):
-		case <-published:
-		}
+	for range 5 {
+		waitFor(t, published, 300*time.Millisecond)
 		p.kill()
 		next := r.source(p.start(), "cluster-service")
 		mu.Lock()
@@ -158,7 +155,7 @@ func TestServerIsKilled(t *testing.T) {
 		if value := object.Object["data"].(map[string]any)["key"]; value != "two" {
 			t.Errorf("applied with %v", value)
 		}
-		insist("delete", b)
+		mustEventually("delete", b)
 	}
 	p.kill()
 	last = r.source(p.start(), "cluster-service")
@@ -174,7 +171,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// TestAgentIsKilled kills the agent again and again while it applies and deletes.
+// TestAgentIsKilled kills the agent several times while it applies and deletes.
 func TestAgentIsKilled(t *testing.T) {
 	r := newRegion(t)
 	s := r.StartServer()
@@ -238,5 +235,15 @@ func TestAgentIsKilled(t *testing.T) {
 		if _, err := r.configMap(b.configMapName()); !apierrors.IsNotFound(err) {
 			t.Errorf("ConfigMap %s of a deleted work: %v", b.configMapName(), err)
 		}
+	}
+}
+
+// waitFor waits until done is closed, but at most for the given time.
+func waitFor(t testing.TB, done <-chan struct{}, most time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }

@@ -280,12 +280,12 @@ func (s *source) must(action string, b bundle) int64 {
 // resync asks for the statuses that differ from those listed.
 func (s *source) resync(hashes map[string]string) {
 	s.t.Helper()
-	if err := s.askAgain(hashes); err != nil {
+	if err := s.requestStatuses(hashes); err != nil {
 		s.t.Fatalf("resync: %v", err)
 	}
 }
 
-func (s *source) askAgain(hashes map[string]string) error {
+func (s *source) requestStatuses(hashes map[string]string) error {
 	evt := cloudevents.NewEvent()
 	evt.SetID(uuid.NewString())
 	evt.SetSource(s.name)
