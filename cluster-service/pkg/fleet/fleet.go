@@ -108,6 +108,11 @@ const (
 	RolloutWork WorkKind = 6
 )
 
+// WorkKinds returns all kinds.
+func WorkKinds() []WorkKind {
+	return []WorkKind{Namespaces, HostedCluster, NodePoolWork, CredentialWork, RevocationWork, RolloutWork}
+}
+
 // Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
 // publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
 // is confirmed.

@@ -21,6 +21,9 @@ const (
 	Pack Strategy = "pack"
 )
 
+// Strategies returns all strategies.
+func Strategies() []Strategy { return []Strategy{Spread, Pack} }
+
 // Policy is the rules by which a shard is chosen: a region's, or over them those of one cluster, where what is absent is
 // the region's.
 type Policy struct {

@@ -378,18 +378,28 @@ func (c *check) problems(lists ...[]placement.Problem) {
 func (s *Service) shardProto(shard *store.Shard) *csv1.ProvisionShard {
 	state := csv1.ProvisionShardState_PROVISION_SHARD_STATE_DEREGISTERED
 	if !shard.Deregistered {
-		state = map[placement.State]csv1.ProvisionShardState{
-			placement.Active:   csv1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE,
-			placement.Cordoned: csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED,
-			placement.Draining: csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING,
-			placement.Retired:  csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED,
-		}[shard.State()]
+		state = shardState(shard.State())
 	}
 	return &csv1.ProvisionShard{Name: shard.Name, Capacity: shard.Capacity(), Clusters: shard.Clusters, Cordoned: shard.State() != placement.Active,
 		State: state, Zones: shard.Zones(), SizeClasses: shard.SizeClasses(), Labels: shard.Labels(), Overridden: overridden(shard),
 		Headroom: max(0, shard.Capacity()-shard.Clusters), LastHeardTime: optionalTime(shard.Heard), UnansweredSince: optionalTime(shard.Asked),
 		AgentSilent: shard.Silent(s.o.Store.Now(), s.rules().Silence()), Version: shard.Version, StateActor: actorProto(shard.StateActor),
 		StateTime: optionalTime(shard.StateTime)}
+}
+
+// shardState returns the value of the API for a state; UNSPECIFIED for a state that is not one of placement.States.
+func shardState(state placement.State) csv1.ProvisionShardState {
+	switch state {
+	case placement.Active:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_ACTIVE
+	case placement.Cordoned:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_CORDONED
+	case placement.Draining:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_DRAINING
+	case placement.Retired:
+		return csv1.ProvisionShardState_PROVISION_SHARD_STATE_RETIRED
+	}
+	return csv1.ProvisionShardState_PROVISION_SHARD_STATE_UNSPECIFIED
 }
 
 func optionalTime(t time.Time) *timestamppb.Timestamp {

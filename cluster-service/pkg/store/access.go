@@ -100,7 +100,7 @@ func scanCredential(row pgx.CollectableRow) (*fleet.Credential, error) {
 	if err := proto.Unmarshal(status, c.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of credential %s: %w", c.UID, err)
 	}
-	return c, nil
+	return c, knownClass("credential "+c.UID, c.Spec.GetClass())
 }
 
 func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
@@ -114,7 +114,17 @@ func scanRevocation(row pgx.CollectableRow) (*fleet.Revocation, error) {
 	if err := proto.Unmarshal(status, v.Status); err != nil {
 		return nil, fmt.Errorf("decoding the status of revocation %s: %w", v.UID, err)
 	}
-	return v, nil
+	return v, knownClass("revocation "+v.UID, v.Class)
+}
+
+// knownClass rejects a stored class that this release does not know. Names on the management cluster follow from the class,
+// so no class may be treated as another one.
+func knownClass(of string, class csv1.BreakGlassClass) error {
+	switch class {
+	case csv1.BreakGlassClass_BREAK_GLASS_CLASS_CUSTOMER, csv1.BreakGlassClass_BREAK_GLASS_CLASS_SRE:
+		return nil
+	}
+	return fmt.Errorf("decoding %s: unknown class %d: supported values: CUSTOMER, SRE", of, class)
 }
 
 // ExternalAuth reads an external auth.

@@ -454,6 +454,9 @@ func scanWork(row pgx.CollectableRow) (*fleet.Work, error) {
 		return nil, err
 	}
 	w.DeleteTime, w.RetryTime = notNull(deleted), notNull(due)
+	if !slices.Contains(fleet.WorkKinds(), w.Kind) {
+		return nil, fmt.Errorf("decoding work %s: unknown kind %d: supported values: %v", w.Name, w.Kind, fleet.WorkKinds())
+	}
 	if err := json.Unmarshal(observed, &w.Observed); err != nil {
 		return nil, fmt.Errorf("decoding the observation of work %s: %w", w.Name, err)
 	}
