@@ -1,7 +1,7 @@
 #!/bin/bash
-# fuzz.sh [TIME [MODULE...]]: runs every fuzz target of the workspace's modules for TIME (30s) each, and says which failed.
-# An interesting input is kept as it is: making each as short as can be takes most of the time where a run is slow.
-# The targets are those that `go test -list` finds in packages whose tests have any.
+# fuzz.sh [TIME [MODULE...]] runs every fuzz target of the modules (default: all of the workspace) for TIME (default: 30s)
+# each, and lists the targets that failed. Interesting inputs are not minimized, because that takes most of the time of slow
+# targets. It finds targets with `go test -list` in the folders whose tests contain one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-30s}
@@ -25,5 +25,5 @@ if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}" >&2
   exit 1
 fi
-echo "$count targets ran for $time each without a finding"
+echo "$count targets ran for $time each without a failure"
 [ "$count" -gt 0 ]
