@@ -29,7 +29,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// issuer is an OpenID Connect issuer with a key set, over https.
+// issuer is an OpenID Connect issuer with a key set, served with HTTPS.
 type issuer struct {
 	*httptest.Server
 	authority []byte
@@ -54,17 +54,17 @@ func newIssuer(t testing.TB) *issuer {
 	if i.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 		t.Fatal(err)
 	}
-	answer := func(w http.ResponseWriter, v any) {
+	respond := func(w http.ResponseWriter, v any) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
+		respond(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
 			"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
+		respond(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1",
 			"n": base64.RawURLEncoding.EncodeToString(i.key.N.Bytes()), "e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(i.key.E)).Bytes())}}})
 	})
 	i.Server = httptest.NewUnstartedServer(mux)
@@ -74,7 +74,7 @@ func newIssuer(t testing.TB) *issuer {
 	return i
 }
 
-// token is signed with the issuer's key.
+// token returns a token that is signed with the issuer's key.
 func (i *issuer) token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": "cli-id", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
@@ -103,8 +103,8 @@ func withToken(token string) func(*rest.Config) {
 
 const consoleSecret = "entra-console-openshift-console"
 
-// authenticate has the sample take the tokens of an issuer, as Cluster Service renders it.
-func (s *sample) authenticate(t testing.TB, issuerURL string, authority []byte) {
+// configureOIDC configures an issuer in the sample, with the fields that Cluster Service renders.
+func (s *sample) configureOIDC(t testing.TB, issuerURL string, authority []byte) {
 	t.Helper()
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "entra-issuer-ca"}, Data: map[string]string{"ca-bundle.crt": string(authority)}},
@@ -129,7 +129,7 @@ func (s *sample) authenticate(t testing.TB, issuerURL string, authority []byte) 
 	s.apply(t, s.cluster)
 }
 
-// consoleReports is satisfied when the console's client is reported with these conditions.
+// consoleReports returns a check of the Degraded condition of the console's client.
 func consoleReports(degraded metav1.ConditionStatus, reason string) func(*hyperv1.HostedCluster) error {
 	return func(hc *hyperv1.HostedCluster) error {
 		if hc.Status.Configuration == nil || len(hc.Status.Configuration.Authentication.OIDCClients) != 1 {
@@ -147,17 +147,18 @@ func consoleReports(degraded metav1.ConditionStatus, reason string) func(*hyperv
 	}
 }
 
-// TestExternalAuthentication has the hosted API server take the tokens of an issuer, and stop it again, without a restart.
+// TestExternalAuthentication checks that the hosted API server accepts the tokens of an issuer, and rejects them after
+// the issuer was removed, without a restart.
 func TestExternalAuthentication(t *testing.T) {
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), process))
+	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	issuer := newIssuer(t)
 	s := m.sample(t, "oidc")
 	s.create(t)
 	s.waitCluster(t, time.Minute, available)
 	before := s.servers(t)
 
-	s.authenticate(t, issuer.URL, issuer.authority)
+	s.configureOIDC(t, issuer.URL, issuer.authority)
 	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consoleSecret}, Data: map[string][]byte{"clientSecret": []byte("s")}}
 	secrets := s.hosted(t).CoreV1().Secrets("openshift-config")
@@ -171,10 +172,10 @@ func TestExternalAuthentication(t *testing.T) {
 	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 
 	claims := map[string]any{"email": "ada@example.com", "groups": []string{"engineers"}, "tid": "tenant"}
-	eventually.Holds(t, 2*time.Minute, "a token of the issuer is taken", func() error {
+	eventually.Holds(t, 2*time.Minute, "a token of the issuer is accepted", func() error {
 		user, err := s.whoAmI(t, withToken(issuer.token(t, claims)))
 		if err == nil && (user.Username != "entra:ada@example.com" || !slices.Contains(user.Groups, "entra:engineers")) {
-			err = fmt.Errorf("taken for %v", user)
+			err = fmt.Errorf("authenticated as %v", user)
 		}
 		return err
 	})
@@ -187,13 +188,13 @@ func TestExternalAuthentication(t *testing.T) {
 			changed[k] = v
 		}
 		if user, err := s.whoAmI(t, withToken(issuer.token(t, changed))); !apierrors.IsUnauthorized(err) {
-			t.Errorf("%s is taken for %v, %v", name, user, err)
+			t.Errorf("%s is authenticated as %v, %v", name, user, err)
 		}
 	}
 
-	// What the API server would refuse is reported, and does not take away what it has.
+	// A configuration that the API server would reject is reported, and the previous one stays in effect.
 	s.set(t, "https://westus3.oic.aro-hcp.azure.com/2qrppk0otds3rdmdcojqcqkqq8f0s591", "spec", "issuerURL")
-	s.authenticate(t, s.hostedCluster(t).Spec.IssuerURL, issuer.authority)
+	s.configureOIDC(t, s.hostedCluster(t).Spec.IssuerURL, issuer.authority)
 	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
 		if c := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.ValidHostedControlPlaneConfiguration)); c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != hc.Generation {
 			return fmt.Errorf("condition %v", c)
@@ -201,7 +202,7 @@ func TestExternalAuthentication(t *testing.T) {
 		return nil
 	})
 	if _, err := s.whoAmI(t, withToken(issuer.token(t, claims))); err != nil {
-		t.Errorf("a configuration that is refused took the one before away: %v", err)
+		t.Errorf("an invalid configuration removed the previous one: %v", err)
 	}
 
 	delete(s.cluster.Object["spec"].(map[string]any)["configuration"].(map[string]any), "authentication")
@@ -212,29 +213,29 @@ func TestExternalAuthentication(t *testing.T) {
 		}
 		return nil
 	})
-	eventually.Holds(t, 2*time.Minute, "no token of the issuer is taken", func() error {
+	eventually.Holds(t, 2*time.Minute, "no token of the issuer is accepted", func() error {
 		if user, err := s.whoAmI(t, withToken(issuer.token(t, claims))); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("taken for %v, %v", user, err)
+			return fmt.Errorf("authenticated as %v, %v", user, err)
 		}
 		return nil
 	})
 	if after := s.servers(t); !slices.Equal(before, after) {
-		t.Errorf("the API server was started again: %v, then %v", before, after)
+		t.Errorf("the API server restarted: %v, then %v", before, after)
 	}
 	s.delete(t)
 	s.expectNothingRuns(t)
 }
 
-// TestExternalAuthenticationOfStatus reports without an API server; the content of the marked secret stands for what the
-// owner makes inside.
-func TestExternalAuthenticationOfStatus(t *testing.T) {
+// TestExternalAuthenticationInStatusFidelity runs without an API server. The content of the annotated secret takes the
+// place of the secret inside the cluster.
+func TestExternalAuthenticationInStatusFidelity(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), nil))
+	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-oidc")
 	s.create(t)
 	s.waitCluster(t, time.Minute, available)
-	s.authenticate(t, "https://login.example.com", newIssuer(t).authority)
+	s.configureOIDC(t, "https://login.example.com", newIssuer(t).authority)
 	s.waitCluster(t, time.Minute, consoleReports(metav1.ConditionTrue, "OIDCClientSecretGet"))
 	var secret corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: consoleSecret}, &secret); err != nil {

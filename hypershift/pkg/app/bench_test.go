@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BenchmarkCreate measures from the answer to the creation of a HostedCluster until a watch shows it Available, one
-// after the other on an idle runtime, in status fidelity at time scale 0.
+// BenchmarkCreate measures the time from the response to the creation of a HostedCluster until a watch shows it
+// Available, one after the other on an idle runtime, in status fidelity at time scale 0.
 func BenchmarkCreate(b *testing.B) {
 	m := newManagementCluster(b)
-	m.start(b, m.options(b.TempDir(), nil))
+	m.startRuntime(b, m.options(b.TempDir(), nil))
 	watch := m.watchAvailable(b)
 	warm := m.sample(b, "warm") // the API server compiles the validation rules on first use
 	warm.create(b)
 	watch.await(b, warm)
-	var took []time.Duration
+	var durations []time.Duration
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
 		s := m.sample(b, fmt.Sprintf("one-%d", i))
@@ -31,21 +31,21 @@ func BenchmarkCreate(b *testing.B) {
 		b.StartTimer()
 		s.apply(b, s.cluster)
 		created := time.Now()
-		took = append(took, watch.await(b, s).Sub(created))
+		durations = append(durations, watch.await(b, s).Sub(created))
 	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	slices.Sort(durations)
+	b.ReportMetric(float64(durations[len(durations)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(durations[len(durations)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// BenchmarkBurst creates 500 HostedClusters with a node pool each at once and waits until all are Available.
+// BenchmarkBurst creates 500 HostedClusters with a node pool each at the same time and waits until all are Available.
 func BenchmarkBurst(b *testing.B) {
 	clusters := 500
 	if text := os.Getenv("BURST_CLUSTERS"); text != "" {
 		clusters, _ = strconv.Atoi(text)
 	}
 	m := newManagementCluster(b)
-	m.start(b, m.options(b.TempDir(), nil))
+	m.startRuntime(b, m.options(b.TempDir(), nil))
 	watch := m.watchAvailable(b)
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
@@ -73,7 +73,7 @@ func BenchmarkBurst(b *testing.B) {
 	b.ReportMetric(float64(residentMiB()), "MiB-resident")
 }
 
-// availableWatch remembers when each HostedCluster was first seen Available.
+// availableWatch records when each HostedCluster was first Available.
 type availableWatch struct {
 	mu   sync.Mutex
 	seen map[client.ObjectKey]time.Time
@@ -126,7 +126,7 @@ func (w *availableWatch) await(b *testing.B, s *sample) time.Time {
 	}
 }
 
-// residentMiB is the memory of this process, which the runtime shares with the benchmark.
+// residentMiB returns the resident memory of this process, which includes the runtime and the benchmark.
 func residentMiB() int {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -34,7 +34,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// request asks for a certificate as Cluster Service does, with an approval, and returns the key.
+// request creates a certificate signing request and its approval, as Cluster Service does, and returns the key.
 func (s *sample) request(t testing.TB, name string, class contract.SignerClass, commonName string) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,7 +61,7 @@ func (s *sample) request(t testing.TB, name string, class contract.SignerClass, 
 	return key
 }
 
-// certificate waits for the answer to a request, and returns the certificate with its key.
+// certificate waits until a request is signed, and returns the certificate with its key.
 func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) pki.Pair {
 	t.Helper()
 	var request certificatesv1.CertificateSigningRequest
@@ -81,7 +81,7 @@ func (s *sample) certificate(t testing.TB, name string, key *ecdsa.PrivateKey) p
 	return pki.Pair{Cert: request.Status.Certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})}
 }
 
-// endpoint is the hosted API server without anybody's credentials.
+// endpoint returns an anonymous client configuration of the hosted API server.
 func (s *sample) endpoint(t testing.TB) *rest.Config {
 	t.Helper()
 	var secret corev1.Secret
@@ -95,7 +95,7 @@ func (s *sample) endpoint(t testing.TB) *rest.Config {
 	return rest.AnonymousClientConfig(config)
 }
 
-// whoAmI asks the hosted API server whom it takes the holder of credentials for.
+// whoAmI returns the user that the hosted API server authenticates with the given credentials.
 func (s *sample) whoAmI(t testing.TB, use func(*rest.Config)) (authenticationv1.UserInfo, error) {
 	t.Helper()
 	config := s.endpoint(t)
@@ -135,12 +135,12 @@ func fingerprintOf(t testing.TB, pair pki.Pair) string {
 	return fmt.Sprintf("%x", sha256.Sum256(cert.Raw))
 }
 
-func with(pair pki.Pair) func(*rest.Config) {
+func withCertificate(pair pki.Pair) func(*rest.Config) {
 	return func(config *rest.Config) { config.CertData, config.KeyData = pair.Cert, pair.Key }
 }
 
-// revoke asks for a revocation, and waits until it says that it is done. It returns the conditions in the order in which
-// they became true.
+// revoke creates a revocation and waits until it is complete. It returns the conditions in the order in which they
+// became true.
 func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) []string {
 	t.Helper()
 	crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.controlPlane()},
@@ -169,11 +169,11 @@ func (s *sample) revoke(t testing.TB, name string, class contract.SignerClass) [
 
 var revocationOrder = []string{"SignerClassValid", "RootCertificatesRegenerated", "NewCertificatesTrusted", "LeafCertificatesRegenerated", "PreviousCertificatesRevoked"}
 
-// TestBreakGlass has certificates signed and revoked, and asks the hosted API server each time what it makes of them.
+// TestBreakGlass issues and revokes certificates, and checks each time whether the hosted API server accepts them.
 func TestBreakGlass(t *testing.T) {
 	m := newManagementCluster(t)
 	stateDir := t.TempDir()
-	stop := m.start(t, m.options(stateDir, process))
+	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
 	s := m.sample(t, "break-glass")
 	s.create(t)
 	s.waitCluster(t, time.Minute, available)
@@ -181,9 +181,9 @@ func TestBreakGlass(t *testing.T) {
 	const customerName, sreName = "system:customer-break-glass:system-admin", "system:sre-break-glass:ada"
 	began := time.Now()
 	customer := s.certificate(t, "customer-1", s.request(t, "customer-1", contract.CustomerBreakGlass, customerName))
-	user, err := s.whoAmI(t, with(customer))
+	user, err := s.whoAmI(t, withCertificate(customer))
 	if err != nil || user.Username != customerName || !slices.Contains(user.Groups, "system:masters") {
-		t.Fatalf("the API server takes the customer for %v, %v", user, err)
+		t.Fatalf("the customer is authenticated as %v, %v", user, err)
 	}
 	t.Logf("a working credential after %s", time.Since(began))
 	leaf, err := pki.ReadCertificate(customer.Cert)
@@ -191,14 +191,14 @@ func TestBreakGlass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := time.Until(leaf.NotAfter); left > 24*time.Hour || left < 24*time.Hour-time.Minute {
-		t.Errorf("the certificate lives for another %s, want a day", left)
+		t.Errorf("the certificate is valid for %s, want a day", left)
 	}
 	sre := s.certificate(t, "sre-1", s.request(t, "sre-1", contract.SREBreakGlass, sreName))
-	if user, err := s.whoAmI(t, with(sre)); err != nil || user.Username != sreName {
-		t.Fatalf("the API server takes the engineer for %v, %v", user, err)
+	if user, err := s.whoAmI(t, withCertificate(sre)); err != nil || user.Username != sreName {
+		t.Fatalf("the engineer is authenticated as %v, %v", user, err)
 	}
 
-	// Each is reported as used by its fingerprint; the control plane's own requests are not.
+	// The use of each certificate is reported by its fingerprint; the control plane's own requests are not.
 	for _, holder := range []struct {
 		pair pki.Pair
 		user string
@@ -209,7 +209,7 @@ func TestBreakGlass(t *testing.T) {
 		}
 	}
 
-	// A class signs its own names only.
+	// A class signs only its own common names.
 	s.request(t, "wrong-name", contract.CustomerBreakGlass, sreName)
 	eventually.Holds(t, time.Minute, "a request with a wrong name is marked as failed", func() error {
 		var request certificatesv1.CertificateSigningRequest
@@ -229,47 +229,47 @@ func TestBreakGlass(t *testing.T) {
 		t.Errorf("conditions became true in the order %v", order)
 	}
 	t.Logf("revoked after %s", time.Since(began))
-	if user, err := s.whoAmI(t, with(customer)); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a revoked credential is taken for %v, %v", user, err)
+	if user, err := s.whoAmI(t, withCertificate(customer)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a revoked credential is authenticated as %v, %v", user, err)
 	}
-	if user, err := s.whoAmI(t, with(sre)); err != nil || user.Username != sreName {
-		t.Errorf("the other class's credential is taken for %v, %v", user, err)
+	if user, err := s.whoAmI(t, withCertificate(sre)); err != nil || user.Username != sreName {
+		t.Errorf("the other class's credential is authenticated as %v, %v", user, err)
 	}
 	again := s.certificate(t, "customer-2", s.request(t, "customer-2", contract.CustomerBreakGlass, customerName))
-	if user, err := s.whoAmI(t, with(again)); err != nil || user.Username != customerName {
-		t.Errorf("a credential of the new signer is taken for %v, %v", user, err)
+	if user, err := s.whoAmI(t, withCertificate(again)); err != nil || user.Username != customerName {
+		t.Errorf("a credential of the new signer is authenticated as %v, %v", user, err)
 	}
 	var leafSecret corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.ClientSecret()}, &leafSecret); err != nil {
 		t.Fatal(err)
 	}
 	own := pki.Pair{Cert: leafSecret.Data[corev1.TLSCertKey], Key: leafSecret.Data[corev1.TLSPrivateKeyKey]}
-	if _, err := s.whoAmI(t, with(own)); err != nil {
-		t.Errorf("the class's own client certificate was not made anew: %v", err)
+	if _, err := s.whoAmI(t, withCertificate(own)); err != nil {
+		t.Errorf("the class's own client certificate was not renewed: %v", err)
 	}
 
 	s.awaitUse(t, fingerprintOf(t, own))
 	before := s.awaitUse(t, fingerprintOf(t, again))
 
-	// What a runtime that is started again finds is what it left.
+	// A restarted runtime finds the same state.
 	stop()
-	m.start(t, m.options(stateDir, process))
-	eventually.Holds(t, time.Minute, "the credential is taken after a restart", func() error { _, err := s.whoAmI(t, with(again)); return err })
+	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
+	eventually.Holds(t, time.Minute, "the credential is accepted after a restart", func() error { _, err := s.whoAmI(t, withCertificate(again)); return err })
 	if after := s.awaitUse(t, fingerprintOf(t, again)); !after.First.Equal(before.First) {
 		t.Errorf("after a restart a certificate was first used at %s, before at %s", after.First, before.First)
 	}
 	if uses := credentialuse.Decode(s.hostedCluster(t).Annotations[credentialuse.Annotation]); len(uses) != 4 {
-		t.Errorf("reported are %+v, want four certificates", uses)
+		t.Errorf("reported uses: %+v, want four certificates", uses)
 	}
-	if _, err := s.whoAmI(t, with(customer)); !apierrors.IsUnauthorized(err) {
-		t.Errorf("after a restart a revoked credential gets %v", err)
+	if _, err := s.whoAmI(t, withCertificate(customer)); !apierrors.IsUnauthorized(err) {
+		t.Errorf("after a restart a revoked credential: %v, want it rejected", err)
 	}
 
 	s.delete(t)
 	s.expectNothingRuns(t)
 }
 
-// signer is the signer of a class as it is now.
+// signer returns the current signer of a class.
 func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority {
 	t.Helper()
 	var secret corev1.Secret
@@ -283,20 +283,20 @@ func (s *sample) signer(t testing.TB, class contract.SignerClass) *pki.Authority
 	return authority
 }
 
-// TestRequestsDuringARevocation has one certificate after the other signed while the signer is replaced. When the revocation
-// says that it is done, every one of the previous signer is refused, however late it was made, and every one of the new
-// signer is taken.
-func TestRequestsDuringARevocation(t *testing.T) {
+// TestRequestsDuringRevocation issues certificates while the signer is replaced. When the revocation is complete, all
+// certificates of the previous signer are rejected, however late they were issued, and all of the new signer are
+// accepted.
+func TestRequestsDuringRevocation(t *testing.T) {
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), process))
+	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "meanwhile")
 	s.create(t)
 	s.waitCluster(t, time.Minute, available)
-	var held []pki.Pair
+	var issued []pki.Pair
 	next := func() {
 		t.Helper()
-		name := fmt.Sprintf("meanwhile-%d", len(held))
-		held = append(held, s.certificate(t, name, s.request(t, name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin")))
+		name := fmt.Sprintf("meanwhile-%d", len(issued))
+		issued = append(issued, s.certificate(t, name, s.request(t, name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin")))
 	}
 	next()
 	previous := s.signer(t, contract.CustomerBreakGlass)
@@ -307,7 +307,7 @@ func TestRequestsDuringARevocation(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); !meta.IsStatusConditionTrue(crr.Status.Conditions, certificatesv1alpha1.PreviousCertificatesRevokedType); {
 		if time.Now().After(deadline) {
-			t.Fatalf("the revocation is not done after %d requests: %v", len(held), crr.Status.Conditions)
+			t.Fatalf("the revocation is not done after %d requests: %v", len(issued), crr.Status.Conditions)
 		}
 		next()
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(crr), crr); err != nil {
@@ -317,38 +317,38 @@ func TestRequestsDuringARevocation(t *testing.T) {
 	next()
 	current := s.signer(t, contract.CustomerBreakGlass)
 	ofPrevious := 0
-	for n, pair := range held {
+	for n, pair := range issued {
 		leaf, err := pki.ReadCertificate(pair.Cert)
 		if err != nil {
 			t.Fatal(err)
 		}
-		user, err := s.whoAmI(t, with(pair))
+		user, err := s.whoAmI(t, withCertificate(pair))
 		switch {
 		case previous.Signed(leaf):
 			ofPrevious++
 			if !apierrors.IsUnauthorized(err) {
-				t.Errorf("certificate %d of %d, of the previous signer, is taken for %v, %v", n, len(held), user, err)
+				t.Errorf("certificate %d of %d, of the previous signer, is authenticated as %v, %v", n, len(issued), user, err)
 			}
 		case current.Signed(leaf):
 			if err != nil {
-				t.Errorf("certificate %d of %d, of the new signer, is refused: %v", n, len(held), err)
+				t.Errorf("certificate %d of %d, of the new signer, is rejected: %v", n, len(issued), err)
 			}
 		default:
-			t.Errorf("certificate %d of %d is of neither signer", n, len(held))
+			t.Errorf("certificate %d of %d is from neither signer", n, len(issued))
 		}
 	}
-	t.Logf("%d certificates of the previous signer, %d of the new one", ofPrevious, len(held)-ofPrevious)
+	t.Logf("%d certificates of the previous signer, %d of the new one", ofPrevious, len(issued)-ofPrevious)
 	s.delete(t)
 	s.expectNothingRuns(t)
 }
 
-// TestRevocationIsKilled ends the runtime as soon as each condition of a revocation is true.
-func TestRevocationIsKilled(t *testing.T) {
+// TestRevocationSurvivesKills kills the runtime when each condition of a revocation becomes true.
+func TestRevocationSurvivesKills(t *testing.T) {
 	m := newManagementCluster(t)
-	options := m.options(t.TempDir(), process)
+	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed-revocation")
-	running := m.spawn(t, options)
-	eventually.Holds(t, time.Minute, "revocations are a known kind", func() error {
+	running := m.spawnRuntime(t, options)
+	eventually.Holds(t, time.Minute, "the kind of revocations is served", func() error {
 		return s.client.List(t.Context(), &certificatesv1alpha1.CertificateRevocationRequestList{})
 	})
 	s.create(t)
@@ -370,12 +370,12 @@ func TestRevocationIsKilled(t *testing.T) {
 			})
 		running.Kill()
 		s.expectNothingRuns(t)
-		running = m.spawn(t, options)
+		running = m.spawnRuntime(t, options)
 	}
-	eventually.Holds(t, time.Minute, "the revoked credential is refused", func() error {
-		_, err := s.whoAmI(t, with(customer))
+	eventually.Holds(t, time.Minute, "the revoked credential is rejected", func() error {
+		_, err := s.whoAmI(t, withCertificate(customer))
 		if !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("want it refused, got %v", err)
+			return fmt.Errorf("want it rejected, got %v", err)
 		}
 		return nil
 	})
@@ -385,17 +385,17 @@ func TestRevocationIsKilled(t *testing.T) {
 	s.awaitGone(t)
 }
 
-// TestBreakGlassOfStatus has a control plane that only reports do all of it, too.
-func TestBreakGlassOfStatus(t *testing.T) {
+// TestBreakGlassInStatusFidelity issues and revokes certificates of a control plane without an API server.
+func TestBreakGlassInStatusFidelity(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), nil))
+	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "reported-access")
 	s.create(t)
 	s.waitCluster(t, time.Minute, available)
 	var signer corev1.Secret
 	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: contract.CustomerBreakGlass.SignerSecret()}, &signer); !apierrors.IsNotFound(err) {
-		t.Errorf("a control plane that only reports has signers before anybody asks: %v", err)
+		t.Errorf("a control plane in status fidelity has signers before the first request: %v", err)
 	}
 	before := s.certificate(t, "status-1", s.request(t, "status-1", contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 	if order := s.revoke(t, "revocation-1", contract.CustomerBreakGlass); !slices.Equal(order, revocationOrder) {

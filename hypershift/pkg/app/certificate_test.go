@@ -17,20 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRenewedCertificateIsServed replaces, as a SecretSync does, the Secret beside the HostedCluster that its API server's
-// serving certificate comes from: the one before is served until the new one is, by the same process.
+// TestRenewedCertificateIsServed replaces, as SecretSync does, the Secret with the API server's serving certificate.
+// The same process serves the previous certificate until it serves the new one.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), process))
+	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "renewed")
 	s.create(t)
 	hc := s.waitCluster(t, time.Minute, available)
 	named := hc.Spec.Configuration.APIServer.ServingCerts.NamedCertificates[0]
 	host, endpoint := named.Names[0], hc.Status.ControlPlaneEndpoint
-	// served is the certificate that a client which asks for the name is shown; the handshake fails without its key.
+	// served returns the certificate that the server presents for the name. The handshake fails without the server's
+	// key.
 	served := func() ([]byte, error) {
 		connection, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Minute}, "tcp", net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port))),
-			&tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) // what is served is compared, not trusted
+			&tls.Config{ServerName: host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) // the certificate is compared, not verified
 		if err != nil {
 			return nil, err
 		}
@@ -67,25 +68,25 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		now, err := served()
 		switch {
 		case err != nil:
-			t.Fatalf("between the certificates nothing is served: %v", err)
+			t.Fatalf("the server is unreachable during the change of certificates: %v", err)
 		case bytes.Equal(now, before):
-			return errors.New("the certificate before is served")
+			return errors.New("the previous certificate is served")
 		case !bytes.Equal(now, after):
-			t.Fatal("a certificate is served that is neither")
+			t.Fatal("an unknown certificate is served")
 		}
 		return nil
 	})
 	if now := s.servers(t); !slices.Equal(now, pids) {
-		t.Errorf("the API server was started again: %v, %v before", now, pids)
+		t.Errorf("the API server restarted: %v, before: %v", now, pids)
 	}
-	// Whoever gives out kubeconfigs reads there what clients are to trust.
+	// The services that issue kubeconfigs read the certificate of the server there.
 	eventually.Holds(t, time.Minute, "the control plane's namespace has the new certificate", func() error {
 		var copied corev1.Secret
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.controlPlane(), Name: named.ServingCertificate.Name}, &copied); err != nil {
 			return err
 		}
 		if !bytes.Equal(copied.Data[corev1.TLSCertKey], chain) {
-			return errors.New("the control plane's namespace has the certificate before")
+			return errors.New("the control plane's namespace has the previous certificate")
 		}
 		return nil
 	})

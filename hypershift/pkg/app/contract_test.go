@@ -32,11 +32,11 @@ func image(t *testing.T, version string) string {
 	return r.Image
 }
 
-// TestContract keeps one management cluster and one runtime for what is cheap in status fidelity.
+// TestContract runs tests that are cheap in status fidelity on one management cluster with one runtime.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), nil))
+	m.startRuntime(t, m.options(t.TempDir(), nil))
 	for name, test := range map[string]func(*testing.T, *managementCluster){
 		"Coexistence":       testCoexistence,
 		"Objects":           testObjects,
@@ -50,14 +50,14 @@ func TestContract(t *testing.T) {
 		"DeleteStuck":       testDeleteStuck,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // much of a case is the time that a namespace takes to go away
+			t.Parallel() // most of the time of a case is the deletion of namespaces
 			test(t, m)
 		})
 	}
 }
 
-// testCoexistence applies the same manifests again and again, as a work agent does, and expects that the two managers
-// settle: what each owns stays as it put it, and an apply that changes nothing is followed by no write.
+// testCoexistence applies the same manifests repeatedly, as a work agent does. It expects that both field managers keep
+// their fields, and that an apply without changes causes no write.
 func testCoexistence(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "coexist")
 	unset := s.cluster.Object["spec"].(map[string]any)
@@ -81,10 +81,10 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	}
 	after := s.hostedCluster(t)
 	if after.Generation != hc.Generation || after.Spec.ClusterID != hc.Spec.ClusterID {
-		t.Errorf("an apply that changes nothing moved generation %d to %d", hc.Generation, after.Generation)
+		t.Errorf("an apply without changes increased generation %d to %d", hc.Generation, after.Generation)
 	}
 	if after.ResourceVersion != hc.ResourceVersion {
-		t.Errorf("an apply that changes nothing was followed by a write: %s", cmp.Diff(hc, after))
+		t.Errorf("an apply without changes caused a write: %s", cmp.Diff(hc, after))
 	}
 
 	s.set(t, []any{"10.0.0.0/8"}, "spec", "networking", "apiServer", "allowedCIDRBlocks")
@@ -100,7 +100,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 		t.Fatal(err)
 	}
 	if blocks := hcp.Spec.Networking.APIServer.AllowedCIDRBlocks; len(blocks) != 1 || blocks[0] != "10.0.0.0/8" {
-		t.Errorf("the change did not reach the control plane: %v", blocks)
+		t.Errorf("the change was not copied to the control plane: %v", blocks)
 	}
 
 	managers := map[string]string{}
@@ -124,7 +124,7 @@ func testCoexistence(t *testing.T, m *managementCluster) {
 	s.delete(t)
 }
 
-// testObjects looks at what consumers read in the two namespaces.
+// testObjects checks the objects that consumers read in the two namespaces.
 func testObjects(t *testing.T, m *managementCluster) {
 	s := m.sample(t, "objects")
 	s.create(t)
@@ -176,7 +176,7 @@ func testUpgrade(t *testing.T, m *managementCluster) {
 	s.apply(t, s.pool)
 	s.waitPool(t, time.Minute, func(pool *hyperv1.NodePool) error {
 		if !poolCondition(pool, hyperv1.NodePoolSupportedVersionSkewConditionType, "False") {
-			return errors.New("a node pool newer than its cluster is accepted")
+			return errors.New("a node pool newer than its cluster was accepted")
 		}
 		return nil
 	})
@@ -223,14 +223,14 @@ func testMissingPullSecret(t *testing.T, m *managementCluster) {
 	}
 	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionFalse(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
-			return errors.New("the pull secret that went away is not reported")
+			return errors.New("the deletion of the pull secret is not reported")
 		}
 		return available(hc)
 	})
 	s.createPrerequisites(t)
 	s.waitCluster(t, time.Minute, func(hc *hyperv1.HostedCluster) error {
 		if !meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.ReconciliationSucceeded)) {
-			return errors.New("the pull secret that came back is not reported")
+			return errors.New("the new pull secret is not reported")
 		}
 		return available(hc)
 	})
@@ -266,19 +266,19 @@ func testNodePoolDeleted(t *testing.T, m *managementCluster) {
 	}
 	eventually.Holds(t, time.Minute, "the node pool and its record of machines are gone", func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.pool), &hyperv1.NodePool{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the node pool is still there: %v", err)
+			return fmt.Errorf("the node pool still exists: %v", err)
 		}
 		var records corev1.ConfigMapList
 		if err := s.client.List(t.Context(), &records, client.InNamespace(s.controlPlane()), client.HasLabels{contract.MachinesLabel}); err != nil {
 			return err
 		}
 		if len(records.Items) > 0 {
-			return errors.New("its record of machines is left")
+			return errors.New("its record of machines still exists")
 		}
 		return nil
 	})
 	if err := available(s.hostedCluster(t)); err != nil {
-		t.Errorf("the cluster suffered: %v", err)
+		t.Errorf("the deletion of the node pool affected the cluster: %v", err)
 	}
 	s.delete(t)
 }
@@ -297,7 +297,7 @@ func testAutoscaling(t *testing.T, m *managementCluster) {
 	s.delete(t)
 }
 
-// testDeletedAtOnce deletes clusters at different moments of their creation.
+// testDeletedAtOnce deletes clusters at different steps of their creation.
 func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 	for name, reached := range map[string]func(*sample) error{
 		"applied": func(*sample) error { return nil },
@@ -320,7 +320,7 @@ func testDeletedAtOnce(t *testing.T, m *managementCluster) {
 		s := m.sample(t, "once-"+name)
 		s.create(t)
 		s.apply(t, s.pool)
-		eventually.Holds(t, time.Minute, "the creation has come as far as: "+name, func() error { return reached(s) })
+		eventually.Holds(t, time.Minute, "the creation reaches the step "+name, func() error { return reached(s) })
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func testSameNameAgain(t *testing.T, m *managementCluster) {
 		t.Fatal(err)
 	}
 	if first.UID == second.UID || cmp.Equal(before.Data, after.Data) {
-		t.Error("the second life of a name has the first one's credentials")
+		t.Error("the second incarnation has the credentials of the first")
 	}
 	s.delete(t)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/crd"
 )
 
-// TestDefinitionsAreInstalledOnce: a runtime that is started again writes no definition that is as it was installed, and puts right
-// one that is not, whoever changed it: somebody on the management cluster, or another release of the files.
-func TestDefinitionsAreInstalledOnce(t *testing.T) {
+// TestCRDsAreInstalledOnce checks that a restarted runtime writes no definition that is installed unchanged, and
+// restores a definition that another client or another release of the files has changed.
+func TestCRDsAreInstalledOnce(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
 	published := filepath.Join(thirdParty, "crds/hypershift")
@@ -49,20 +49,20 @@ func TestDefinitionsAreInstalledOnce(t *testing.T) {
 
 	first := install(published)
 	if again := install(published); !maps.Equal(first, again) {
-		t.Errorf("what was installed is written again: %v, then %v", first, again)
+		t.Errorf("installed definitions were written again: %v, then %v", first, again)
 	}
 
-	as := shortNames(pools)
-	somebody := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: pools}}
-	if err := m.client.Patch(t.Context(), somebody, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["mine"]}}}`))); err != nil {
+	original := shortNames(pools)
+	changedByOthers := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: pools}}
+	if err := m.client.Patch(t.Context(), changedByOthers, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["mine"]}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	install(published)
-	if now := shortNames(pools); !slices.Equal(now, as) {
-		t.Errorf("a definition that somebody changed has short names %q, want %q", now, as)
+	if now := shortNames(pools); !slices.Equal(now, original) {
+		t.Errorf("a definition that another client changed has short names %q, want %q", now, original)
 	}
 
-	// Another release of the files has a short name more, and the one after that has it no more.
+	// Another release of the files adds a short name, and the next one removes it.
 	release := t.TempDir()
 	if err := os.CopyFS(release, os.DirFS(published)); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// encryption reads status.secretEncryption, which the Go types do not have.
-func (s *sample) encryption(t *testing.T, kind, namespace string) (active, target string, states []string) {
+// encryptionStatus reads status.secretEncryption, which the Go types do not have.
+func (s *sample) encryptionStatus(t *testing.T, kind, namespace string) (active, target string, states []string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(hyperv1.GroupVersion.WithKind(kind))
@@ -41,13 +41,13 @@ func (s *sample) encryption(t *testing.T, kind, namespace string) (active, targe
 	return status.ActiveKey.Azure.KeyVersion, status.TargetKey.Azure.KeyVersion, states
 }
 
-// TestEncryptionKeyRotation: a new version of the key is reported step by step, and the last step is that all data is
-// encrypted with it. A restart in the middle goes on with it.
+// TestEncryptionKeyRotation checks that a new version of the key is reported step by step until all data is encrypted
+// with it, and that a restarted runtime continues the rotation.
 func TestEncryptionKeyRotation(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
 	options := m.options(t.TempDir(), func(o *Options) { o.TimeScale = 0.002 })
-	stop := m.start(t, options)
+	stop := m.startRuntime(t, options)
 	s := m.sample(t, "keys")
 	s.create(t)
 	upToDate := func(version string) func(*hyperv1.HostedCluster) error {
@@ -56,7 +56,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 			if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != hc.Generation {
 				return fmt.Errorf("EtcdDataEncryptionUpToDate is %v at generation %d", c, hc.Generation)
 			}
-			if active, target, _ := s.encryption(t, "HostedCluster", s.namespace); active != version || target != "" {
+			if active, target, _ := s.encryptionStatus(t, "HostedCluster", s.namespace); active != version || target != "" {
 				return fmt.Errorf("the active key is %s, the target %q", active, target)
 			}
 			return nil
@@ -78,14 +78,14 @@ func TestEncryptionKeyRotation(t *testing.T) {
 		}
 		return nil
 	})
-	if active, target, _ := s.encryption(t, "HostedCluster", s.namespace); target != "" && (active != first || target != second) {
+	if active, target, _ := s.encryptionStatus(t, "HostedCluster", s.namespace); target != "" && (active != first || target != second) {
 		t.Errorf("during the rotation the active key is %s and the target %s", active, target)
 	}
 	stop()
-	m.start(t, options)
+	m.startRuntime(t, options)
 	s.waitCluster(t, time.Minute, upToDate(second))
 	for kind, namespace := range map[string]string{"HostedCluster": s.namespace, "HostedControlPlane": s.controlPlane()} {
-		if active, _, states := s.encryption(t, kind, namespace); active != second || len(states) != 1 || states[0] != "Completed" {
+		if active, _, states := s.encryptionStatus(t, kind, namespace); active != second || len(states) != 1 || states[0] != "Completed" {
 			t.Errorf("%s: active key %s, rotations %v", kind, active, states)
 		}
 	}

@@ -34,15 +34,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// thirdParty is where `make third-party` puts programs and CustomResourceDefinitions.
+// thirdParty is the folder of the programs and CustomResourceDefinitions that `make third-party` builds.
 const thirdParty = "../../../.build/third-party"
 
-// runtimeEnvironment has the test binary become the runtime itself, so that tests can kill it.
+// runtimeEnvironment is an environment variable that makes the test binary run as the runtime, so that tests can kill
+// it.
 const runtimeEnvironment = "HCPMESH_TEST_RUNTIME"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(runtimeEnvironment) != "" {
-		os.Exit(beRuntime())
+		os.Exit(runtimeMain())
 	}
 	code := m.Run()
 	clusters.Close()
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func beRuntime() int {
+func runtimeMain() int {
 	var options Options
 	flags := flag.NewFlagSet("runtime", flag.ExitOnError)
 	options.AddFlags(flags)
@@ -68,15 +69,15 @@ func beRuntime() int {
 	return 0
 }
 
-// managementCluster is a real etcd, kube-apiserver and kube-controller-manager. A runtime sees all of it, so it is a
-// test's own for as long as that runs.
+// managementCluster is a real etcd, kube-apiserver and kube-controller-manager. A runtime reconciles all objects on it,
+// so one test uses it at a time.
 type managementCluster struct {
 	*kubeapitest.Cluster
 	config *rest.Config
 	client client.WithWatch
 }
 
-// clusters are handed from test to test: whoever has one leaves nothing on it, which every test sees to anyway.
+// clusters is reused by one test after another. Each test removes its objects, and the cleanup checks that.
 var clusters kubeapitest.Pool
 
 func newManagementCluster(t testing.TB) *managementCluster {
@@ -94,23 +95,23 @@ func newManagementCluster(t testing.TB) *managementCluster {
 	if m.client, err = client.NewWithWatch(m.config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.expectNothing(t) })
+	t.Cleanup(func() { m.expectNoHostedClusters(t) })
 	return m
 }
 
-// expectNothing: the next test's runtime would take care of what is left.
-func (m *managementCluster) expectNothing(t testing.TB) {
+// expectNoHostedClusters fails if the test has left HostedClusters, which the runtime of the next test would reconcile.
+func (m *managementCluster) expectNoHostedClusters(t testing.TB) {
 	t.Helper()
 	var left hyperv1.HostedClusterList
 	if err := m.client.List(context.Background(), &left); err != nil {
-		t.Errorf("looking for what the test has left: %v", err)
+		t.Errorf("listing HostedClusters after the test: %v", err)
 	}
 	for _, hc := range left.Items {
-		t.Errorf("HostedCluster %s/%s is left", hc.Namespace, hc.Name)
+		t.Errorf("HostedCluster %s/%s was not deleted", hc.Namespace, hc.Name)
 	}
 }
 
-// options for a runtime on the cluster.
+// options returns the options of a runtime on the cluster.
 func (m *managementCluster) options(stateDir string, change func(*Options)) Options {
 	options := Options{
 		Kubeconfig: m.Kubeconfig(), CRDDir: filepath.Join(thirdParty, "crds/hypershift"), Fidelity: "status",
@@ -123,8 +124,8 @@ func (m *managementCluster) options(stateDir string, change func(*Options)) Opti
 	return options
 }
 
-// start runs a runtime inside the test until the returned function is called, or the test ends.
-func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
+// startRuntime runs a runtime inside the test until the returned function is called, or the test ends.
+func (m *managementCluster) startRuntime(t testing.TB, options Options) (stop func()) {
 	t.Helper()
 	if err := options.Validate(); err != nil {
 		t.Fatal(err)
@@ -145,19 +146,19 @@ func (m *managementCluster) start(t testing.TB, options Options) (stop func()) {
 		}
 		stopped = true
 		if t.Failed() {
-			_ = pprof.Lookup("goroutine").WriteTo(t.Output(), 1) // what it waited for
+			_ = pprof.Lookup("goroutine").WriteTo(t.Output(), 1) // shows what it waits for
 		}
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the runtime ended with: %v", err)
+			t.Errorf("the runtime failed: %v", err)
 		}
 	}
 	t.Cleanup(stop)
 	return stop
 }
 
-// spawn runs a runtime as a process of its own.
-func (m *managementCluster) spawn(t testing.TB, options Options) *spawn.Process {
+// spawnRuntime runs a runtime as a separate process.
+func (m *managementCluster) spawnRuntime(t testing.TB, options Options) *spawn.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -187,10 +188,10 @@ func readExample(t testing.TB, file string, into client.Object) {
 	}
 }
 
-// workAgent is the field manager that places manifests in a region.
+// workAgent is the field manager that applies manifests in a region.
 const workAgent = client.FieldOwner("work-agent")
 
-// sample is the hosted cluster of the examples under other names, applied as a work agent does.
+// sample is the hosted cluster of the example manifests with other names. It is applied as a work agent does.
 type sample struct {
 	*managementCluster
 	namespace, name string
@@ -243,7 +244,7 @@ func (s *sample) apply(t testing.TB, object *unstructured.Unstructured) {
 	}
 }
 
-// create applies namespace, secrets and HostedCluster.
+// create creates namespace and secrets, and applies the HostedCluster.
 func (s *sample) create(t testing.TB) {
 	t.Helper()
 	s.createPrerequisites(t)
@@ -277,7 +278,7 @@ func (s *sample) hostedCluster(t testing.TB) *hyperv1.HostedCluster {
 	return &hc
 }
 
-// waitCluster follows the HostedCluster until check is satisfied.
+// waitCluster watches the HostedCluster until check returns nil.
 func (s *sample) waitCluster(t testing.TB, within time.Duration, check func(*hyperv1.HostedCluster) error) *hyperv1.HostedCluster {
 	t.Helper()
 	return await(t, s.client, within, &hyperv1.HostedClusterList{}, s.key(), check)
@@ -288,12 +289,12 @@ func (s *sample) waitPool(t testing.TB, within time.Duration, check func(*hyperv
 	return await(t, s.client, within, &hyperv1.NodePoolList{}, client.ObjectKeyFromObject(s.pool), check)
 }
 
-// await watches one object until check is satisfied with it.
+// await watches one object until check returns nil.
 func await[T client.Object](t testing.TB, c client.WithWatch, within time.Duration, list client.ObjectList, key client.ObjectKey, check func(T) error) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	last := error(fmt.Errorf("%s was never seen", key))
+	last := error(fmt.Errorf("%s did not appear", key))
 	for ctx.Err() == nil {
 		watcher, err := c.Watch(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 		if err != nil {
@@ -312,11 +313,11 @@ func await[T client.Object](t testing.TB, c client.WithWatch, within time.Durati
 		}
 	}
 	var zero T
-	t.Fatalf("%T %s: still not so after %s: %v", zero, key, within, last)
+	t.Fatalf("%T %s: the condition does not hold after %s: %v", zero, key, within, last)
 	return zero
 }
 
-// delete deletes the HostedCluster and waits until nothing of it is left.
+// delete deletes the HostedCluster and waits until all its objects are gone.
 func (s *sample) delete(t testing.TB) {
 	t.Helper()
 	hc := &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
@@ -326,8 +327,8 @@ func (s *sample) delete(t testing.TB) {
 	s.awaitGone(t)
 }
 
-// remains says what is left of the steps of a deletion, in their order.
-func (s *sample) remains(t testing.TB) (remains string) {
+// remainingObjects describes the objects of the unfinished steps of a deletion, in the order of the steps.
+func (s *sample) remainingObjects(t testing.TB) (remains string) {
 	t.Helper()
 	note := func(object client.Object, key client.ObjectKey) bool {
 		if err := s.client.Get(t.Context(), key, object); err != nil {
@@ -341,7 +342,7 @@ func (s *sample) remains(t testing.TB) (remains string) {
 	note(&hyperv1.HostedControlPlane{}, client.ObjectKey{Namespace: s.controlPlane(), Name: s.name})
 	var namespace corev1.Namespace
 	if note(&namespace, client.ObjectKey{Name: s.controlPlane()}) {
-		for _, c := range namespace.Status.Conditions { // its controller says what it waits for
+		for _, c := range namespace.Status.Conditions { // the namespace controller reports what it waits for
 			remains += fmt.Sprintf(", %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
@@ -359,7 +360,7 @@ func (s *sample) awaitGone(t testing.TB) {
 			case err != nil:
 				return err
 			}
-			return fmt.Errorf("%T %s is still there: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), s.remains(t))
+			return fmt.Errorf("%T %s still exists: finalizers %v, deleted %v%s", object, key, object.GetFinalizers(), object.GetDeletionTimestamp(), s.remainingObjects(t))
 		})
 	}
 	gone(s.key(), &hyperv1.HostedCluster{})
@@ -371,17 +372,17 @@ func (s *sample) awaitGone(t testing.TB) {
 	for _, name := range []string{"pull-secret", "sa-signing-key"} {
 		var secret corev1.Secret
 		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &secret); err != nil {
-			t.Errorf("a secret that is not the runtime's is gone: %v", err)
+			t.Errorf("a secret that the runtime did not create was deleted: %v", err)
 		}
 		for annotation := range secret.Annotations {
 			if strings.HasPrefix(annotation, contract.ReferencedResourcePrefix) {
-				t.Errorf("Secret %s is still marked with %s", name, annotation)
+				t.Errorf("Secret %s still has the annotation %s", name, annotation)
 			}
 		}
 	}
 }
 
-// etcdKeys counts the keys of a hosted control plane.
+// etcdKeys returns the number of etcd keys of a hosted control plane.
 func (s *sample) etcdKeys(t testing.TB) string {
 	t.Helper()
 	command := fmt.Sprintf(`{"key":%q,"range_end":%q,"count_only":true}`, base64String(hostedapi.Prefix(s.controlPlane())+"/"), base64String(hostedapi.Prefix(s.controlPlane())+"0"))
@@ -390,12 +391,12 @@ func (s *sample) etcdKeys(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var answer struct {
+	var result struct {
 		Count string `json:"count"`
 	}
-	decodeJSON(t, response.Body, &answer)
-	if answer.Count == "" {
+	decodeJSON(t, response.Body, &result)
+	if result.Count == "" {
 		return "0"
 	}
-	return answer.Count
+	return result.Count
 }

@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// nodeWatch is what a client of the hosted API server sees of its nodes.
+// nodeWatch records the nodes of a hosted API server as a client sees them.
 type nodeWatch struct {
 	mu sync.Mutex
-	// events are `<node> joined|ready|lost|cordoned|left`, each as it first became so.
-	events []string
-	nodes  map[string]*corev1.Node
-	fewest int
+	// events are `<node> joined|ready|lost|cordoned|left`, in the order of their first occurrence.
+	events       []string
+	nodes        map[string]*corev1.Node
+	fewestUsable int
 }
 
 func watchNodes(t *testing.T, hosted kubernetes.Interface) *nodeWatch {
@@ -42,7 +42,7 @@ func watchNodes(t *testing.T, hosted kubernetes.Interface) *nodeWatch {
 	group.Go(func() {
 		for event := range watcher.ResultChan() {
 			if node, ok := event.Object.(*corev1.Node); ok {
-				w.see(event.Type, node)
+				w.record(event.Type, node)
 			}
 		}
 	})
@@ -50,7 +50,7 @@ func watchNodes(t *testing.T, hosted kubernetes.Interface) *nodeWatch {
 	return w
 }
 
-func (w *nodeWatch) see(kind watch.EventType, node *corev1.Node) {
+func (w *nodeWatch) record(kind watch.EventType, node *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	note := func(what string) {
@@ -80,7 +80,7 @@ func (w *nodeWatch) see(kind watch.EventType, node *corev1.Node) {
 			usable++
 		}
 	}
-	w.fewest = min(w.fewest, usable)
+	w.fewestUsable = min(w.fewestUsable, usable)
 }
 
 func readiness(node *corev1.Node) corev1.ConditionStatus {
@@ -92,7 +92,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// happened is nil when the node went through all of it, in this order.
+// happened returns nil if the node went through all states in this order.
 func (w *nodeWatch) happened(node string, what ...string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,14 +107,14 @@ func (w *nodeWatch) happened(node string, what ...string) error {
 	return nil
 }
 
-// countFrom begins to count the fewest nodes that pods could use.
+// countFrom resets the smallest number of usable nodes.
 func (w *nodeWatch) countFrom(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fewest = n
+	w.fewestUsable = n
 }
 
-// usable are the nodes that pods can use; an error unless there are so many and no others.
+// usable returns the nodes that pods can use. It returns an error unless exactly want nodes exist and are usable.
 func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
 		}
 	}
 	if len(nodes) != want || len(w.nodes) != want {
-		return nil, fmt.Errorf("%d nodes can be used, of %d, want %d", len(nodes), len(w.nodes), want)
+		return nil, fmt.Errorf("%d of %d nodes are usable, want %d", len(nodes), len(w.nodes), want)
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return nodes, nil
@@ -133,7 +133,7 @@ func (w *nodeWatch) usable(want int) ([]*corev1.Node, error) {
 
 func (w *nodeWatch) await(t *testing.T, want int) (nodes []*corev1.Node) {
 	t.Helper()
-	eventually.Holds(t, 30*time.Second, fmt.Sprintf("%d nodes can be used", want), func() (err error) { nodes, err = w.usable(want); return err })
+	eventually.Holds(t, 30*time.Second, fmt.Sprintf("%d nodes are usable", want), func() (err error) { nodes, err = w.usable(want); return err })
 	return nodes
 }
 
@@ -145,12 +145,13 @@ func hostedPod(name, node, cpu string) *corev1.Pod {
 	}
 }
 
-// TestNodePoolLife follows the nodes of a pool with a client of the hosted API server: scaled down with a drain that a
-// disruption budget holds up, relabelled in place, replaced for another machine size, repaired, autoscaled by pods.
-func TestNodePoolLife(t *testing.T) {
+// TestNodePoolLifecycle watches the nodes of a pool with a client of the hosted API server while the pool is scaled
+// down with a drain that a disruption budget delays, relabelled in place, replaced with another machine size, repaired,
+// and autoscaled by pods.
+func TestNodePoolLifecycle(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.001 }))
+	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.001 }))
 	s := m.sample(t, "life")
 	s.setPool(t, int64(2), "spec", "replicas")
 	s.setPool(t, "0s", "spec", "nodeDrainTimeout")
@@ -159,10 +160,10 @@ func TestNodePoolLife(t *testing.T) {
 	s.waitCluster(t, time.Minute, available)
 	s.waitPool(t, time.Minute, poolReady(2))
 	hosted := s.hosted(t)
-	seen := watchNodes(t, hosted)
-	nodes := seen.await(t, 2)
+	watched := watchNodes(t, hosted)
+	nodes := watched.await(t, 2)
 
-	// A drain waits for a disruption budget, with the node cordoned; then the pod is evicted and the node leaves.
+	// A drain waits for a disruption budget with the node cordoned; then the pod is evicted and the node is removed.
 	for i, node := range nodes {
 		if _, err := hosted.CoreV1().Pods("default").Create(t.Context(), hostedPod(fmt.Sprintf("web-%d", i), node.Name, "1"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -175,30 +176,30 @@ func TestNodePoolLife(t *testing.T) {
 	}
 	s.setPool(t, int64(1), "spec", "replicas")
 	s.apply(t, s.pool)
-	var leaving string
+	var removed string
 	eventually.Holds(t, 30*time.Second, "a node is cordoned", func() error {
 		for _, node := range nodes {
-			if seen.happened(node.Name, "ready", "cordoned") == nil {
-				leaving = node.Name
+			if watched.happened(node.Name, "ready", "cordoned") == nil {
+				removed = node.Name
 				return nil
 			}
 		}
 		return fmt.Errorf("no node is cordoned")
 	})
 	s.waitPool(t, 30*time.Second, poolReady(1))
-	if err := seen.happened(leaving, "left"); err == nil {
-		t.Error("the node left though a disruption budget holds its pod")
+	if err := watched.happened(removed, "left"); err == nil {
+		t.Error("the node was removed although a disruption budget protects its pod")
 	}
 	if err := hosted.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kept := seen.await(t, 1)[0]
-	if err := seen.happened(leaving, "ready", "cordoned", "left"); err != nil {
+	kept := watched.await(t, 1)[0]
+	if err := watched.happened(removed, "ready", "cordoned", "left"); err != nil {
 		t.Error(err)
 	}
 	pods, err := hosted.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].Spec.NodeName != kept.Name {
-		t.Errorf("the pods are %v, %v", pods.Items, err)
+		t.Errorf("pods: %v, %v", pods.Items, err)
 	}
 
 	// Labels and taints change in place.
@@ -206,7 +207,7 @@ func TestNodePoolLife(t *testing.T) {
 	unstructured.RemoveNestedField(s.pool.Object, "spec", "taints")
 	s.apply(t, s.pool)
 	eventually.Holds(t, 30*time.Second, "the node has the new labels and no taints", func() error {
-		nodes, err := seen.usable(1)
+		nodes, err := watched.usable(1)
 		if err != nil {
 			return err
 		}
@@ -216,28 +217,28 @@ func TestNodePoolLife(t *testing.T) {
 		return nil
 	})
 
-	// Another machine size replaces the node, with one more meanwhile.
+	// Another machine size replaces the node, with one more node during the rollout.
 	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	seen.countFrom(1)
+	watched.countFrom(1)
 	s.setPool(t, "Standard_D16s_v3", "spec", "platform", "azure", "vmSize")
 	s.apply(t, s.pool)
-	eventually.Holds(t, 30*time.Second, "the node that is replaced has left", func() error { return seen.happened(kept.Name, "ready", "cordoned", "left") })
-	larger := seen.await(t, 1)[0]
-	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || seen.fewest < 1 {
-		t.Errorf("the new node is a %s, and there were %d nodes to use at the least", size, seen.fewest)
+	eventually.Holds(t, 30*time.Second, "the replaced node is removed", func() error { return watched.happened(kept.Name, "ready", "cordoned", "left") })
+	larger := watched.await(t, 1)[0]
+	if size := larger.Labels["node.kubernetes.io/instance-type"]; size != "Standard_D16s_v3" || watched.fewestUsable < 1 {
+		t.Errorf("the new node has size %s; the smallest number of usable nodes was %d", size, watched.fewestUsable)
 	}
 
-	// A node whose kubelet falls silent is replaced.
+	// A node whose kubelet stops reporting is replaced.
 	s.annotatePool(t, contract.UnhealthyAnnotation, larger.Name)
-	eventually.Holds(t, 30*time.Second, "the silent node has left", func() error { return seen.happened(larger.Name, "ready", "lost", "left") })
-	repaired := seen.await(t, 1)[0]
+	eventually.Holds(t, 30*time.Second, "the unreachable node is removed", func() error { return watched.happened(larger.Name, "ready", "lost", "left") })
+	repaired := watched.await(t, 1)[0]
 	if repaired.Name == larger.Name {
-		t.Error("the node came back under its name")
+		t.Error("the replacement has the same name")
 	}
 
-	// Pods without a place have the pool grow within its range, and their end has it shrink.
+	// Pending pods make the pool grow within its range, and it shrinks after their deletion.
 	unstructured.RemoveNestedField(s.pool.Object, "spec", "replicas")
 	s.setPool(t, map[string]any{"min": int64(1), "max": int64(3)}, "spec", "autoScaling")
 	s.apply(t, s.pool)
@@ -246,7 +247,7 @@ func TestNodePoolLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen.await(t, 3)
+	watched.await(t, 3)
 	s.waitPool(t, 30*time.Second, func(pool *hyperv1.NodePool) error {
 		for _, c := range pool.Status.Conditions {
 			if c.Type == hyperv1.NodePoolAutoscalingEnabledConditionType && c.Status == corev1.ConditionTrue && pool.Status.Replicas == 3 {
@@ -258,11 +259,11 @@ func TestNodePoolLife(t *testing.T) {
 	if err := hosted.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	seen.await(t, 1)
+	watched.await(t, 1)
 	s.delete(t)
 }
 
-// annotatePool sets an annotation on the NodePool as an operator's hand does.
+// annotatePool sets an annotation on the NodePool.
 func (s *sample) annotatePool(t *testing.T, key, value string) {
 	t.Helper()
 	annotations := s.pool.GetAnnotations()

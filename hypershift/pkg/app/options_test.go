@@ -10,16 +10,16 @@ import (
 func TestOptions(t *testing.T) {
 	process := " --kube-apiserver=a --etcd-servers=b --state-dir=c"
 	cases := map[string]struct{ reason, args, names string }{
-		"Status":          {"status needs nothing but a cluster", "--kubeconfig=k --fidelity=status", ""},
+		"Status":          {"status fidelity needs only a management cluster", "--kubeconfig=k --fidelity=status", ""},
 		"Process":         {"the default", "--kubeconfig=k" + process, ""},
 		"NoKubeconfig":    {"there is no default", "--fidelity=status", "--kubeconfig"},
-		"ProcessWithout":  {"the default needs programs", "--kubeconfig=k", "--kube-apiserver"},
-		"Half":            {"some of what a process needs is none", "--kubeconfig=k --fidelity=status --state-dir=c", "--etcd-servers"},
-		"BadFidelity":     {"there are two", "--kubeconfig=k --fidelity=perfect", "--fidelity"},
-		"NegativeTime":    {"time does not run backwards", "--kubeconfig=k --fidelity=status --time-scale=-1", "--time-scale"},
-		"BadPorts":        {"a range has two ends", "--kubeconfig=k --hosted-ports=7", "hosted-ports"},
-		"UnknownFlag":     {"a typo is not ignored", "--kubeconfig=k --fidelty=status", "fidelty"},
-		"NoStartsAllowed": {"nothing would ever start", "--kubeconfig=k --concurrent-starts=0" + process, "--concurrent-starts"},
+		"ProcessWithout":  {"process fidelity is the default and needs programs", "--kubeconfig=k", "--kube-apiserver"},
+		"Half":            {"process fidelity needs all three flags", "--kubeconfig=k --fidelity=status --state-dir=c", "--etcd-servers"},
+		"BadFidelity":     {"only two fidelities exist", "--kubeconfig=k --fidelity=perfect", "--fidelity"},
+		"NegativeTime":    {"a factor is not negative", "--kubeconfig=k --fidelity=status --time-scale=-1", "--time-scale"},
+		"BadPorts":        {"a range has two bounds", "--kubeconfig=k --hosted-ports=7", "hosted-ports"},
+		"UnknownFlag":     {"unknown flags are rejected", "--kubeconfig=k --fidelty=status", "fidelty"},
+		"NoStartsAllowed": {"no server could start", "--kubeconfig=k --concurrent-starts=0" + process, "--concurrent-starts"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hosted connects to the hosted cluster with the kubeconfig that the cluster's owner would use.
+// hosted connects to the hosted cluster with the kubeconfig of the cluster's owner.
 func (s *sample) hosted(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	var secret corev1.Secret
@@ -41,7 +41,7 @@ func (s *sample) hosted(t testing.TB) kubernetes.Interface {
 	return c
 }
 
-// nodesReady is nil if the hosted API server lists exactly n nodes and all are Ready.
+// nodesReady returns the nodes of the hosted API server, and an error unless there are exactly n and all are Ready.
 func (s *sample) nodesReady(t testing.TB, n int) ([]corev1.Node, error) {
 	t.Helper()
 	list, err := s.hosted(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -63,7 +63,7 @@ func (s *sample) nodesReady(t testing.TB, n int) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// servers returns the processes of the sample's hosted API server, however they were started.
+// servers returns the process IDs of the sample's hosted API server, by searching all processes.
 func (s *sample) servers(t testing.TB) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -89,18 +89,18 @@ func (s *sample) expectNothingRuns(t testing.TB) {
 	t.Helper()
 	eventually.Holds(t, time.Minute, "no hosted API server runs", func() error {
 		if pids := s.servers(t); len(pids) > 0 {
-			return fmt.Errorf("hosted API servers are left: %v", pids)
+			return fmt.Errorf("hosted API servers still run: %v", pids)
 		}
 		return nil
 	})
 }
 
-func process(o *Options) { o.Fidelity = "process" }
+func withProcessFidelity(o *Options) { o.Fidelity = "process" }
 
 func TestProcessFidelity(t *testing.T) {
 	m := newManagementCluster(t)
 	stateDir := t.TempDir()
-	stop := m.start(t, m.options(stateDir, process))
+	stop := m.startRuntime(t, m.options(stateDir, withProcessFidelity))
 	s := m.sample(t, "process")
 	s.createPrerequisites(t)
 	began := time.Now()
@@ -130,7 +130,7 @@ func TestProcessFidelity(t *testing.T) {
 		}
 	}
 	if keys := s.etcdKeys(t); keys == "0" {
-		t.Error("the hosted API server stores nothing below its prefix")
+		t.Error("the hosted API server has no keys below its prefix")
 	}
 
 	for _, replicas := range []int{5, 1} {
@@ -142,10 +142,10 @@ func TestProcessFidelity(t *testing.T) {
 
 	stop()
 	s.expectNothingRuns(t)
-	m.start(t, m.options(stateDir, process))
+	m.startRuntime(t, m.options(stateDir, withProcessFidelity))
 	eventually.Holds(t, time.Minute, "one node is ready after a restart", func() error { _, err := s.nodesReady(t, 1); return err })
 	if after := s.hostedCluster(t); after.Status.ControlPlaneEndpoint != hc.Status.ControlPlaneEndpoint {
-		t.Errorf("the endpoint moved from %v to %v in a restart", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
+		t.Errorf("the endpoint before the restart: %v, after: %v", hc.Status.ControlPlaneEndpoint, after.Status.ControlPlaneEndpoint)
 	}
 
 	pids := s.servers(t)
@@ -155,7 +155,7 @@ func TestProcessFidelity(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, time.Minute, "another hosted API server has taken the place of the killed one", func() error {
+	eventually.Holds(t, time.Minute, "another hosted API server replaces the killed one", func() error {
 		if now := s.servers(t); len(now) != 1 || now[0] == pids[0] {
 			return fmt.Errorf("hosted API servers: %v", now)
 		}
@@ -166,19 +166,19 @@ func TestProcessFidelity(t *testing.T) {
 	s.delete(t)
 	s.expectNothingRuns(t)
 	if keys := s.etcdKeys(t); keys != "0" {
-		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
+		t.Errorf("%s keys of the hosted cluster are still in etcd", keys)
 	}
 	if _, err := os.Stat(filepath.Join(stateDir, s.controlPlane())); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder is left: %v", err)
+		t.Errorf("its folder still exists: %v", err)
 	}
 }
 
-func TestRuntimeIsKilled(t *testing.T) {
+func TestCreationAndDeletionSurviveKills(t *testing.T) {
 	m := newManagementCluster(t)
-	options := m.options(t.TempDir(), process)
+	options := m.options(t.TempDir(), withProcessFidelity)
 	s := m.sample(t, "killed")
-	first := m.spawn(t, options)
-	eventually.Holds(t, time.Minute, "both kinds are known", func() error {
+	first := m.spawnRuntime(t, options)
+	eventually.Holds(t, time.Minute, "both kinds are served", func() error {
 		return errors.Join(s.client.List(t.Context(), &hyperv1.HostedClusterList{}), s.client.List(t.Context(), &hyperv1.NodePoolList{}))
 	})
 	s.create(t)
@@ -196,15 +196,15 @@ func TestRuntimeIsKilled(t *testing.T) {
 		func() error {
 			var records corev1.ConfigMapList
 			if err := s.client.List(t.Context(), &records, client.InNamespace(s.controlPlane()), client.HasLabels{contract.MachinesLabel}); err != nil || len(records.Items) == 0 {
-				return fmt.Errorf("no machines are recorded yet: %v", err)
+				return fmt.Errorf("no machines are stored yet: %v", err)
 			}
 			return nil
 		},
 	} {
-		eventually.Holds(t, time.Minute, "the creation has come so far", reached)
+		eventually.Holds(t, time.Minute, "the creation reaches the next step", reached)
 		first.Kill()
 		s.expectNothingRuns(t)
-		first = m.spawn(t, options)
+		first = m.spawnRuntime(t, options)
 	}
 	s.waitCluster(t, time.Minute, available)
 	s.waitPool(t, time.Minute, poolReady(3))
@@ -216,11 +216,11 @@ func TestRuntimeIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Kill()
-	m.spawn(t, options)
+	m.spawnRuntime(t, options)
 	s.awaitGone(t)
 	s.expectNothingRuns(t)
 	if keys := s.etcdKeys(t); keys != "0" {
-		t.Errorf("%s keys of the hosted cluster are left in etcd", keys)
+		t.Errorf("%s keys of the hosted cluster are still in etcd", keys)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 // process of the hosted API server and no report of an outage.
 func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), process))
+	m.startRuntime(t, m.options(t.TempDir(), withProcessFidelity))
 	s := m.sample(t, "restart")
 	s.create(t)
 	before := s.waitCluster(t, time.Minute, available)
@@ -261,11 +261,11 @@ func TestRestartDateRestartsTheAPIServer(t *testing.T) {
 	s.delete(t)
 }
 
-// TestANodeThatWasNotReadyBecomesReady is about nodes that register before their network is up, as real ones do: the
-// keeper compared a node's new status with itself and never wrote it.
-func TestANodeThatWasNotReadyBecomesReady(t *testing.T) {
+// TestLateNodeBecomesReady is a regression test for nodes that register before they are ready, as real ones do. The
+// manager compared a node's new status with itself and never wrote it.
+func TestLateNodeBecomesReady(t *testing.T) {
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), func(o *Options) { process(o); o.TimeScale = 0.005 }))
+	m.startRuntime(t, m.options(t.TempDir(), func(o *Options) { withProcessFidelity(o); o.TimeScale = 0.005 }))
 	s := m.sample(t, "late-nodes")
 	s.createPrerequisites(t)
 	s.apply(t, s.cluster)

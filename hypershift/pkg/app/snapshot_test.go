@@ -21,8 +21,8 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/contract"
 )
 
-// kindsOfWorld are what a runtime writes.
-var kindsOfWorld = []schema.GroupVersionKind{
+// snapshotKinds are the kinds of objects that a runtime writes.
+var snapshotKinds = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Namespace"},
 	{Group: "hypershift.openshift.io", Version: "v1beta1", Kind: "HostedCluster"},
 	{Group: "hypershift.openshift.io", Version: "v1beta1", Kind: "NodePool"},
@@ -35,15 +35,15 @@ var kindsOfWorld = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "ConfigMap"},
 }
 
-// world is everything on the management cluster that belongs to the sample, by kind and name, in a form in which the worlds of
-// two plays are equal if they differ only in what must differ: names, times, versions, and what is random. Of what is random it
-// says where else the same is, and of a certificate whose key signed it: so that a copy of an earlier life's secret beside one
-// of a later life is another world.
-func (s *sample) world(t *testing.T) map[string]any {
+// snapshot returns all objects of the sample on the management cluster by kind and name, in a normalized form.
+// Snapshots of two runs are equal if they differ only in names, times, versions and random values. A random value is
+// replaced by a number that is equal wherever the value occurs, and a certificate by the number of its signer. So a
+// copy of a secret of a previous incarnation in a later one makes a difference.
+func (s *sample) snapshot(t *testing.T) map[string]any {
 	t.Helper()
-	p := &plain{sample: s, values: map[string]string{}, uids: map[string]string{}}
+	p := &normalizer{sample: s, values: map[string]string{}, uids: map[string]string{}}
 	var all []unstructured.Unstructured
-	for _, kind := range kindsOfWorld {
+	for _, kind := range snapshotKinds {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(kind)
 		if err := s.client.List(t.Context(), &list); err != nil {
@@ -67,34 +67,34 @@ func (s *sample) world(t *testing.T) map[string]any {
 		p.uids[string(all[i].GetUID())] = name(&all[i])
 		p.collect(all[i].Object)
 	}
-	world := map[string]any{}
+	objects := map[string]any{}
 	for i := range all {
-		world[name(&all[i])] = p.object(&all[i])
+		objects[name(&all[i])] = p.object(&all[i])
 	}
-	return world
+	return objects
 }
 
-// plain makes objects comparable.
-type plain struct {
+// normalizer makes objects comparable.
+type normalizer struct {
 	*sample
-	// uids are the objects' names.
+	// uids holds the names of the objects by UID.
 	uids map[string]string
-	// values are the names that random values got, in the order in which they were found.
+	// values holds the replacements of random values, numbered in the order of their occurrence.
 	values map[string]string
-	// authorities are the certificates that sign others.
+	// authorities are the certificates of authorities.
 	authorities []*x509.Certificate
 }
 
-// named is the name of a random value, the same wherever it is found again.
-func (p *plain) named(kind, value string) string {
+// named returns the replacement of a random value, which is the same for each occurrence.
+func (p *normalizer) named(kind, value string) string {
 	if p.values[value] == "" {
 		p.values[value] = fmt.Sprintf("%s #%d", kind, len(p.values)+1)
 	}
 	return p.values[value]
 }
 
-// collect finds the authorities among an object's certificates.
-func (p *plain) collect(value any) {
+// collect collects the authorities among an object's certificates.
+func (p *normalizer) collect(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
@@ -117,8 +117,8 @@ func (p *plain) collect(value any) {
 	}
 }
 
-// object is one without what differs by nature.
-func (p *plain) object(o *unstructured.Unstructured) any {
+// object returns an object without fields that always differ.
+func (p *normalizer) object(o *unstructured.Unstructured) any {
 	content := o.DeepCopy().Object
 	metadata := content["metadata"].(map[string]any)
 	generation := o.GetGeneration()
@@ -133,14 +133,14 @@ func (p *plain) object(o *unstructured.Unstructured) any {
 	return p.value(content, generation)
 }
 
-func (p *plain) value(value any, generation int64) any {
+func (p *normalizer) value(value any, generation int64) any {
 	switch v := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			item := v[key]
 			if key == "observedGeneration" {
-				item = map[bool]string{true: "the newest", false: "an older one"}[item == generation]
+				item = map[bool]string{true: "current", false: "outdated"}[item == generation]
 			}
 			out[p.text(key)] = p.value(item, generation)
 		}
@@ -168,10 +168,10 @@ func kindOf(value any) string {
 	return kind
 }
 
-// leaf is a string: a document, base64, PEM, a time or just text.
-func (p *plain) leaf(text string) any {
+// leaf normalizes a string, which may be a document, base64, PEM, a time or other text.
+func (p *normalizer) leaf(text string) any {
 	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return "a time"
+		return "TIME"
 	}
 	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
 		var document any
@@ -197,7 +197,7 @@ func (p *plain) leaf(text string) any {
 	return p.text(text)
 }
 
-func (p *plain) pem(text []byte) any {
+func (p *normalizer) pem(text []byte) any {
 	var blocks []any
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -205,7 +205,7 @@ func (p *plain) pem(text []byte) any {
 			blocks = append(blocks, p.named(block.Type, string(block.Bytes)))
 			continue
 		}
-		by := "nobody that is known"
+		by := "an unknown authority"
 		for _, authority := range p.authorities {
 			if cert.CheckSignatureFrom(authority) == nil {
 				by = p.named("certificate", string(authority.Raw))
@@ -218,15 +218,16 @@ func (p *plain) pem(text []byte) any {
 
 var (
 	uuidText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	// seconds are what the names of signers end with; suffix is what the API server and its clients make up.
+	// seconds matches the time at the end of signers' names. suffix matches one generated character of the API server
+	// and its clients.
 	seconds = regexp.MustCompile(`@[0-9]{10}`)
 	suffix  = `[bcdfghjklmnpqrstvwxz2456789]`
 	leafOf  = regexp.MustCompile(`(break-glass:)` + suffix + `{8}$`)
 	machine = regexp.MustCompile(`(CLUSTER-np1-)` + suffix + `{5}\b`)
 )
 
-// text is one without names and numbers of this play.
-func (p *plain) text(text string) string {
+// text replaces the names and random parts of this run.
+func (p *normalizer) text(text string) string {
 	text = strings.NewReplacer(contract.ControlPlaneNamespace(p.namespace, p.name), "CONTROL-PLANE", p.namespace, "NAMESPACE", p.name, "CLUSTER").Replace(text)
 	text = uuidText.ReplaceAllStringFunc(text, func(id string) string {
 		if owner, known := p.uids[id]; known {

@@ -19,31 +19,32 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// behind reads from the management cluster, but of one HostedControlPlane what a cache still holds that has not seen the newest.
-type behind struct {
+// laggingCache reads from the management cluster, except that it can return a stale HostedControlPlane.
+type laggingCache struct {
 	client.Client
-	held *hyperv1.HostedControlPlane // nil when the cache has caught up
+	stale *hyperv1.HostedControlPlane // nil if the cache is current
 }
 
-func (b *behind) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	if hcp, ok := object.(*hyperv1.HostedControlPlane); ok && b.held != nil {
-		b.held.DeepCopyInto(hcp)
+func (b *laggingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	if hcp, ok := object.(*hyperv1.HostedControlPlane); ok && b.stale != nil {
+		b.stale.DeepCopyInto(hcp)
 		return nil
 	}
 	return b.Client.Get(ctx, key, object, opts...)
 }
 
-// TestStatusFollowsWhileTheCacheIsBehind: the runtime decided on a HostedControlPlane older than its own last write of it, found
-// the status as it should be, and nothing made it look again, for its own writes do not wake it.
-func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
+// TestStatusIsUpdatedWhileCacheIsStale is a regression test. The runtime decided on a HostedControlPlane that was older
+// than its own last write, found the status correct, and no event started another pass, because its own writes start
+// none.
+func TestStatusIsUpdatedWhileCacheIsStale(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), nil))() // for the definitions
+	m.startRuntime(t, m.options(t.TempDir(), nil))() // installs the CustomResourceDefinitions
 	catalog, err := release.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := &behind{Client: m.client}
+	cache := &laggingCache{Client: m.client}
 	controller := &hostedcluster.Reconciler{Management: readyourwrites.New(cache, m.client), Live: m.client, Releases: catalog,
 		Fidelity: contract.FidelityStatus, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	s := m.sample(t, "behind")
@@ -64,7 +65,7 @@ func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
 		return &hcp
 	}
 	nodes := func() int { return *controlPlane().Status.NodeCount }
-	settle := func() { // makes passes until one has nothing to do
+	settle := func() { // makes passes until one changes nothing
 		t.Helper()
 		for version := ""; once() > 0 || version != controlPlane().ResourceVersion; {
 			version = controlPlane().ResourceVersion
@@ -85,17 +86,17 @@ func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
 	s.apply(t, s.pool)
 	scale(3)
 	settle()
-	cache.held = controlPlane()
+	cache.stale = controlPlane()
 	scale(2)
 	once()
-	if before := *cache.held.Status.NodeCount; before != 3 || nodes() != 2 {
+	if before := *cache.stale.Status.NodeCount; before != 3 || nodes() != 2 {
 		t.Fatalf("nodeCount is %d, then %d; want 3, then 2", before, nodes())
 	}
 
 	scale(3)
 	again := once()
-	cache.held = nil
-	if again > 0 { // Else nobody makes a pass: the node pool has told what it had to tell.
+	cache.stale = nil
+	if again > 0 { // otherwise no event starts a pass: the node pool does not change any more
 		settle()
 	}
 	if nodes() != 3 {
@@ -111,6 +112,6 @@ func TestStatusFollowsWhileTheCacheIsBehind(t *testing.T) {
 		if err := m.client.List(t.Context(), &left); err != nil || meta.LenList(&left) == 0 {
 			return err
 		}
-		return errors.New("the HostedCluster is still there")
+		return errors.New("the HostedCluster still exists")
 	})
 }

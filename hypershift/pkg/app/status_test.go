@@ -23,7 +23,7 @@ func decodeJSON(t testing.TB, from io.Reader, into any) {
 	}
 }
 
-// available is nil for a cluster that is Available, with everything its consumers wait for.
+// available returns nil if the cluster is Available, with all fields that its consumers need.
 func available(hc *hyperv1.HostedCluster) error {
 	condition := meta.FindStatusCondition(hc.Status.Conditions, string(hyperv1.HostedClusterAvailable))
 	switch {
@@ -71,7 +71,7 @@ func poolCondition(pool *hyperv1.NodePool, kind, status string) bool {
 func TestStatusFidelity(t *testing.T) {
 	t.Parallel()
 	m := newManagementCluster(t)
-	m.start(t, m.options(t.TempDir(), nil))
+	m.startRuntime(t, m.options(t.TempDir(), nil))
 	s := m.sample(t, "status")
 	s.createPrerequisites(t)
 	began := time.Now()

@@ -31,21 +31,21 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/eventually"
 )
 
-// sweepClusters are without a controller manager: the tests here play it, for the real one lets each namespace be for a while
-// before it looks at it.
+// sweepClusters have no controller manager. The tests themselves implement the namespace controller, because the real
+// one waits for some seconds before it empties a namespace.
 var sweepClusters kubeapitest.Pool
 
-// mortal is a runtime that dies at its writes to the management cluster.
-type mortal struct {
+// crashRuntime is a runtime that crashes at its writes to the management cluster.
+type crashRuntime struct {
 	*managementCluster
 	crashsweep.Process
 	t       *testing.T
 	runtime atomic.Pointer[Runtime] // the newest
 }
 
-func newMortal(t *testing.T) *mortal {
+func newCrashRuntime(t *testing.T) *crashRuntime {
 	t.Helper()
-	m := &mortal{t: t, managementCluster: &managementCluster{Cluster: sweepClusters.Cluster(t, func(context.Context, *kubeapitest.Cluster) error { return nil })}}
+	m := &crashRuntime{t: t, managementCluster: &managementCluster{Cluster: sweepClusters.Cluster(t, func(context.Context, *kubeapitest.Cluster) error { return nil })}}
 	config, err := clientcmd.BuildConfigFromFlags("", m.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -65,17 +65,17 @@ func newMortal(t *testing.T) *mortal {
 	options.CRDDir = ""
 	config = rest.CopyConfig(config)
 	config.Wrap(m.KubernetesTransport)
-	m.playNamespaces()
-	m.Start(func() func() { return m.begin(options, config) })
+	m.runNamespaceController()
+	m.Start(func() func() { return m.startRuntime(options, config) })
 	t.Cleanup(func() {
 		m.Stop()
-		m.expectNothing(t)
+		m.expectNoHostedClusters(t)
 	})
 	return m
 }
 
-// begin starts a runtime.
-func (m *mortal) begin(options Options, config *rest.Config) (end func()) {
+// startRuntime starts a runtime and returns a function that stops it.
+func (m *crashRuntime) startRuntime(options Options, config *rest.Config) (end func()) {
 	level := slog.LevelError
 	if testing.Verbose() {
 		level = slog.LevelWarn
@@ -86,73 +86,74 @@ func (m *mortal) begin(options Options, config *rest.Config) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// One that dies as it starts may well say so.
+		// A runtime that crashes during its start may return the error.
 		if err := runtime.RunWith(ctx, config); err != nil && !errors.Is(err, crashsweep.ErrCrashed) {
-			m.t.Errorf("the runtime ended with: %v", err)
+			m.t.Errorf("the runtime failed: %v", err)
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
 const (
-	// quiet is for how long nothing is written by a runtime that has nothing to do.
+	// quiet is the time without writes after which the runtime counts as idle.
 	quiet = 300 * time.Millisecond
-	// sweepWithin bounds everything that is waited for.
+	// sweepWithin bounds each wait.
 	sweepWithin = 45 * time.Second
 )
 
-// rests is nil if the runtime lives and has written nothing for a while.
-func (m *mortal) rests() error {
+// checkIdle returns nil if the runtime runs and has written nothing for a while.
+func (m *crashRuntime) checkIdle() error {
 	if err := m.CheckIdle(quiet); err != nil {
 		return err
 	}
 	if err := m.runtime.Load().Ready(context.Background()); err != nil {
-		m.MarkBusy() // what it will do it has not begun
+		m.MarkBusy() // it has not started to reconcile yet
 		return err
 	}
 	return nil
 }
 
-// sweep plays a life with a death at every point. prepare is what is there before it, made by a runtime that does not die; live
-// begins the life, and reached is nil when it has come to its end. What is compared is the world at rest.
-func (m *mortal) sweep(t *testing.T, id string, prepare, live func(t *testing.T, s *sample), reached func(s *sample) error) {
+// sweep runs a scenario with a crash at every point. prepare creates the objects for it with a runtime that does not
+// crash. run performs the scenario, and reached returns nil when it is complete. sweep compares snapshots of the idle
+// runtime.
+func (m *crashRuntime) sweep(t *testing.T, id string, prepare, run func(t *testing.T, s *sample), reached func(s *sample) error) {
 	var undisturbed map[string]any
 	crashsweep.Sweep(t, crashsweep.Options{ShortPoints: 3}, func(t *testing.T, d *crashsweep.Injector) any {
 		s := m.sample(t, fmt.Sprintf("%s%d", id, d.Seed()))
 		s.createPrerequisites(t)
 		if prepare != nil {
 			prepare(t, s)
-			eventually.Holds(t, sweepWithin, "the runtime rests", m.rests)
+			eventually.Holds(t, sweepWithin, "the runtime is idle", m.checkIdle)
 		}
-		var world map[string]any
+		var snapshot map[string]any
 		m.During(d, func() {
-			live(t, s)
+			run(t, s)
 			ctx, cancel := context.WithTimeout(context.Background(), sweepWithin)
 			defer cancel()
 			err := eventually.Repeat(ctx, func() error {
-				if err := errors.Join(m.rests(), reached(s)); err != nil {
+				if err := errors.Join(m.checkIdle(), reached(s)); err != nil {
 					return err
 				}
-				world = s.world(t)
-				if undisturbed != nil && !cmp.Equal(undisturbed, world) {
-					return errors.New("the world is another")
+				snapshot = s.snapshot(t)
+				if undisturbed != nil && !cmp.Equal(undisturbed, snapshot) {
+					return errors.New("the snapshot differs")
 				}
 				return nil
 			})
 			if err != nil {
-				t.Errorf("the end of the life: %v", err)
-				world = s.world(t)
+				t.Errorf("the scenario is not complete: %v", err)
+				snapshot = s.snapshot(t)
 			}
 		})
 		if undisturbed == nil {
-			undisturbed = world
+			undisturbed = snapshot
 		}
 		s.clear(t)
-		return world
+		return snapshot
 	})
 }
 
-// clear deletes the cluster, if it is still there, and waits until nothing of it is.
+// clear deletes the cluster if it exists, and waits until all its objects are gone.
 func (s *sample) clear(t *testing.T) {
 	t.Helper()
 	hc := &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
@@ -166,8 +167,8 @@ func (s *sample) clear(t *testing.T) {
 	}
 }
 
-// playNamespaces empties namespaces that are being deleted and lets them go, until the test ends.
-func (m *mortal) playNamespaces() {
+// runNamespaceController empties namespaces that are being deleted and removes their finalizers, until the test ends.
+func (m *crashRuntime) runNamespaceController() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -182,7 +183,7 @@ func (m *mortal) playNamespaces() {
 					continue
 				}
 				for ctx.Err() == nil {
-					if err := m.empty(ctx, namespace); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+					if err := m.finalize(ctx, namespace); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 						break
 					}
 				}
@@ -192,8 +193,8 @@ func (m *mortal) playNamespaces() {
 	m.t.Cleanup(func() { cancel(); group.Wait() })
 }
 
-// empty deletes all that is in a namespace, and takes the finalizer off it when nothing is.
-func (m *mortal) empty(ctx context.Context, namespace *corev1.Namespace) error {
+// finalize deletes all objects of a namespace, and removes its finalizer when it is empty.
+func (m *crashRuntime) finalize(ctx context.Context, namespace *corev1.Namespace) error {
 	for _, kind := range []struct {
 		object client.Object
 		list   client.ObjectList
@@ -210,14 +211,14 @@ func (m *mortal) empty(ctx context.Context, namespace *corev1.Namespace) error {
 			return err
 		}
 		if meta.LenList(kind.list) > 0 {
-			return fmt.Errorf("%T are left in %s", kind.object, namespace.Name)
+			return fmt.Errorf("%T still exist in %s", kind.object, namespace.Name)
 		}
 	}
 	namespace.Spec.Finalizers = nil
 	return m.client.SubResource("finalize").Update(ctx, namespace)
 }
 
-// settledAt is nil if the control plane has completed a version and the pool has its nodes at it.
+// settledAt returns a check that the control plane has completed a version and the pool has its nodes at it.
 func settledAt(version string) func(*sample) error {
 	return func(s *sample) error {
 		var hc hyperv1.HostedCluster
@@ -238,30 +239,30 @@ func settledAt(version string) func(*sample) error {
 	}
 }
 
-// createTwo is a cluster with a pool of two nodes.
-func createTwo(t *testing.T, s *sample) {
+// createWithTwoNodes creates a cluster with a pool of two nodes.
+func createWithTwoNodes(t *testing.T, s *sample) {
 	t.Helper()
 	s.setPool(t, int64(2), "spec", "replicas")
 	s.apply(t, s.cluster)
 	s.apply(t, s.pool)
 }
 
-func created(t *testing.T, s *sample) {
+func createAndSettle(t *testing.T, s *sample) {
 	t.Helper()
-	createTwo(t, s)
+	createWithTwoNodes(t, s)
 	eventually.Holds(t, sweepWithin, "the cluster is settled", func() error { return settledAt("4.20.8")(s) })
 }
 
-// TestSweepCreation kills the runtime at each of its writes while a cluster with a node pool comes to be.
+// TestSweepCreation crashes the runtime at each of its writes while a cluster with a node pool is created.
 func TestSweepCreation(t *testing.T) {
 	t.Parallel()
-	newMortal(t).sweep(t, "c", nil, createTwo, settledAt("4.20.8"))
+	newCrashRuntime(t).sweep(t, "c", nil, createWithTwoNodes, settledAt("4.20.8"))
 }
 
-// TestSweepUpgrade does the same while the control plane and then the pool get a newer release.
+// TestSweepUpgrade does the same while the control plane and then the pool are upgraded.
 func TestSweepUpgrade(t *testing.T) {
 	t.Parallel()
-	newMortal(t).sweep(t, "u", created, func(t *testing.T, s *sample) {
+	newCrashRuntime(t).sweep(t, "u", createAndSettle, func(t *testing.T, s *sample) {
 		for _, change := range []struct {
 			set   func(testing.TB, any, ...string)
 			apply func()
@@ -275,11 +276,12 @@ func TestSweepUpgrade(t *testing.T) {
 	}, settledAt("4.20.15"))
 }
 
-// TestSweepRevocation does the same while a class of credentials is revoked of which one was issued, and another class gets one.
+// TestSweepRevocation does the same while a class of credentials is revoked of which one was issued, and one of another
+// class is issued.
 func TestSweepRevocation(t *testing.T) {
 	t.Parallel()
-	newMortal(t).sweep(t, "r", func(t *testing.T, s *sample) {
-		created(t, s)
+	newCrashRuntime(t).sweep(t, "r", func(t *testing.T, s *sample) {
+		createAndSettle(t, s)
 		s.certificate(t, s.name, s.request(t, s.name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 	}, func(t *testing.T, s *sample) {
 		crr := &certificatesv1alpha1.CertificateRevocationRequest{ObjectMeta: metav1.ObjectMeta{Name: "revocation", Namespace: s.controlPlane()},
@@ -301,17 +303,17 @@ func TestSweepRevocation(t *testing.T) {
 			return err
 		}
 		if len(request.Status.Certificate) == 0 {
-			return errors.New("the other class's request is not answered")
+			return errors.New("the other class's request is not signed")
 		}
 		return nil
 	})
 }
 
-// TestSweepKeyRotation does the same while the key that etcd's data is encrypted with gets a new version.
+// TestSweepKeyRotation does the same while the encryption key of etcd's data gets a new version.
 func TestSweepKeyRotation(t *testing.T) {
 	t.Parallel()
 	const next = "fedcba9876543210fedcba9876543210"
-	newMortal(t).sweep(t, "k", created, func(t *testing.T, s *sample) {
+	newCrashRuntime(t).sweep(t, "k", createAndSettle, func(t *testing.T, s *sample) {
 		s.set(t, next, "spec", "secretEncryption", "kms", "azure", "activeKey", "keyVersion")
 		s.apply(t, s.cluster)
 	}, func(s *sample) error {
@@ -326,13 +328,13 @@ func TestSweepKeyRotation(t *testing.T) {
 	})
 }
 
-// TestSweepDeletion does the same while a cluster with a node pool and a credential is deleted. It was tried with a fault: with
-// releaseSecrets called after the HostedCluster's finalizer is taken off (hostedcluster's delete), seed 21, and so -short, finds
-// secrets that the runtime that took over knows nothing of any more.
+// TestSweepDeletion does the same while a cluster with a node pool and a credential is deleted. It was verified with an
+// injected bug: if hostedcluster's delete calls releaseSecrets after it removes the HostedCluster's finalizer, seed 21,
+// which -short includes, finds secrets that the restarted runtime does not delete.
 func TestSweepDeletion(t *testing.T) {
 	t.Parallel()
-	newMortal(t).sweep(t, "d", func(t *testing.T, s *sample) {
-		created(t, s)
+	newCrashRuntime(t).sweep(t, "d", func(t *testing.T, s *sample) {
+		createAndSettle(t, s)
 		s.certificate(t, s.name, s.request(t, s.name, contract.CustomerBreakGlass, "system:customer-break-glass:system-admin"))
 	}, func(t *testing.T, s *sample) {
 		if err := s.client.Delete(t.Context(), s.hostedCluster(t)); err != nil {
@@ -346,7 +348,7 @@ func TestSweepDeletion(t *testing.T) {
 			{s.key(), &hyperv1.HostedCluster{}}, {client.ObjectKey{Name: s.controlPlane()}, &corev1.Namespace{}},
 		} {
 			if err := s.client.Get(context.Background(), gone.key, gone.object); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%T is still there: %v, finalizers %s", gone.object, err, strings.Join(gone.object.GetFinalizers(), ", "))
+				return fmt.Errorf("%T still exists: %v, finalizers %s", gone.object, err, strings.Join(gone.object.GetFinalizers(), ", "))
 			}
 		}
 		return nil

@@ -16,7 +16,7 @@ const fingerprint = "5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1c9a3b5f1
 
 var at = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// line is an event as a kube-apiserver of the pinned release writes it, with a change.
+// line returns an event in the format of a kube-apiserver of the pinned release, with a change.
 func line(change func(event map[string]any)) []byte {
 	event := map[string]any{
 		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "6f4d…", "stage": "ResponseComplete",
@@ -49,30 +49,30 @@ func TestParse(t *testing.T) {
 		line   []byte
 		want   *credentialuse.Use
 	}{
-		"a use": {"the address is the connection's, not what the client says of itself", line(nil), request("list pods")},
-		"a subresource": {"what was executed is in the URI and stays there", line(func(e map[string]any) {
+		"a use": {"the address is the peer's, not one that the client claims", line(nil), request("list pods")},
+		"a subresource": {"the executed command, which is in the URI, is not reported", line(func(e map[string]any) {
 			e["verb"], e["requestURI"] = "create", "/api/v1/namespaces/default/pods/p/exec?command=login&command=hunter2"
 			e["objectRef"] = map[string]any{"resource": "pods", "subresource": "exec", "name": "p"}
 		}), request("create pods/exec")},
-		"of a group": {"groups tell resources apart", line(func(e map[string]any) {
+		"of a group": {"the group is part of the resource", line(func(e map[string]any) {
 			e["objectRef"] = map[string]any{"resource": "deployments", "apiGroup": "apps"}
 		}), request("list deployments.apps")},
-		"discovery": {"paths are told by their beginning", line(func(e map[string]any) {
+		"discovery": {"only the known prefix of a path is reported", line(func(e map[string]any) {
 			e["verb"], e["requestURI"] = "get", "/apis/apps/v1?timeout=32s"
 			delete(e, "objectRef")
 		}), request("get /apis")},
-		"any path": {"whatever somebody typed may be a secret", line(func(e map[string]any) {
+		"any path": {"an unknown path may contain a secret", line(func(e map[string]any) {
 			e["verb"], e["requestURI"] = "get", "/hunter2"
 			delete(e, "objectRef")
 		}), request("get /")},
-		"any resource":             {"the same", line(func(e map[string]any) { e["objectRef"] = map[string]any{"resource": "Hunter 2"} }), request("list ?")},
-		"the control plane itself": {"it is no break-glass credential", line(func(e map[string]any) { user(e)["username"] = "system:admin" }), nil},
-		"a token": {"a token is no certificate", line(func(e map[string]any) {
+		"any resource":             {"an unknown resource may contain a secret", line(func(e map[string]any) { e["objectRef"] = map[string]any{"resource": "Hunter 2"} }), request("list ?")},
+		"the control plane itself": {"its user is not a break-glass user", line(func(e map[string]any) { user(e)["username"] = "system:admin" }), nil},
+		"a token": {"a token is not a certificate", line(func(e map[string]any) {
 			user(e)["extra"] = map[string]any{credentialID: []string{"JTI=2c1f"}}
 		}), nil},
-		"an old API server": {"before 1.32 nobody says which certificate it was", line(func(e map[string]any) { delete(user(e), "extra") }), nil},
-		"another kind":      {"only events are read", line(func(e map[string]any) { e["kind"] = "EventList" }), nil},
-		"no JSON":           {"a torn line is left out", line(nil)[:100], nil},
+		"an old API server": {"before 1.32 the certificate is not reported", line(func(e map[string]any) { delete(user(e), "extra") }), nil},
+		"another kind":      {"other kinds are ignored", line(func(e map[string]any) { e["kind"] = "EventList" }), nil},
+		"no JSON":           {"an incomplete line is ignored", line(nil)[:100], nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsReported fills every place of an event that a client can put something into, and some that an API server
-// with another policy would.
+// TestNoSecretIsReported puts a secret into every field of an event that a client can set, and into some that an API
+// server with another policy would set.
 func TestNoSecretIsReported(t *testing.T) {
 	const secret = "hunter2"
 	report := credentialuse.Report{}
@@ -131,11 +131,11 @@ func TestNoSecretIsReported(t *testing.T) {
 		t.Fatalf("reported %q, %v", text, err)
 	}
 	if strings.Contains(strings.ToLower(text), secret) {
-		t.Errorf("the report shows a secret: %s", text)
+		t.Errorf("the report contains a secret: %s", text)
 	}
 }
 
-// FuzzParse: an audit log has what clients send in it.
+// FuzzParse checks that arbitrary lines, which may contain any data of clients, cause no invalid report.
 func FuzzParse(f *testing.F) {
 	f.Add(line(nil))
 	f.Add([]byte(`{"kind":"Event","user":{"username":"system:sre-break-glass:","extra":{"authentication.kubernetes.io/credential-id":["X509SHA256="]}}}`))
@@ -143,7 +143,7 @@ func FuzzParse(f *testing.F) {
 		use, ok := Parse(line)
 		report := credentialuse.Report{}
 		if report.Note(use) && !ok {
-			t.Errorf("no use is one: %+v", use)
+			t.Errorf("a rejected line was reported: %+v", use)
 		}
 		if _, err := report.Encode(); err != nil {
 			t.Error(err)

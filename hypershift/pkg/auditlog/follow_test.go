@@ -14,7 +14,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/credentialuse"
 )
 
-// numbered is a line about a certificate of its own.
+// numbered returns a line with the certificate of the given number.
 func numbered(n int) []byte {
 	return append(line(func(e map[string]any) {
 		e["user"].(map[string]any)["extra"] = map[string]any{credentialID: []string{"X509SHA256=" + number(n)}}
@@ -23,23 +23,23 @@ func numbered(n int) []byte {
 
 func number(n int) string { return fmt.Sprintf("%064x", n) }
 
-// logged is a folder with an audit log, and who follows it.
-type logged struct {
+// logFolder is a folder with an audit log and its reader.
+type logFolder struct {
 	t      *testing.T
 	folder string
 	seen   []string
 	logReader
 }
 
-func newLogged(t *testing.T) *logged {
-	l := &logged{t: t, folder: t.TempDir()}
-	l.again()
+func newLogFolder(t *testing.T) *logFolder {
+	l := &logFolder{t: t, folder: t.TempDir()}
+	l.restart()
 	t.Cleanup(l.close)
 	return l
 }
 
-// again follows it anew.
-func (l *logged) again() {
+// restart begins to read from the start, as after a restart of the process.
+func (l *logFolder) restart() {
 	l.close()
 	l.seen = nil
 	l.logReader = logReader{folder: l.folder, used: func(u credentialuse.Use) {
@@ -49,7 +49,7 @@ func (l *logged) again() {
 	}}
 }
 
-func (l *logged) write(name string, text []byte) {
+func (l *logFolder) write(name string, text []byte) {
 	l.t.Helper()
 	file, err := os.OpenFile(filepath.Join(l.folder, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -63,16 +63,16 @@ func (l *logged) write(name string, text []byte) {
 	}
 }
 
-// rotate begins another file, as an API server does.
-func (l *logged) rotate(n int) {
+// rotate renames the log, as an API server does before it starts another file.
+func (l *logFolder) rotate(n int) {
 	l.t.Helper()
 	if err := os.Rename(filepath.Join(l.folder, LogName), filepath.Join(l.folder, fmt.Sprintf("audit-2026-03-01T08-00-0%d.000.log", n))); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// sees looks once and expects what has been seen since the log is followed.
-func (l *logged) sees(want ...int) {
+// expect reads once and compares all certificates since the last restart.
+func (l *logFolder) expect(want ...int) {
 	l.t.Helper()
 	if err := l.readNew(); err != nil {
 		l.t.Fatal(err)
@@ -82,51 +82,51 @@ func (l *logged) sees(want ...int) {
 		numbers = append(numbers, number(n))
 	}
 	if !slices.Equal(l.seen, numbers) {
-		l.t.Fatalf("saw %v, want %v", l.seen, numbers)
+		l.t.Fatalf("read %v, want %v", l.seen, numbers)
 	}
 }
 
 func TestFollow(t *testing.T) {
-	l := newLogged(t)
-	l.sees() // there is no log yet
+	l := newLogFolder(t)
+	l.expect() // there is no log yet
 	l.write(LogName, numbered(1))
-	l.sees(1)
+	l.expect(1)
 
 	second := numbered(2)
 	l.write(LogName, second[:200])
-	l.sees(1)
+	l.expect(1)
 	l.write(LogName, second[200:])
-	l.sees(1, 2)
+	l.expect(1, 2)
 
-	// What was written before the change of files, and what after it.
+	// Lines before and after a rotation.
 	l.write(LogName, numbered(3))
 	l.rotate(1)
 	l.write(LogName, numbered(4))
-	l.sees(1, 2, 3, 4)
+	l.expect(1, 2, 3, 4)
 	l.rotate(2)
-	l.sees(1, 2, 3, 4) // the next file comes with the next event
+	l.expect(1, 2, 3, 4) // the next event creates the next file
 	l.write(LogName, numbered(5))
-	l.sees(1, 2, 3, 4, 5)
+	l.expect(1, 2, 3, 4, 5)
 	l.rotate(3)
 	l.write(LogName, numbered(6))
 	l.rotate(4)
 	l.write(LogName, numbered(7))
-	l.sees(1, 2, 3, 4, 5, 6, 7)
+	l.expect(1, 2, 3, 4, 5, 6, 7)
 
-	// A line that is too long is left out, and nothing after it.
+	// A line that is too long is skipped, the next one is not.
 	l.write(LogName, bytes.Repeat([]byte("x"), maxLineBytes+10))
-	l.sees(1, 2, 3, 4, 5, 6, 7)
+	l.expect(1, 2, 3, 4, 5, 6, 7)
 	l.write(LogName, append([]byte("y\n"), numbered(8)...))
-	l.sees(1, 2, 3, 4, 5, 6, 7, 8)
+	l.expect(1, 2, 3, 4, 5, 6, 7, 8)
 
-	// Whoever follows anew sees all of it.
-	l.again()
-	l.sees(1, 2, 3, 4, 5, 6, 7, 8)
+	// A restarted reader reads everything.
+	l.restart()
+	l.expect(1, 2, 3, 4, 5, 6, 7, 8)
 }
 
-// TestFollowReadsToTheEnd: what was logged before an API server ended is seen, however soon that is.
+// TestFollowReadsToTheEnd checks that lines that were written just before the end of ctx are read.
 func TestFollowReadsToTheEnd(t *testing.T) {
-	l := newLogged(t)
+	l := newLogFolder(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := make(chan string, 10)
@@ -138,14 +138,14 @@ func TestFollowReadsToTheEnd(t *testing.T) {
 		synctest.Wait()
 		l.write(LogName, numbered(1))
 		if first := <-seen; first != number(1) {
-			t.Errorf("saw %s", first)
+			t.Errorf("read %s", first)
 		}
 		synctest.Wait()
 		l.write(LogName, numbered(2))
 		cancel()
 		<-done
 		if len(seen) != 1 || <-seen != number(2) {
-			t.Error("the last event was not seen")
+			t.Error("the last event was not read")
 		}
 	})
 }

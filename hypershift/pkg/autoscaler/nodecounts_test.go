@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func TestPlace(t *testing.T) {
+func TestNodeCounts(t *testing.T) {
 	allocatable := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("10")}
-	pool := func(name string, lowest, highest int, nodes ...string) Pool {
-		return Pool{Name: name, Min: lowest, Max: highest, Nodes: nodes, Labels: map[string]string{"pool": name}, Allocatable: allocatable}
+	pool := func(name string, minimum, maximum int, nodes ...string) Pool {
+		return Pool{Name: name, Min: minimum, Max: maximum, Nodes: nodes, Labels: map[string]string{"pool": name}, Allocatable: allocatable}
 	}
-	waiting := func(count int, change ...func(*Pod)) []Pod {
+	pending := func(count int, change ...func(*Pod)) []Pod {
 		var pods []Pod
 		for i := range count {
 			p := Pod{Name: fmt.Sprintf("ns/p%d", i), MilliCPU: 3000}
@@ -34,38 +34,38 @@ func TestPlace(t *testing.T) {
 		pools     []Pool
 		pods      []Pod
 		threshold int32
-		room      int
+		maxNew    int
 		want      map[string]int
 	}{
-		"Idle":            {reason: "nothing asks for more than the least", pools: []Pool{pool("a", 2, 5)}, want: map[string]int{"a": 2}},
-		"Idle at zero":    {reason: "a pool may be empty", pools: []Pool{pool("a", 0, 5)}, want: map[string]int{"a": 0}},
-		"One each":        {reason: "no two of these fit onto one node", pools: []Pool{pool("a", 1, 5)}, pods: waiting(3), want: map[string]int{"a": 3}},
-		"At the most":     {reason: "there are never more than the most", pools: []Pool{pool("a", 1, 2)}, pods: waiting(9), want: map[string]int{"a": 2}},
-		"Bound":           {reason: "a node with pods is needed", pools: []Pool{pool("a", 1, 5, "n1", "n2", "n3")}, pods: append(waiting(1, on("n1")), waiting(1, on("n3"))...), want: map[string]int{"a": 2}},
-		"Bound, and room": {reason: "what waits fits beside what runs", pools: []Pool{pool("a", 1, 5, "n1")}, pods: append(waiting(1, on("n1"), func(p *Pod) { p.MilliCPU = 1000 }), waiting(1)...), want: map[string]int{"a": 1}},
-		"Too large":       {reason: "no node would help", pools: []Pool{pool("a", 1, 5)}, pods: waiting(2, func(p *Pod) { p.MilliCPU = 5000 }), want: map[string]int{"a": 1}},
-		"Many small":      {reason: "a node takes so many pods and no more", pools: []Pool{pool("a", 1, 5)}, pods: waiting(25, func(p *Pod) { p.MilliCPU = 1 }), want: map[string]int{"a": 3}},
-		"Daemons":         {reason: "they come with nodes and ask for none", pools: []Pool{pool("a", 1, 5, "n1", "n2")}, pods: append(waiting(3, func(p *Pod) { p.DaemonSet = true }), Pod{Name: "ns/d", Node: "n1", DaemonSet: true}), want: map[string]int{"a": 1}},
-		"Not worth it":    {reason: "the profile says below which priority pods are", pools: []Pool{pool("a", 1, 5)}, pods: waiting(3, func(p *Pod) { p.Priority = -11 }), threshold: -10, want: map[string]int{"a": 1}},
-		"No room":         {reason: "the cluster may have so many nodes and no more", pools: []Pool{pool("a", 1, 5)}, pods: waiting(4), room: 2, want: map[string]int{"a": 3}},
+		"Idle":              {reason: "no pod needs more than the minimum", pools: []Pool{pool("a", 2, 5)}, want: map[string]int{"a": 2}},
+		"Idle at zero":      {reason: "a pool may be empty", pools: []Pool{pool("a", 0, 5)}, want: map[string]int{"a": 0}},
+		"One each":          {reason: "each pod needs its own node", pools: []Pool{pool("a", 1, 5)}, pods: pending(3), want: map[string]int{"a": 3}},
+		"At the maximum":    {reason: "the maximum limits the nodes", pools: []Pool{pool("a", 1, 2)}, pods: pending(9), want: map[string]int{"a": 2}},
+		"Bound":             {reason: "a node with pods is needed", pools: []Pool{pool("a", 1, 5, "n1", "n2", "n3")}, pods: append(pending(1, on("n1")), pending(1, on("n3"))...), want: map[string]int{"a": 2}},
+		"Bound, and maxNew": {reason: "the pending pod fits next to the running one", pools: []Pool{pool("a", 1, 5, "n1")}, pods: append(pending(1, on("n1"), func(p *Pod) { p.MilliCPU = 1000 }), pending(1)...), want: map[string]int{"a": 1}},
+		"Too large":         {reason: "no node is large enough", pools: []Pool{pool("a", 1, 5)}, pods: pending(2, func(p *Pod) { p.MilliCPU = 5000 }), want: map[string]int{"a": 1}},
+		"Many small":        {reason: "the number of pods per node is limited", pools: []Pool{pool("a", 1, 5)}, pods: pending(25, func(p *Pod) { p.MilliCPU = 1 }), want: map[string]int{"a": 3}},
+		"Daemons":           {reason: "pods of DaemonSets need no additional node", pools: []Pool{pool("a", 1, 5, "n1", "n2")}, pods: append(pending(3, func(p *Pod) { p.DaemonSet = true }), Pod{Name: "ns/d", Node: "n1", DaemonSet: true}), want: map[string]int{"a": 1}},
+		"Not worth it":      {reason: "the priority threshold excludes the pods", pools: []Pool{pool("a", 1, 5)}, pods: pending(3, func(p *Pod) { p.Priority = -11 }), threshold: -10, want: map[string]int{"a": 1}},
+		"No maxNew":         {reason: "the number of the cluster's nodes is limited", pools: []Pool{pool("a", 1, 5)}, pods: pending(4), maxNew: 2, want: map[string]int{"a": 3}},
 		"Selected": {reason: "only one pool has the label", pools: []Pool{pool("a", 1, 5), pool("b", 1, 5)},
-			pods: waiting(3, func(p *Pod) { p.Selector = map[string]string{"pool": "b"} }), want: map[string]int{"a": 1, "b": 3}},
-		"Two pools":       {reason: "what does not fit into the first goes to the second", pools: []Pool{pool("b", 1, 5), pool("a", 1, 2)}, pods: waiting(4), want: map[string]int{"a": 2, "b": 2}},
-		"Not tolerated":   {reason: "nobody tolerates the taint", pools: []Pool{tainted}, pods: waiting(3), want: map[string]int{"a": 1}},
-		"Tolerated":       {reason: "all do", pools: []Pool{tainted}, pods: waiting(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Key: "dedicated", Value: "gpu"}} }), want: map[string]int{"a": 3}},
-		"Tolerates all":   {reason: "a toleration without a key is of everything", pools: []Pool{tainted}, pods: waiting(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), want: map[string]int{"a": 3}},
-		"Tolerates other": {reason: "another value is another taint", pools: []Pool{tainted}, pods: waiting(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Key: "dedicated", Value: "db"}} }), want: map[string]int{"a": 1}},
+			pods: pending(3, func(p *Pod) { p.Selector = map[string]string{"pool": "b"} }), want: map[string]int{"a": 1, "b": 3}},
+		"Two pools":       {reason: "pods that do not fit into the first pool use the second", pools: []Pool{pool("b", 1, 5), pool("a", 1, 2)}, pods: pending(4), want: map[string]int{"a": 2, "b": 2}},
+		"Not tolerated":   {reason: "no pod tolerates the taint", pools: []Pool{tainted}, pods: pending(3), want: map[string]int{"a": 1}},
+		"Tolerated":       {reason: "all pods tolerate the taint", pools: []Pool{tainted}, pods: pending(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Key: "dedicated", Value: "gpu"}} }), want: map[string]int{"a": 3}},
+		"Tolerates all":   {reason: "a toleration without a key matches every taint", pools: []Pool{tainted}, pods: pending(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), want: map[string]int{"a": 3}},
+		"Tolerates other": {reason: "another value is another taint", pools: []Pool{tainted}, pods: pending(3, func(p *Pod) { p.Tolerations = []corev1.Toleration{{Key: "dedicated", Value: "db"}} }), want: map[string]int{"a": 1}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			room, threshold := tc.room, tc.threshold
-			if room == 0 {
-				room = math.MaxInt
+			maxNew, threshold := tc.maxNew, tc.threshold
+			if maxNew == 0 {
+				maxNew = math.MaxInt
 			}
 			if threshold == 0 {
 				threshold = math.MinInt32
 			}
-			if diff := cmp.Diff(tc.want, NodeCounts(tc.pools, tc.pods, threshold, room)); diff != "" {
+			if diff := cmp.Diff(tc.want, NodeCounts(tc.pools, tc.pods, threshold, maxNew)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

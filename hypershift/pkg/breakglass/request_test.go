@@ -44,13 +44,13 @@ func TestParse(t *testing.T) {
 		usages  []certificatesv1.KeyUsage
 		fails   string
 	}{
-		"Good":        {"all a client needs", request(t, named(good)), []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}, ""},
-		"OtherClass":  {"a class signs its own names only", request(t, named("system:sre-break-glass:x")), client, "common name"},
-		"Admin":       {"nobody becomes the cluster's own administrator", request(t, named("system:admin")), client, "common name"},
-		"Alternative": {"a certificate is for a client", request(t, withName), client, "alternative names"},
-		"Server":      {"a certificate is for a client", request(t, named(good)), append(client, certificatesv1.UsageServerAuth), "usage"},
-		"NoClient":    {"a certificate is for a client", request(t, named(good)), []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}, "client auth"},
-		"NoRequest":   {"there is nothing to sign", []byte("x"), client, "PEM"},
+		"Good":        {"a valid request", request(t, named(good)), []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}, ""},
+		"OtherClass":  {"a class signs only its own common names", request(t, named("system:sre-break-glass:x")), client, "common name"},
+		"Admin":       {"the cluster's own administrator is not a break-glass user", request(t, named("system:admin")), client, "common name"},
+		"Alternative": {"only client certificates are signed", request(t, withName), client, "alternative names"},
+		"Server":      {"only client certificates are signed", request(t, named(good)), append(client, certificatesv1.UsageServerAuth), "usage"},
+		"NoClient":    {"only client certificates are signed", request(t, named(good)), []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}, "client auth"},
+		"NoRequest":   {"it is not a certificate request", []byte("x"), client, "PEM"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,14 +63,14 @@ func TestParse(t *testing.T) {
 }
 
 func TestLifetime(t *testing.T) {
-	for asked, want := range map[*int32]time.Duration{nil: 36 * time.Hour, new(int32(1)): 10 * time.Minute, new(int32(86400)): 24 * time.Hour, new(int32(1 << 30)): 36 * time.Hour} {
-		if got := lifetime(asked); got != want {
-			t.Errorf("%v lives for %s, want %s", asked, got, want)
+	for requested, want := range map[*int32]time.Duration{nil: 36 * time.Hour, new(int32(1)): 10 * time.Minute, new(int32(86400)): 24 * time.Hour, new(int32(1 << 30)): 36 * time.Hour} {
+		if got := lifetime(requested); got != want {
+			t.Errorf("lifetime for %v is %s, want %s", requested, got, want)
 		}
 	}
 }
 
-// FuzzParse looks for requests that pass and should not.
+// FuzzParse checks that accepted requests are valid.
 func FuzzParse(f *testing.F) {
 	f.Add(request(f, named("system:customer-break-glass:system-admin")))
 	f.Add(request(f, named("system:admin")))
@@ -79,7 +79,7 @@ func FuzzParse(f *testing.F) {
 		spec := certificatesv1.CertificateSigningRequestSpec{Request: text, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}
 		parsed, err := parse(&certificatesv1.CertificateSigningRequest{Spec: spec}, contract.CustomerBreakGlass)
 		if err == nil && (!strings.HasPrefix(parsed.Subject.CommonName, "system:customer-break-glass:") || parsed.CheckSignature() != nil) {
-			t.Errorf("took a request of %q", parsed.Subject)
+			t.Errorf("accepted a request of %q", parsed.Subject)
 		}
 	})
 }

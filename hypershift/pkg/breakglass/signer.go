@@ -22,7 +22,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/logkey"
 )
 
-// How long certificates live, and at which age they are made anew.
+// Lifetimes of certificates, and the ages at which they are renewed.
 const (
 	signerLifetime = 7 * 24 * time.Hour
 	signerRefresh  = 2 * 24 * time.Hour

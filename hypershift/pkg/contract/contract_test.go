@@ -16,12 +16,12 @@ func TestParsePause(t *testing.T) {
 		bad    bool
 	}{
 		"Unset":  {reason: "nothing is paused"},
-		"Empty":  {reason: "an empty string is nothing", until: text("")},
-		"False":  {reason: "said not to be", until: text("false")},
+		"Empty":  {reason: "an empty string means not paused", until: text("")},
+		"False":  {reason: "explicitly not paused", until: text("false")},
 		"True":   {reason: "until the field is removed", until: text("true"), want: Pause{Active: true, Message: "Reconciliation paused until field removed"}},
-		"Future": {reason: "until then", until: text("2026-01-02T04:04:05Z"), want: Pause{Active: true, Left: time.Hour, Message: "Reconciliation paused until: 2026-01-02T04:04:05Z"}},
-		"Past":   {reason: "over", until: text("2026-01-02T02:04:05Z")},
-		"Bad":    {reason: "neither", until: text("tomorrow"), bad: true},
+		"Future": {reason: "paused until the time", until: text("2026-01-02T04:04:05Z"), want: Pause{Active: true, Left: time.Hour, Message: "Reconciliation paused until: 2026-01-02T04:04:05Z"}},
+		"Past":   {reason: "the time has passed", until: text("2026-01-02T02:04:05Z")},
+		"Bad":    {reason: "neither a time nor a boolean", until: text("tomorrow"), bad: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestParseFaults(t *testing.T) {
 		t.Errorf("faults %v", faults)
 	}
 	if err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("the unknown fault is not named: %v", err)
+		t.Errorf("the error does not name the unknown fault: %v", err)
 	}
 	if faults, err := ParseFaults(nil); len(faults) != 0 || err != nil {
 		t.Errorf("%v, %v", faults, err)

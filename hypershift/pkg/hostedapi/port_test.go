@@ -17,7 +17,7 @@ func TestPortRange(t *testing.T) {
 	}
 }
 
-func TestPickAvoidsWhatIsTaken(t *testing.T) {
+func TestPickSkipsUsedPorts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestPickAvoidsWhatIsTaken(t *testing.T) {
 	busy := listener.Addr().(*net.TCPAddr).Port
 	only := PortRange{First: busy, Last: busy}
 	if _, err := only.pick("a", func(int32) bool { return false }); !errors.Is(err, errNoPort) {
-		t.Errorf("a port that somebody listens on was picked: %v", err)
+		t.Errorf("a port in use was picked: %v", err)
 	}
 	given := map[int32]bool{}
 	r := DefaultPortRange

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAnUpdateThatCouldNotBeWrittenIsWrittenLater is named after what went wrong: where a file could not be replaced, as on a full
-// disk, the change was taken for made, and a server went on with authorities that had been revoked.
-func TestAnUpdateThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
+// TestFailedUpdateIsRetried is a regression test: if a file could not be replaced, for example because the disk was
+// full, the change counted as applied, and the server continued to trust revoked authorities.
+func TestFailedUpdateIsRetried(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := newServer(&Supervisor{}, dir, Spec{Name: "c", ClientCA: []byte("old")}, 1)
@@ -16,7 +16,7 @@ func TestAnUpdateThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "client-ca.crt")
-	// Nothing can be put in the place of a folder.
+	// A folder of that name prevents the replacement of the file.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestAnUpdateThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
 	}
 	next := Spec{Name: "c", ClientCA: []byte("new")}
 	if err := p.update(next); err == nil {
-		t.Fatal("it was written")
+		t.Fatal("the update succeeded")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

@@ -37,10 +37,10 @@ func TestAuthenticationFile(t *testing.T) {
 		want   []jwtAuthenticator
 		fails  bool
 	}{
-		"None":   {"a cluster without external authentication takes no tokens but its own", nil, "", []jwtAuthenticator{}, false},
-		"Plain":  {"the platform's prefix is the issuer", provider(func(*configv1.OIDCProvider) {}), "", []jwtAuthenticator{plain}, false},
-		"E-mail": {"addresses get no prefix", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.Claim = "email" }), "", with(func(j *jwtAuthenticator) { j.ClaimMappings.Username = jwtMapping{Claim: "email"} }), false},
-		"Everything": {"all of it is passed on", provider(func(p *configv1.OIDCProvider) {
+		"None":   {"a cluster without external authentication accepts only its own tokens", nil, "", []jwtAuthenticator{}, false},
+		"Plain":  {"the platform's prefix is the issuer's URL", provider(func(*configv1.OIDCProvider) {}), "", []jwtAuthenticator{plain}, false},
+		"E-mail": {"e-mail addresses have no prefix", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.Claim = "email" }), "", with(func(j *jwtAuthenticator) { j.ClaimMappings.Username = jwtMapping{Claim: "email"} }), false},
+		"Everything": {"all fields are copied", provider(func(p *configv1.OIDCProvider) {
 			p.Issuer.CertificateAuthority.Name = "ca"
 			p.ClaimMappings.Username.PrefixPolicy, p.ClaimMappings.Username.Prefix = configv1.Prefix, &configv1.UsernamePrefix{PrefixString: "x:"}
 			p.ClaimMappings.Groups.Claim, p.ClaimMappings.Groups.Prefix = "groups", "g:"
@@ -54,6 +54,10 @@ func TestAuthenticationFile(t *testing.T) {
 		"OwnIssuer":     {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL = "https://own.example.com" }), "", nil, true},
 		"Query":         {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.URL += "?x=1" }), "", nil, true},
 		"NoCertificate": {"the API server would not start", provider(func(*configv1.OIDCProvider) {}), "x", nil, true},
+		"UnknownPolicy": {"an unknown value is an error", provider(func(p *configv1.OIDCProvider) { p.ClaimMappings.Username.PrefixPolicy = "Guess" }), "", nil, true},
+		"UnknownRule": {"an unknown value is an error", provider(func(p *configv1.OIDCProvider) {
+			p.ClaimValidationRules = []configv1.TokenClaimValidationRule{{Type: "Guess"}}
+		}), "", nil, true},
 		"AudienceTwice": {"the API server would not start", provider(func(p *configv1.OIDCProvider) { p.Issuer.Audiences = append(p.Issuer.Audiences, "a") }), "", nil, true},
 	}
 	for name, tc := range tests {

@@ -13,12 +13,13 @@ func key(version string) *encryptionKey {
 	return &encryptionKey{Provider: "Azure", Azure: azureKey{KeyVaultName: "vault", KeyName: "key", KeyVersion: version}}
 }
 
-// rotateAll rotates on virtual time until nothing is due, and returns the states it went through.
-func rotateAll(t *testing.T, e encryption, wanted *encryptionKey, scale schedule.Scale) (encryption, []string) {
+// rotateToEnd advances a rotation on virtual time until no step is due, and returns the reasons of the condition in
+// order.
+func rotateToEnd(t *testing.T, e encryption, desired *encryptionKey, scale schedule.Scale) (encryption, []string) {
 	t.Helper()
 	var reasons []string
 	for range 50 {
-		next, wait := e.advance(wanted, scale, time.Now())
+		next, wait := e.advance(desired, scale, time.Now())
 		_, reason, _ := next.condition()
 		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
 			reasons = append(reasons, reason)
@@ -29,27 +30,27 @@ func rotateAll(t *testing.T, e encryption, wanted *encryptionKey, scale schedule
 		e = next
 		time.Sleep(wait)
 	}
-	t.Fatal("the rotation never ends")
+	t.Fatal("the rotation does not end")
 	return e, nil
 }
 
 func TestRotation(t *testing.T) {
-	for name, scale := range map[string]schedule.Scale{"as observed": 1, "as fast as it goes": 0} {
+	for name, scale := range map[string]schedule.Scale{"Observed": 1, "Fastest": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, reasons := rotateAll(t, encryption{}, key("v1"), scale)
+				e, reasons := rotateToEnd(t, encryption{}, key("v1"), scale)
 				if *e.Status.ActiveKey != *key("v1") || len(e.Status.History) != 0 || len(reasons) != 1 {
-					t.Fatalf("the first key is no rotation: %+v, %v", e.Status, reasons)
+					t.Fatalf("the first key caused a rotation: %+v, %v", e.Status, reasons)
 				}
 				began := time.Now()
-				e, reasons = rotateAll(t, e, key("v2"), scale)
+				e, reasons = rotateToEnd(t, e, key("v2"), scale)
 				want := []string{"ReadOnlyRolloutInProgress", "WritePromotionInProgress", "ReEncryptionInProgress", "ReEncryptionCompleted"}
 				if len(reasons) != len(want) {
-					t.Fatalf("went through %v, want %v", reasons, want)
+					t.Fatalf("reasons %v, want %v", reasons, want)
 				}
 				for i := range want {
 					if reasons[i] != want[i] {
-						t.Errorf("went through %v, want %v", reasons, want)
+						t.Errorf("reasons %v, want %v", reasons, want)
 					}
 				}
 				status, _, _ := e.condition()
@@ -65,25 +66,25 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRotationIsFinishedBeforeTheNext: a key that is asked for during a rotation waits; the key before is what data may still
-// be encrypted with.
-func TestRotationIsFinishedBeforeTheNext(t *testing.T) {
+// TestRotationFinishesBeforeTheNext checks that a rotation is finished before the next one begins, because data may
+// still be encrypted with the previous key.
+func TestRotationFinishesBeforeTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := rotateAll(t, encryption{}, key("v1"), 1)
+		e, _ := rotateToEnd(t, encryption{}, key("v1"), 1)
 		e, _ = e.advance(key("v2"), 1, time.Now())
 		next, wait := e.advance(key("v3"), 1, time.Now())
 		if *next.Status.TargetKey != *key("v2") || wait != schedule.KeyDeploy {
 			t.Errorf("%+v, %s", next.Status, wait)
 		}
-		e, _ = rotateAll(t, next, key("v3"), 1)
+		e, _ = rotateToEnd(t, next, key("v3"), 1)
 		if *e.Status.ActiveKey != *key("v3") || len(e.Status.History) != 2 {
 			t.Errorf("%+v", e.Status)
 		}
 		for i := range 10 {
-			e, _ = rotateAll(t, e, key(string(rune('a'+i))), 1)
+			e, _ = rotateToEnd(t, e, key(string(rune('a'+i))), 1)
 		}
 		if len(e.Status.History) != rotationsKept {
-			t.Errorf("%d rotations are remembered", len(e.Status.History))
+			t.Errorf("%d rotations in the history", len(e.Status.History))
 		}
 	})
 }

@@ -35,12 +35,12 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what is decided (-want +got):\n%s", path, diff)
+		t.Errorf("%s differs from the decisions (-want +got):\n%s", path, diff)
 	}
 }
 
-// life follows one cluster's decisions on virtual time, without a management cluster.
-type life struct {
+// decisionRun makes the decisions of one cluster on virtual time, without a management cluster.
+type decisionRun struct {
 	hc    *hyperv1.HostedCluster
 	hcp   *hyperv1.HostedControlPlane
 	r     *Reconciler
@@ -50,13 +50,13 @@ type life struct {
 	last  map[string]string
 }
 
-func newLife(t *testing.T, version string) *life {
+func newDecisionRun(t *testing.T, version string) *decisionRun {
 	t.Helper()
 	catalog, err := release.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &life{r: &Reconciler{Releases: catalog, Scale: 1}, began: time.Now(), last: map[string]string{}}
+	l := &decisionRun{r: &Reconciler{Releases: catalog, Scale: 1}, began: time.Now(), last: map[string]string{}}
 	l.hc = &hyperv1.HostedCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "hc", Generation: 1, CreationTimestamp: metav1.Now()}}
 	l.hc.Spec.Release.Image = imageOf(t, catalog, version)
 	l.hc.Spec.Channel = "stable-4.22"
@@ -78,8 +78,8 @@ func imageOf(t *testing.T, catalog *release.Catalog, version string) string {
 	return r.Image
 }
 
-// look makes the decisions of one pass and returns how long until the next.
-func (l *life) look(t *testing.T) time.Duration {
+// pass makes the decisions of one pass and returns the time until the next one.
+func (l *decisionRun) pass(t *testing.T) time.Duration {
 	t.Helper()
 	o := &observation{Now: time.Now(), ReadyNodes: l.nodes}
 	o.Faults, _ = contract.ParseFaults(l.hc.Annotations)
@@ -110,8 +110,8 @@ func (l *life) look(t *testing.T) time.Duration {
 	return schedule.ShorterWait(wait, more)
 }
 
-// record writes down what changed.
-func (l *life) record() {
+// record appends the changes to the output.
+func (l *decisionRun) record() {
 	now := map[string]string{}
 	for _, c := range l.hc.Status.Conditions {
 		now[c.Type] = fmt.Sprintf("%s %s %q", c.Status, c.Reason, c.Message)
@@ -141,52 +141,53 @@ func (l *life) record() {
 	l.last = now
 }
 
-func (l *life) run(t *testing.T) {
+func (l *decisionRun) run(t *testing.T) {
 	t.Helper()
 	for range 100 {
-		wait := l.look(t)
+		wait := l.pass(t)
 		if wait == 0 {
 			return
 		}
 		time.Sleep(wait)
 	}
-	t.Fatal("the cluster never settles")
+	t.Fatal("the cluster does not converge")
 }
 
-// TestConditionSequence pins every condition of a creation, of the first node, and of an upgrade, with its time.
+// TestConditionSequence compares every condition of a creation, of the first nodes and of an upgrade, and its time,
+// with a golden file.
 func TestConditionSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLife(t, "4.21.1")
+		l := newDecisionRun(t, "4.21.1")
 		l.run(t)
 		l.nodes = 3
 		l.run(t)
 		l.hc.Generation++
 		l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, "4.22.0")
 		l.run(t)
-		golden(t, "life.golden", l.out.String())
+		golden(t, "lifecycle.golden", l.out.String())
 	})
 }
 
-// TestAvailableOnce: once available, a cluster stays so through an upgrade, and before it never flickers.
-func TestAvailableOnce(t *testing.T) {
+// TestAvailableDoesNotFlap checks that Available becomes True once in a creation and remains True in an upgrade.
+func TestAvailableDoesNotFlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLife(t, "4.20.8")
+		l := newDecisionRun(t, "4.20.8")
 		flips, was := 0, false
-		look := func() time.Duration {
-			wait := l.look(t)
+		pass := func() time.Duration {
+			wait := l.pass(t)
 			if is := findCondition(l.hc.Status.Conditions, hyperv1.HostedClusterAvailable).isTrue(); is != was {
 				flips, was = flips+1, is
 			}
 			return wait
 		}
-		for wait := look(); wait > 0; wait = look() {
+		for wait := pass(); wait > 0; wait = pass() {
 			time.Sleep(wait)
 		}
 		if len(l.hc.Status.ControlPlaneVersion.History) != 0 {
 			t.Errorf("4.20.8 does not report a control-plane version, but: %+v", l.hc.Status.ControlPlaneVersion)
 		}
 		l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, "4.20.15")
-		for wait := look(); wait > 0; wait = look() {
+		for wait := pass(); wait > 0; wait = pass() {
 			time.Sleep(wait)
 		}
 		if flips != 1 || !was {
@@ -195,32 +196,32 @@ func TestAvailableOnce(t *testing.T) {
 	})
 }
 
-func TestBlockedUpgrades(t *testing.T) {
+func TestRefusedUpgrades(t *testing.T) {
 	cases := map[string]struct {
 		reason, to string
 		force      bool
 		blocked    string
 		fault      contract.Fault
 	}{
-		"NotReady": {reason: "the cluster says so", to: "4.21.1", fault: contract.FaultNotUpgradeable,
+		"NotReady": {reason: "the cluster is not upgradeable", to: "4.21.1", fault: contract.FaultNotUpgradeable,
 			blocked: "cannot upgrade from 4.20.8 to 4.21.1: the cluster version is not upgradeable: This cluster has APIs in use that the next minor version takes away; an administrator must acknowledge that."},
-		"NotReadyPatch": {reason: "that is about minor versions", to: "4.20.15", fault: contract.FaultNotUpgradeable},
-		"NotReadyForce": {reason: "the annotation forces", to: "4.21.1", force: true, fault: contract.FaultNotUpgradeable},
+		"NotReadyPatch": {reason: "the condition applies only to minor versions", to: "4.20.15", fault: contract.FaultNotUpgradeable},
+		"NotReadyForce": {reason: "the annotation forces the upgrade", to: "4.21.1", force: true, fault: contract.FaultNotUpgradeable},
 		"Patch":         {reason: "a newer patch is always possible", to: "4.20.15"},
 		"Minor":         {reason: "the next minor is possible", to: "4.21.1"},
-		"SkipMinor":     {reason: "minors are not skipped", to: "4.22.0", blocked: "cannot upgrade from 4.20.8 to 4.22.0: minor versions must not be skipped"},
-		"ForcedSkip":    {reason: "the annotation forces", to: "4.22.0", force: true},
-		"Downgrade":     {reason: "there is no way back", to: "4.19.20", blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
-		"ForcedDown":    {reason: "not even by force", to: "4.19.20", force: true, blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"SkipMinor":     {reason: "minor versions must not be skipped", to: "4.22.0", blocked: "cannot upgrade from 4.20.8 to 4.22.0: minor versions must not be skipped"},
+		"ForcedSkip":    {reason: "the annotation forces the upgrade", to: "4.22.0", force: true},
+		"Downgrade":     {reason: "downgrades are not supported", to: "4.19.20", blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
+		"ForcedDown":    {reason: "the annotation does not allow downgrades", to: "4.19.20", force: true, blocked: "cannot downgrade from 4.20.8 to 4.19.20"},
 		"Unavailable":   {reason: "an unknown image is not installed", to: "", blocked: "ValidReleaseImage condition is false"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLife(t, "4.20.8")
+				l := newDecisionRun(t, "4.20.8")
 				l.hc.Annotations = map[string]string{contract.FaultAnnotation: string(c.fault)}
 				l.run(t)
-				l.hc.Spec.Release.Image = "quay.io/nobody/nothing:latest"
+				l.hc.Spec.Release.Image = "quay.io/example/unknown:latest"
 				if c.to != "" {
 					l.hc.Spec.Release.Image = imageOf(t, l.r.Releases, c.to)
 				}
@@ -261,7 +262,7 @@ func TestFaults(t *testing.T) {
 	for fault, c := range cases {
 		t.Run(string(fault), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLife(t, "4.20.8")
+				l := newDecisionRun(t, "4.20.8")
 				l.hc.Annotations = map[string]string{contract.FaultAnnotation: string(fault)}
 				l.run(t)
 				if got := findCondition(l.hc.Status.Conditions, c.condition); got.Status != c.status || got.Reason != c.reason {
@@ -288,7 +289,7 @@ func TestComponentsAreConsistent(t *testing.T) {
 			t.Errorf("component %s is out of order", c.name)
 		}
 		if !slices.Contains(release.ControlPlaneComponents(), c.name) {
-			t.Errorf("component %s is none that an upgrade's progress is read of", c.name)
+			t.Errorf("component %s is not in release.ControlPlaneComponents", c.name)
 		}
 	}
 	for wave := schedule.WaveFoundation; wave <= schedule.WaveOperators; wave++ {
@@ -299,8 +300,9 @@ func TestComponentsAreConsistent(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeMovesOneComponentAfterTheOther: what depends on others begins when those run the version, and says so until then.
-func TestAnUpgradeMovesOneComponentAfterTheOther(t *testing.T) {
+// TestUpgradeRollsOutOneComponentAtATime checks that a component is upgraded after its dependencies, and reports until
+// then that it waits.
+func TestUpgradeRollsOutOneComponentAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rollout{version: "4.21.4", previous: "4.20.16", fidelity: contract.FidelityProcess}
 		began, before := time.Now(), 0
@@ -328,7 +330,7 @@ func TestAnUpgradeMovesOneComponentAfterTheOther(t *testing.T) {
 			}
 			reason := meta.FindStatusCondition(states["dns-operator"].Conditions, string(hyperv1.ControlPlaneComponentRolloutComplete)).Reason
 			if waits := states["kube-apiserver"].Version != "4.21.4"; waits && reason != hyperv1.WaitingForDependenciesReason {
-				t.Errorf("after %s dns-operator, which waits, says %s", time.Since(began), reason)
+				t.Errorf("after %s dns-operator, which waits, has reason %s", time.Since(began), reason)
 			}
 			if before = count; wait == 0 {
 				break

@@ -19,8 +19,8 @@ import (
 const (
 	// watchRetryDelay is the pause after a failed watch.
 	watchRetryDelay = time.Second
-	// connectRetryDelay is after what time somebody who asked for a hosted cluster that cannot be reached yet is told to ask again:
-	// its kubeconfig was written a moment ago and is not seen yet, or is about to be written.
+	// connectRetryDelay is the pause before readers of a hosted cluster that could not be reached are notified. Its
+	// kubeconfig was just written and is not in the cache yet, or is about to be written.
 	connectRetryDelay = watchRetryDelay / 10
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/hypershift/pkg/schedule"
 )
 
-// names returns a source of machine names that never repeats itself.
+// names returns a generator of unique machine names.
 func names() func() string {
 	n := 0
 	return func() string { n++; return fmt.Sprintf("m%d", n) }
@@ -20,8 +20,8 @@ func rolling(replicas, surge, unavailable int, version string) target {
 	return target{replicas: replicas, version: version, kubelet: "v1", maxSurge: surge, maxUnavailable: unavailable, controlPlaneReady: true}
 }
 
-// follow takes steps, on virtual time, until nothing is due any more, and checks every state on the way.
-func follow(t *testing.T, machines []Machine, target target, scale schedule.Scale, newName func() string, check func([]Machine)) []Machine {
+// runSteps makes steps on virtual time until no change is due, and calls check after each step.
+func runSteps(t *testing.T, machines []Machine, target target, scale schedule.Scale, newName func() string, check func([]Machine)) []Machine {
 	t.Helper()
 	for range 1000 {
 		next, wait := step(machines, target, scale, time.Now(), newName)
@@ -39,20 +39,20 @@ func follow(t *testing.T, machines []Machine, target target, scale schedule.Scal
 			return machines
 		}
 	}
-	t.Fatal("the machines never settle")
+	t.Fatal("the machines do not converge")
 	return nil
 }
 
-func count(machines []Machine) (alive, ready int) {
+func count(machines []Machine) (active, ready int) {
 	for i := range machines {
 		if machines[i].active() {
-			alive++
+			active++
 		}
 		if machines[i].ready() {
 			ready++
 		}
 	}
-	return alive, ready
+	return active, ready
 }
 
 func TestRollout(t *testing.T) {
@@ -67,31 +67,31 @@ func TestRollout(t *testing.T) {
 		wantSettled, stuckAt bool
 	}{
 		"Surge": {
-			reason:   "the default adds one before it takes one away, one after the other",
+			reason:   "the default adds one machine before it removes one, one after the other",
 			replicas: 3, surge: 1, unavailable: 0, maxAlive: 4, minReady: 3, wantSettled: true,
 			atLeast: 3 * schedule.NodeReady, atMost: 3*schedule.NodeReady + 2*time.Minute,
 		},
 		"Unavailable": {
-			reason:   "without surge, one is taken away first",
+			reason:   "without surge, one machine is removed first",
 			replicas: 3, surge: 0, unavailable: 1, maxAlive: 3, minReady: 2, wantSettled: true,
 			atLeast: 3 * schedule.NodeReady, atMost: 3*schedule.NodeReady + 2*time.Minute,
 		},
 		"AllAtOnce": {
-			reason:   "a surge as large as the pool replaces it in one go",
+			reason:   "a surge as large as the pool replaces all machines at the same time",
 			replicas: 4, surge: 4, unavailable: 0, maxAlive: 8, minReady: 4, wantSettled: true,
 			atLeast: schedule.NodeReady, atMost: schedule.NodeReady + time.Minute,
 		},
 		"OnDelete": {
-			reason:   "outdated machines stay until somebody deletes them",
+			reason:   "outdated machines remain until they are deleted",
 			replicas: 3, surge: 1, change: func(t *target) { t.onDelete = true }, maxAlive: 3, minReady: 3, wantOutdated: 3, wantSettled: true,
 		},
 		"InPlace": {
-			reason:   "no machine is replaced, one at a time is updated",
+			reason:   "machines are updated one at a time and not replaced",
 			replicas: 3, unavailable: 1, change: func(t *target) { t.inPlace = true }, maxAlive: 3, minReady: 2, wantSettled: true,
 			atLeast: 3 * schedule.NodeReady, atMost: 3*schedule.NodeReady + time.Minute,
 		},
 		"NeverIgnites": {
-			reason:   "a new machine that never joins costs no old one",
+			reason:   "no old machine is removed for a new one that never joins",
 			replicas: 3, surge: 1, change: func(t *target) { t.neverIgnites = true }, maxAlive: 4, minReady: 3, wantOutdated: 3,
 		},
 	}
@@ -100,7 +100,7 @@ func TestRollout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				newName := names()
 				before := rolling(c.replicas, c.surge, c.unavailable, "4.20.8")
-				machines := follow(t, nil, before, 1, newName, func([]Machine) {})
+				machines := runSteps(t, nil, before, 1, newName, func([]Machine) {})
 				if !converged(machines, before) {
 					t.Fatalf("the pool was not created: %+v", machines)
 				}
@@ -110,10 +110,10 @@ func TestRollout(t *testing.T) {
 					c.change(&after)
 				}
 				began := time.Now()
-				machines = follow(t, machines, after, 1, newName, func(machines []Machine) {
-					alive, ready := count(machines)
-					if alive > c.maxAlive || ready < c.minReady {
-						t.Fatalf("%s: %d machines, %d ready", c.reason, alive, ready)
+				machines = runSteps(t, machines, after, 1, newName, func(machines []Machine) {
+					active, ready := count(machines)
+					if active > c.maxAlive || ready < c.minReady {
+						t.Fatalf("%s: %d machines, %d ready", c.reason, active, ready)
 					}
 				})
 				if took := time.Since(began); took < c.atLeast || c.atMost > 0 && took > c.atMost {
@@ -136,31 +136,31 @@ func TestRollout(t *testing.T) {
 func TestScaling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
-		machines := follow(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		first := machines[0].Name
 		began := time.Now()
-		machines = follow(t, machines, rolling(5, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
-		if alive, ready := count(machines); alive != 5 || ready != 5 || time.Since(began) != schedule.NodeReady {
-			t.Errorf("scaled up to %d machines, %d ready, in %s", alive, ready, time.Since(began))
+		machines = runSteps(t, machines, rolling(5, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		if active, ready := count(machines); active != 5 || ready != 5 || time.Since(began) != schedule.NodeReady {
+			t.Errorf("scaled up to %d machines, %d ready, in %s", active, ready, time.Since(began))
 		}
 		began = time.Now()
-		machines = follow(t, machines, rolling(1, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		machines = runSteps(t, machines, rolling(1, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		if len(machines) != 1 || time.Since(began) != schedule.NodeDrain {
 			t.Errorf("scaled down to %+v in %s", machines, time.Since(began))
 		}
 		if machines[0].Name != first && machines[0].Name != "m2" {
-			t.Errorf("the youngest survived: %+v", machines)
+			t.Errorf("the youngest machine was kept: %+v", machines)
 		}
-		if machines = follow(t, machines, rolling(0, 1, 0, "4.20.8"), 1, newName, func([]Machine) {}); len(machines) != 0 {
-			t.Errorf("scaled to nothing, but %+v is left", machines)
+		if machines = runSteps(t, machines, rolling(0, 1, 0, "4.20.8"), 1, newName, func([]Machine) {}); len(machines) != 0 {
+			t.Errorf("scaled to zero, but machines remain: %+v", machines)
 		}
 	})
 }
 
-func TestDrainIsStuck(t *testing.T) {
+func TestStuckDrainEndsAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
-		machines := follow(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		stuck := rolling(1, 1, 0, "4.20.8")
 		stuck.drainStuck = true
 		for range 10 {
@@ -168,18 +168,18 @@ func TestDrainIsStuck(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		if len(machines) != 2 {
-			t.Fatalf("without a timeout a stuck drain is waited for for ever: %+v", machines)
+			t.Fatalf("a stuck drain without a timeout was given up: %+v", machines)
 		}
 		stuck.drainTimeout = 10 * time.Minute
-		if machines = follow(t, machines, stuck, 1, newName, func([]Machine) {}); len(machines) != 1 {
-			t.Errorf("after its timeout the drain is given up: %+v", machines)
+		if machines = runSteps(t, machines, stuck, 1, newName, func([]Machine) {}); len(machines) != 1 {
+			t.Errorf("the drain was not given up after its timeout: %+v", machines)
 		}
 	})
 }
 
-// TestAnySequence changes the target at random moments and checks what must hold at every one, and that every sequence
-// ends in what was asked for last.
-func TestAnySequence(t *testing.T) {
+// TestRandomTargetsConverge changes the target at random times, checks the invariants after each step, and checks that
+// the machines converge to the last target.
+func TestRandomTargetsConverge(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -197,18 +197,18 @@ func TestAnySequence(t *testing.T) {
 				}
 				most := current.replicas + current.maxSurge
 				for range 1 + random.IntN(8) {
-					aliveBefore, _ := count(machines)
+					activeBefore, _ := count(machines)
 					var wait time.Duration
 					machines, wait = step(machines, current, 1, time.Now(), newName)
-					if alive, _ := count(machines); alive > max(most, aliveBefore) {
-						t.Fatalf("seed %d: %d machines alive, at most %d are allowed", seed, alive, max(most, aliveBefore))
+					if active, _ := count(machines); active > max(most, activeBefore) {
+						t.Fatalf("seed %d: %d active machines, at most %d are allowed", seed, active, max(most, activeBefore))
 					}
 					time.Sleep(time.Duration(random.Int64N(int64(wait) + 1)))
 				}
 			}
-			machines = follow(t, machines, current, 1, newName, func([]Machine) {})
+			machines = runSteps(t, machines, current, 1, newName, func([]Machine) {})
 			if !converged(machines, current) {
-				t.Errorf("seed %d: %+v is not what %+v asks for", seed, machines, current)
+				t.Errorf("seed %d: machines %+v do not match target %+v", seed, machines, current)
 			}
 		})
 	}
@@ -225,6 +225,6 @@ func TestMachinesRoundTrip(t *testing.T) {
 		t.Errorf("%+v became %+v, %v", before, after, err)
 	}
 	if _, err := decodeMachines(map[string]string{machinesKey: "["}); err == nil {
-		t.Error("a broken record was read")
+		t.Error("an invalid record was decoded")
 	}
 }

@@ -280,7 +280,7 @@ func nodeTemplate(pool *hyperv1.NodePool, o *observation) node.Node {
 	return n
 }
 
-// canProvision reports whether machines can join the cluster: its API server and ignition server answer.
+// canProvision reports whether machines can join the cluster: its API server and ignition server are available.
 func canProvision(hc *hyperv1.HostedCluster) bool {
 	return meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.KubeAPIServerAvailable)) &&
 		meta.IsStatusConditionTrue(hc.Status.Conditions, string(hyperv1.IgnitionEndpointAvailable))

@@ -11,18 +11,18 @@ import (
 
 func TestRepair(t *testing.T) {
 	cases := map[string]struct {
-		reason         string
-		replicas, lost int
-		autoRepair     bool
-		wantReplaced   int
-		wantSettled    bool
-		wantTooMany    bool
+		reason                string
+		replicas, unreachable int
+		autoRepair            bool
+		wantReplaced          int
+		wantSettled           bool
+		wantTooMany           bool
 	}{
-		"One":         {reason: "it is replaced once it has been unhealthy for long enough", replicas: 3, lost: 1, autoRepair: true, wantReplaced: 1, wantSettled: true},
-		"Two":         {reason: "as many as may be at a time", replicas: 3, lost: 2, autoRepair: true, wantReplaced: 2, wantSettled: true},
-		"Too many":    {reason: "something else is wrong, and replacing them would make it worse", replicas: 4, lost: 3, autoRepair: true, wantTooMany: true},
-		"Not asked":   {reason: "without auto-repair it stays as it is", replicas: 3, lost: 1},
-		"Single node": {reason: "the last one is replaced, too", replicas: 1, lost: 1, autoRepair: true, wantReplaced: 1, wantSettled: true},
+		"One":         {reason: "it is replaced after it has been unhealthy for long enough", replicas: 3, unreachable: 1, autoRepair: true, wantReplaced: 1, wantSettled: true},
+		"Two":         {reason: "the largest number that is replaced at the same time", replicas: 3, unreachable: 2, autoRepair: true, wantReplaced: 2, wantSettled: true},
+		"Too many":    {reason: "many unhealthy nodes indicate another problem, which replacing them would not solve", replicas: 4, unreachable: 3, autoRepair: true, wantTooMany: true},
+		"Not asked":   {reason: "without auto-repair no node is replaced", replicas: 3, unreachable: 1},
+		"Single node": {reason: "a single node is also replaced", replicas: 1, unreachable: 1, autoRepair: true, wantReplaced: 1, wantSettled: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -30,16 +30,16 @@ func TestRepair(t *testing.T) {
 				newName := names()
 				target := rolling(c.replicas, 1, 0, "4.20.8")
 				target.autoRepair = c.autoRepair
-				machines := follow(t, nil, target, 1, newName, func([]Machine) {})
+				machines := runSteps(t, nil, target, 1, newName, func([]Machine) {})
 				before := machines
 				target.unhealthy = map[string]bool{}
-				for i := range c.lost {
+				for i := range c.unreachable {
 					target.unhealthy[machines[i].Name] = true
 				}
 				began := time.Now()
-				machines = follow(t, machines, target, 1, newName, func(now []Machine) {
+				machines = runSteps(t, machines, target, 1, newName, func(now []Machine) {
 					_, ready := count(now)
-					if ready < c.replicas-c.lost {
+					if ready < c.replicas-c.unreachable {
 						t.Fatalf("%s: %d ready", c.reason, ready)
 					}
 				})
@@ -60,13 +60,13 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestRecovery: a node that reports again in time is left alone.
-func TestRecovery(t *testing.T) {
+// TestRecoveredNodeIsNotReplaced checks that a node that reports again in time is not replaced.
+func TestRecoveredNodeIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
 		target := rolling(2, 1, 0, "4.20.8")
 		target.autoRepair = true
-		machines := follow(t, nil, target, 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, target, 1, newName, func([]Machine) {})
 		name := machines[0].Name
 		target.unhealthy = map[string]bool{name: true}
 		machines, wait := step(machines, target, 1, time.Now(), newName)
@@ -75,65 +75,66 @@ func TestRecovery(t *testing.T) {
 		}
 		time.Sleep(schedule.NodeUnhealthy - time.Second)
 		target.unhealthy = nil
-		machines = follow(t, machines, target, 1, newName, func([]Machine) {})
+		machines = runSteps(t, machines, target, 1, newName, func([]Machine) {})
 		if len(machines) != 2 || machines[0].Name != name || !converged(machines, target) {
 			t.Errorf("%+v", machines)
 		}
 	})
 }
 
-// TestDrainOfPods: a machine stays as long as pods on its node have to, and no longer than the drain may take.
-func TestDrainOfPods(t *testing.T) {
+// TestDrainWaitsForPods checks that a machine is not removed while pods of its node have to be evicted, up to the drain
+// timeout.
+func TestDrainWaitsForPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
-		machines := follow(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, rolling(2, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		smaller := rolling(1, 1, 0, "4.20.8")
 		machines, _ = step(machines, smaller, 1, time.Now(), newName)
 		i := slices.IndexFunc(machines, func(m Machine) bool { return !m.active() })
 		if i < 0 {
-			t.Fatalf("none was told to go: %+v", machines)
+			t.Fatalf("no machine is marked for deletion: %+v", machines)
 		}
 		smaller.remainingPods = map[string]int{machines[i].Name: 1}
 		time.Sleep(time.Hour)
 		if machines, _ = step(machines, smaller, 1, time.Now(), newName); len(machines) != 2 {
-			t.Fatalf("a pod that may not be evicted was given up: %+v", machines)
+			t.Fatalf("a machine was removed although a pod cannot be evicted: %+v", machines)
 		}
 		bounded := smaller
 		bounded.drainTimeout = time.Hour
 		if next, _ := step(machines, bounded, 1, time.Now(), newName); len(next) != 1 {
-			t.Errorf("the drain may take an hour: %+v", next)
+			t.Errorf("the machine remains after the drain timeout: %+v", next)
 		}
 		smaller.remainingPods = nil
 		if next, _ := step(machines, smaller, 1, time.Now(), newName); len(next) != 1 {
-			t.Errorf("nothing is left to drain: %+v", next)
+			t.Errorf("the machine remains after the drain: %+v", next)
 		}
 	})
 }
 
-// TestFewestPodsGoFirst: the autoscaler takes away the node that is missed least.
-func TestFewestPodsGoFirst(t *testing.T) {
+// TestNodeWithFewestPodsIsRemovedFirst checks which node is removed when the pool shrinks.
+func TestNodeWithFewestPodsIsRemovedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
-		machines := follow(t, nil, rolling(3, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, rolling(3, 1, 0, "4.20.8"), 1, newName, func([]Machine) {})
 		smaller := rolling(1, 1, 0, "4.20.8")
 		smaller.pods = map[string]int{machines[0].Name: 1, machines[2].Name: 5}
 		kept := machines[2].Name
-		machines = follow(t, machines, smaller, 1, newName, func([]Machine) {})
+		machines = runSteps(t, machines, smaller, 1, newName, func([]Machine) {})
 		if len(machines) != 1 || machines[0].Name != kept {
-			t.Errorf("%+v is left, not %s", machines, kept)
+			t.Errorf("machines %+v remain, want %s", machines, kept)
 		}
 	})
 }
 
-// TestRolloutKeepsWhatMachinesAre: a machine has the size it was made with until it is replaced.
-func TestRolloutKeepsWhatMachinesAre(t *testing.T) {
+// TestMachinesKeepTheirSize checks that a machine keeps its VM size until it is replaced.
+func TestMachinesKeepTheirSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		newName := names()
 		target := rolling(2, 1, 0, "4.20.8")
 		target.vmSize, target.template = "Standard_D4s_v3", "t1"
-		machines := follow(t, nil, target, 1, newName, func([]Machine) {})
+		machines := runSteps(t, nil, target, 1, newName, func([]Machine) {})
 		target.vmSize, target.template = "Standard_D8s_v3", "t2"
-		machines = follow(t, machines, target, 1, newName, func(now []Machine) {
+		machines = runSteps(t, machines, target, 1, newName, func(now []Machine) {
 			for i := range now {
 				if want := map[string]string{"t1": "Standard_D4s_v3", "t2": "Standard_D8s_v3"}[now[i].Template]; now[i].VMSize != want {
 					t.Fatalf("%+v", now[i])
@@ -146,7 +147,7 @@ func TestRolloutKeepsWhatMachinesAre(t *testing.T) {
 	})
 }
 
-func TestAutoscalerFollows(t *testing.T) {
+func TestAutoscalingDecision(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	a, wait := autoscaling{Replicas: 1}.update(3, 1, now)
 	if a != (autoscaling{Replicas: 3}) || wait != 0 {
@@ -154,16 +155,16 @@ func TestAutoscalerFollows(t *testing.T) {
 	}
 	a, wait = a.update(2, 1, now)
 	if a != (autoscaling{Replicas: 3, FewerSince: now}) || wait != schedule.ScaleDown {
-		t.Errorf("down is waited for: %+v, %s", a, wait)
+		t.Errorf("down, before the delay: %+v, %s", a, wait)
 	}
 	if b, _ := a.update(3, 1, now.Add(time.Minute)); b != (autoscaling{Replicas: 3}) {
-		t.Errorf("needed after all: %+v", b)
+		t.Errorf("up during the delay: %+v", b)
 	}
 	if b, wait := a.update(2, 1, now.Add(schedule.ScaleDown)); b != (autoscaling{Replicas: 2}) || wait != 0 {
 		t.Errorf("down: %+v, %s", b, wait)
 	}
 	if b, _ := a.update(2, 0, now); b.Replicas != 2 {
-		t.Errorf("down, as fast as it goes: %+v", b)
+		t.Errorf("down at scale 0: %+v", b)
 	}
 	data := map[string]string{}
 	if err := a.encode(data); err != nil {
@@ -173,6 +174,6 @@ func TestAutoscalerFollows(t *testing.T) {
 		t.Errorf("%+v became %+v, %v", a, b, err)
 	}
 	if _, err := decodeAutoscale(map[string]string{autoscaleKey: "["}); err == nil {
-		t.Error("a broken record was read")
+		t.Error("an invalid record was decoded")
 	}
 }

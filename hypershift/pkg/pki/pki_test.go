@@ -9,11 +9,11 @@ import (
 
 func TestAuthority(t *testing.T) {
 	now := time.Now()
-	made, err := NewAuthority("root", now)
+	created, err := NewAuthority("root", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := ReadAuthority(made.Pair) // as the next pass reads it back
+	root, err := ReadAuthority(created.Pair) // as the next pass reads it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,20 +45,20 @@ func TestAuthority(t *testing.T) {
 		}
 	}
 	if err := verify(server, x509.VerifyOptions{DNSName: "other.example.com"}); err == nil {
-		t.Error("the server passes for another name")
+		t.Error("the server's certificate is valid for another name")
 	}
 	if err := verify(client, x509.VerifyOptions{KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		t.Errorf("client: %v", err)
 	}
 	if err := verify(client, x509.VerifyOptions{}); err == nil {
-		t.Error("the client's certificate serves")
+		t.Error("the client's certificate is valid for a server")
 	}
 	other, err := NewAuthority("other", now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadAuthority(Pair{Cert: root.Cert, Key: other.Key}); err == nil {
-		t.Error("a certificate is accepted with another's key")
+		t.Error("a certificate is accepted with the key of another one")
 	}
 }
 
@@ -68,10 +68,10 @@ func TestSigningKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := PublicKey(private); err != nil || string(again) != string(public) {
-		t.Errorf("the public half changed: %v", err)
+		t.Errorf("the public key changed: %v", err)
 	}
 	if _, err := PublicKey(public); err == nil {
-		t.Error("a public key has no public half to make")
+		t.Error("a public key was accepted as a private key")
 	}
 }
 

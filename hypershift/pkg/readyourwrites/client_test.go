@@ -16,44 +16,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// lagging is a server with a cache that shows what it was last given to see.
-type lagging struct {
+// laggingCache is a server with a cache that returns a stored object until catchUp is called.
+type laggingCache struct {
 	client.Client
-	shown *corev1.ConfigMap
-	// unanswered has the next write take place, or not, without an answer.
-	unanswered, lost bool
-	reads            int // past the cache
+	cached *corev1.ConfigMap
+	// noResponse makes writes succeed without a response. notSent makes writes fail without reaching the server.
+	noResponse, notSent bool
+	reads               int // number of reads past the cache
 }
 
-func (l *lagging) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	l.shown.DeepCopyInto(object.(*corev1.ConfigMap))
+func (l *laggingCache) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	l.cached.DeepCopyInto(object.(*corev1.ConfigMap))
 	return nil
 }
 
-func (l *lagging) Update(ctx context.Context, object client.Object, opts ...client.UpdateOption) error {
-	if l.lost {
+func (l *laggingCache) Update(ctx context.Context, object client.Object, opts ...client.UpdateOption) error {
+	if l.notSent {
 		return errors.New("connection refused")
 	}
-	if l.unanswered {
+	if l.noResponse {
 		object = object.DeepCopyObject().(client.Object)
 	}
 	err := l.Client.Update(ctx, object, opts...)
-	if l.unanswered && err == nil {
+	if l.noResponse && err == nil {
 		return errors.New("unexpected EOF")
 	}
 	return err
 }
 
-// catchUp has the cache see what there is.
-func (l *lagging) catchUp(t *testing.T) {
+// catchUp updates the cache.
+func (l *laggingCache) catchUp(t *testing.T) {
 	t.Helper()
-	l.shown = &corev1.ConfigMap{}
-	if err := l.Client.Get(t.Context(), key, l.shown); err != nil {
+	l.cached = &corev1.ConfigMap{}
+	if err := l.Client.Get(t.Context(), key, l.cached); err != nil {
 		t.Fatal(err)
 	}
 }
 
-type live struct{ l *lagging }
+type live struct{ l *laggingCache }
 
 func (v live) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	v.l.reads++
@@ -66,9 +66,9 @@ func (v live) List(ctx context.Context, list client.ObjectList, opts ...client.L
 
 var key = client.ObjectKey{Namespace: "ns", Name: "one"}
 
-func start(t *testing.T) (*lagging, *Client) {
+func start(t *testing.T) (*laggingCache, *Client) {
 	t.Helper()
-	l := &lagging{Client: fake.NewClientBuilder().Build()}
+	l := &laggingCache{Client: fake.NewClientBuilder().Build()}
 	c := New(l, live{l})
 	first := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "uid"}}
 	if err := c.Create(t.Context(), first); err != nil {
@@ -95,7 +95,7 @@ func set(t *testing.T, c *Client, object *corev1.ConfigMap, value string) error 
 	return c.Update(t.Context(), object)
 }
 
-func TestNothingOlderThanTheLastWriteIsRead(t *testing.T) {
+func TestReadsAreNotOlderThanTheLastWrite(t *testing.T) {
 	t.Parallel()
 	l, c := start(t)
 	object, err := read(t, c)
@@ -106,11 +106,11 @@ func TestNothingOlderThanTheLastWriteIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := read(t, c); err == nil {
-		t.Error("a cache that is behind was believed")
+		t.Error("a stale object was returned")
 	}
-	// What others read is theirs to judge.
+	// An object that was read by other means is checked with CheckCurrent.
 	if err := c.CheckCurrent(t.Context(), object); !apierrors.IsConflict(err) {
-		t.Errorf("an old object passes as the newest: %v", err)
+		t.Errorf("an outdated object was accepted as current: %v", err)
 	}
 	l.catchUp(t)
 	object, err = read(t, c)
@@ -118,14 +118,14 @@ func TestNothingOlderThanTheLastWriteIsRead(t *testing.T) {
 		t.Errorf("read %v, %v", object.Data, err)
 	}
 	if len(c.written) > 0 {
-		t.Errorf("what the cache has seen is still remembered: %v", c.written)
+		t.Errorf("writes that the cache contains are still tracked: %v", c.written)
 	}
-	// A write of somebody else is newer than ours.
+	// A write of another client is newer than our own.
 	if err := set(t, c, object, "3"); err != nil {
 		t.Fatal(err)
 	}
 	l.catchUp(t)
-	object = l.shown.DeepCopy()
+	object = l.cached.DeepCopy()
 	object.Data["value"] = "4"
 	if err := l.Client.Update(t.Context(), object); err != nil {
 		t.Fatal(err)
@@ -135,26 +135,26 @@ func TestNothingOlderThanTheLastWriteIsRead(t *testing.T) {
 		t.Errorf("read %v, %v", object.Data, err)
 	}
 	if l.reads > 0 {
-		t.Errorf("%d reads past the cache, though every write was answered", l.reads)
+		t.Errorf("%d reads past the cache, although every write had a response", l.reads)
 	}
 }
 
-func TestRefusedWriteIsForgotten(t *testing.T) {
+func TestRejectedWriteIsNotTracked(t *testing.T) {
 	t.Parallel()
 	l, c := start(t)
-	object := l.shown.DeepCopy()
+	object := l.cached.DeepCopy()
 	object.ResourceVersion = "999999"
 	if err := set(t, c, object, "2"); !apierrors.IsConflict(err) {
-		t.Fatalf("a write of what nobody has read: %v", err)
+		t.Fatalf("a write with an unknown version: %v", err)
 	}
 	if _, err := read(t, c); err != nil || l.reads > 0 {
 		t.Errorf("%v, after %d reads past the cache", err, l.reads)
 	}
 }
 
-func TestUnansweredWriteIsLookedAt(t *testing.T) {
+func TestWriteWithoutResponseIsChecked(t *testing.T) {
 	t.Parallel()
-	for name, took := range map[string]bool{"it took place": true, "it did not": false} {
+	for name, took := range map[string]bool{"Written": true, "NotWritten": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, c := start(t)
@@ -162,13 +162,13 @@ func TestUnansweredWriteIsLookedAt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.unanswered, l.lost = took, !took
+			l.noResponse, l.notSent = took, !took
 			if set(t, c, object, "2") == nil {
-				t.Fatal("it was answered")
+				t.Fatal("the write has a response")
 			}
 			for range 3 {
 				if _, err := read(t, c); (err != nil) != took {
-					t.Errorf("the cache does not show it: %v", err)
+					t.Errorf("reading with a stale cache: %v", err)
 				}
 			}
 			l.catchUp(t)
@@ -182,9 +182,9 @@ func TestUnansweredWriteIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestARestoredServerIsBelieved is named after what went wrong: after a management cluster was restored from a backup no pass was
-// made over objects that had been written since, for the versions that they had then never came again.
-func TestARestoredServerIsBelieved(t *testing.T) {
+// TestRestoredServerIsAccepted is a regression test: after a management cluster was restored from a backup, no pass was
+// made for objects that had been written since the backup, because their versions never occurred again.
+func TestRestoredServerIsAccepted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, c := start(t)
@@ -193,7 +193,7 @@ func TestARestoredServerIsBelieved(t *testing.T) {
 		}
 		c.recordWrite(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "999999"}})
 		if _, err := read(t, c); err == nil {
-			t.Error("a cache that is behind was believed")
+			t.Error("a stale object was returned")
 		}
 		time.Sleep(maxCacheLag + 1)
 		if _, err := read(t, c); err != nil || l.reads != 1 {
@@ -202,7 +202,7 @@ func TestARestoredServerIsBelieved(t *testing.T) {
 	})
 }
 
-func TestWritesOfObjectsThatAreNotReadAgainAreForgotten(t *testing.T) {
+func TestUnreadWritesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, c := start(t)
@@ -213,12 +213,12 @@ func TestWritesOfObjectsThatAreNotReadAgainAreForgotten(t *testing.T) {
 		}
 		note(0, minSweep)
 		if len(c.written) <= minSweep {
-			t.Fatalf("%d are remembered; want the %d that are new, and the first", len(c.written), minSweep+1)
+			t.Fatalf("%d writes are tracked; want %d", len(c.written), minSweep+1)
 		}
 		time.Sleep(retention + 1)
 		note(minSweep, 3*minSweep)
 		if len(c.written) > 2*minSweep+1 {
-			t.Errorf("%d are remembered of objects that were not read for longer than %s", len(c.written), retention)
+			t.Errorf("%d writes are tracked, although their objects were not read for longer than %s", len(c.written), retention)
 		}
 	})
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPhases follows the schedule as a reconciler does: it looks, sleeps for as long as it is told to, and looks again.
+// TestPhases reads the schedule as a reconciler does: it reads the phase, sleeps for the returned time, and reads
+// again.
 func TestPhases(t *testing.T) {
 	type seen struct {
 		Phase Phase
@@ -20,13 +21,13 @@ func TestPhases(t *testing.T) {
 		want   []seen
 	}{
 		"RealTime": {
-			reason: "scale 1 replays what was observed",
+			reason: "scale 1 replays the observed durations",
 			scale:  1,
 			want: []seen{{Accepted, 0}, {Infrastructure, 15 * time.Second}, {Kubeconfig, time.Minute}, {EtcdMissing, 100 * time.Second}, {EtcdQuorum, 105 * time.Second},
 				{APIServerMissing, 135 * time.Second}, {APIServerStarting, 140 * time.Second}, {LoadBalancer, 150 * time.Second}, {Components, 160 * time.Second}, {Done, 300 * time.Second}},
 		},
 		"TenTimesFaster": {
-			reason: "every phase shrinks alike",
+			reason: "every phase is shortened by the same factor",
 			scale:  0.1,
 			want: []seen{{Accepted, 0}, {Infrastructure, 1500 * time.Millisecond}, {Kubeconfig, 6 * time.Second}, {EtcdMissing, 10 * time.Second}, {EtcdQuorum, 10500 * time.Millisecond},
 				{APIServerMissing, 13500 * time.Millisecond}, {APIServerStarting, 14 * time.Second}, {LoadBalancer, 15 * time.Second}, {Components, 16 * time.Second}, {Done, 30 * time.Second}},
@@ -64,12 +65,12 @@ func TestWaves(t *testing.T) {
 		wave, _, wait := Scale(1).Upgrade(elapsed, none)
 		return wave, wait
 	}
-	for name, follow := range map[string]func(time.Duration) (Wave, time.Duration){"Creation": Scale(1).Creation, "Upgrade": upgrade} {
+	for name, wavesAfter := range map[string]func(time.Duration) (Wave, time.Duration){"Creation": Scale(1).Creation, "Upgrade": upgrade} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				for want := Wave(-1); ; want++ {
-					wave, wait := follow(time.Since(began))
+					wave, wait := wavesAfter(time.Since(began))
 					if wave != want {
 						t.Fatalf("after %s: wave %d instead of %d", time.Since(began), wave, want)
 					}
@@ -89,7 +90,7 @@ func TestWaves(t *testing.T) {
 	}
 }
 
-// TestUpgradeComponents: an upgrade rolls one component out after the other, and is as long as its waves are.
+// TestUpgradeComponents checks that an upgrade rolls out one component after the other, and takes as long as its waves.
 func TestUpgradeComponents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := map[Wave]int{WaveFoundation: 3, WaveAPIServer: 1, WaveControllers: 0, WaveOperators: 4}
@@ -105,29 +106,29 @@ func TestUpgradeComponents(t *testing.T) {
 			}
 			if wait == 0 {
 				if done != 8 || time.Since(began) != upgradeWaves[WaveOperators] {
-					t.Errorf("after %s, %d components are all", time.Since(began), done)
+					t.Errorf("the upgrade ended after %s with %d components", time.Since(began), done)
 				}
 				return
 			}
 			if before, steps = done, steps+1; steps > 20 {
-				t.Fatal("it never ends")
+				t.Fatal("the upgrade does not end")
 			}
 			time.Sleep(wait)
 		}
 	})
 }
 
-func TestPhaseBeforeTheBeginning(t *testing.T) {
+func TestPhaseBeforeCreation(t *testing.T) {
 	// The API server truncates creation times to seconds, and clocks of two machines differ.
 	if phase, wait := Scale(1).PhaseAfter(-time.Second); phase != Accepted || wait != 16*time.Second {
 		t.Errorf("phase %d, wait %s", phase, wait)
 	}
 }
 
-func TestSooner(t *testing.T) {
+func TestShorterWait(t *testing.T) {
 	for _, c := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {1, 0, 1}, {0, 2, 2}, {1, 2, 1}, {2, 1, 1}} {
 		if got := ShorterWait(c.a, c.b); got != c.want {
-			t.Errorf("Sooner(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
+			t.Errorf("ShorterWait(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }
