@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// adminAudience is whom the SREs' tokens are for.
+	// adminAudience is the audience of SREs' tokens.
 	adminAudience = "https://admin.hcpmesh.local"
-	// adminClientID is the application with which SREs come to admin: hcpctl.
+	// adminClientID is the application ID of hcpctl, with which SREs call admin.
 	adminClientID = "d6f3a1f2-6f5b-4b35-9f0e-1c64a1f5c3aa"
 )
 
-// engineers are the SREs of a local region, each with the one group that gives the role of that name; the guest works for the
-// company as well, and has no business here.
+// engineers are the SREs of a local region, each with a group that has the role of that name. The last one has a group
+// without a role.
 var engineers = []struct{ role, name, objectID, group string }{
 	{"break-glass", "oncall@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e001", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0001"},
 	{"operator", "operator@hcpmesh.local", "7c0f6c1e-8c44-4b8e-9d0a-52f8d8a1e002", "0b6d9a52-5a3f-4f0e-8f61-6d1f3b7c0002"},
@@ -31,10 +31,10 @@ func (r *Region) engineersFile() string { return r.state.path("front-door", "eng
 
 func (r *Region) rolesFile() string { return r.state.path("front-door", "roles.yaml") }
 
-// makeEngineers makes the region's SREs, unless they are there, and says what their groups may do.
-func (r *Region) makeEngineers() error {
+// createEngineers creates the credentials of the region's SREs unless they exist, and writes the roles of their groups.
+func (r *Region) createEngineers() error {
 	var roles strings.Builder
-	roles.WriteString("# Which groups have which roles at admin.\ngroups:\n")
+	roles.WriteString("# The groups of each role in admin.\ngroups:\n")
 	var clients []Credentials
 	for _, engineer := range engineers {
 		if engineer.role != "" {
@@ -58,7 +58,7 @@ func (r *Region) makeEngineers() error {
 	return replaceFile(r.engineersFile(), data, 0o600)
 }
 
-// admin waits for nobody but its store: it is there to look at a region that is not well.
+// admin needs only its store, so that it is available when other services are not.
 func (r *Region) admin() supervisor.Spec {
 	spec := r.ours("admin", "admin", adminOps, append(r.cosmosFlags(),
 		"--listen="+r.address(adminPort),

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the region itself has in Azure, which the emulator of Azure has from the start.
+// The region's own resources in Azure, which the Azure emulator has from the start.
 const (
 	serviceSubscription = "9c1f0d5e-6b7a-4c2d-8e3f-0a1b2c3d4e5f"
 	serviceGroup        = "region"
@@ -21,19 +21,19 @@ const (
 	certificateIssuer   = "OneCertV2-PublicCA"
 )
 
-// longOperation is what an operation takes that is long in Azure, before the region's time scale.
+// longOperation is the duration of a long operation in Azure, before the region's time scale.
 const longOperation = 30 * time.Second
 
-// hasAzure reports whether clusters get resources in Azure: whoever makes them there needs tokens, which the front door
+// hasAzure reports whether clusters get resources in Azure. Cluster Service needs tokens for that, which the front door
 // issues.
 func (r *Region) hasAzure() bool {
 	return !r.config.without("azure-emulator") && !r.config.without("arm-frontdoor")
 }
 
-// baseDomain is the DNS zone of the region's clusters.
+// baseDomain returns the DNS zone of the region's clusters.
 func (r *Region) baseDomain() string { return r.config.Location + ".hcpmesh.test" }
 
-// issuerBase is where anybody reads the OpenID documents of the clusters' issuers.
+// issuerBase returns the public base URL of the OpenID documents of the clusters' issuers.
 func (r *Region) issuerBase() string {
 	if !r.hasAzure() {
 		return "https://oidc." + r.baseDomain()
@@ -67,7 +67,7 @@ func (r *Region) azureEmulator() supervisor.Spec {
 	return spec
 }
 
-// writeAzureSeed writes down what the infrastructure of a region in Azure brings.
+// writeAzureSeed writes the resources that the infrastructure of a region creates in Azure.
 func (r *Region) writeAzureSeed(context.Context) error {
 	group := "/subscriptions/" + serviceSubscription + "/resourceGroups/" + serviceGroup
 	seed := map[string]any{
@@ -85,10 +85,10 @@ func (r *Region) writeAzureSeed(context.Context) error {
 	return replaceFile(r.azureSeedFile(), data, 0o644)
 }
 
-// clusterServiceConfigFile tells cluster-service where clusters get their resources in Azure.
+// clusterServiceConfigFile returns the configuration file of Cluster Service with the settings of Azure.
 func (r *Region) clusterServiceConfigFile() string { return r.state.path("cluster-service.yaml") }
 
-// prepareClusterService writes the files that cluster-service reads.
+// prepareClusterService writes the files that Cluster Service reads.
 func (r *Region) prepareClusterService(ctx context.Context) error {
 	if err := r.writeShards(ctx); err != nil || !r.hasAzure() {
 		return err

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// mains are our programs and where each is built from, below the checkout.
+// mains holds the folders of our programs in the checkout, by name.
 var mains = map[string]string{
 	"admin":              "admin/cmd/admin",
 	"arm-frontdoor":      "tooling/arm-frontdoor/cmd/arm-frontdoor",
@@ -26,10 +26,10 @@ var mains = map[string]string{
 	"update-graph":       "tooling/update-graph/cmd/update-graph",
 }
 
-// build brings all programs up to date: the third-party ones, which are kept by their pins, and ours, for which Go's
-// build cache makes an unchanged one cheap.
+// build builds all programs: the third-party ones, which are built once for their pins, and ours, for which Go's build
+// cache makes an unchanged one cheap.
 func (r *Region) build(ctx context.Context) error {
-	r.config.OnNote("building what is missing")
+	r.config.OnNote("building missing programs")
 	if err := r.runInSource(ctx, filepath.Join(r.config.SourceDir, "tooling", "third-party", "build.sh")); err != nil {
 		return fmt.Errorf("building the third-party programs: %w", err)
 	}
@@ -65,7 +65,7 @@ func (r *Region) runInSource(ctx context.Context, program string, arguments ...s
 	return err
 }
 
-// binDir holds our programs.
+// binDir returns the folder of our programs.
 func (r *Region) binDir() string {
 	if r.racing {
 		return filepath.Join(r.config.SourceDir, ".build", "race")
@@ -73,7 +73,7 @@ func (r *Region) binDir() string {
 	return filepath.Join(r.config.SourceDir, ".build", "bin")
 }
 
-// program is the path of one of ours.
+// program returns the path of one of our programs.
 func (r *Region) program(name string) string { return filepath.Join(r.binDir(), name) }
 
 func (r *Region) thirdParty(parts ...string) string {

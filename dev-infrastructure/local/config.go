@@ -12,50 +12,51 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what a region is made of. Its YAML form is strict: a field that does not exist is refused by its name.
+// Config is the configuration of a region. Its YAML form is strict: an unknown field is an error that names the field.
 type Config struct {
-	// Location is the Azure location that the region plays, as in `westus3`.
+	// Location is the Azure location of the region, as in `westus3`.
 	Location string `json:"location,omitempty"`
-	// TrustDomain names the region in SPIFFE identities.
+	// TrustDomain is the trust domain of the region's SPIFFE identities.
 	TrustDomain string `json:"trustDomain,omitempty"`
-	// ManagementClusters is how many there are; they are named mgmt-1, mgmt-2, …
+	// ManagementClusters is the number of management clusters. They are named mgmt-1, mgmt-2, …
 	ManagementClusters int `json:"managementClusters,omitempty"`
 	// Fidelity of hosted control planes: process (a real API server each) or status (none, for scale).
 	Fidelity Fidelity `json:"fidelity,omitempty"`
-	// TimeScale stretches the waits of hosted control planes: 1 is what was observed of real ones, 0 as fast as it goes.
+	// TimeScale is a factor on the observed durations of hosted control planes: 1 replays them, 0 is as fast as
+	// possible.
 	TimeScale *float64 `json:"timeScale,omitempty"`
-	// BasePort is the first of the region's loopback ports; 0 picks free ones and keeps them. Unset means what the
-	// region had before, or DefaultBasePort.
+	// BasePort is the first of the region's loopback ports; 0 picks free ones once and keeps them. Unset means the
+	// previous ones, or DefaultBasePort.
 	BasePort *int `json:"basePort,omitempty"`
 	// LogLevel of our services: debug, info, warn or error.
 	LogLevel string `json:"logLevel,omitempty"`
-	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) that the frontend, the backend and Cluster
-	// Service send their spans to; empty sends none.
+	// OTLPEndpoint is the URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of the frontend, the backend
+	// and Cluster Service; empty disables tracing.
 	OTLPEndpoint string `json:"otlpEndpoint,omitempty"`
-	// ReleaseCatalog is a YAML file of the OpenShift releases of the region, which everything that needs them reads; empty takes
-	// the catalogue that is built in.
+	// ReleaseCatalog is a YAML file of the region's OpenShift releases, which all programs that need them read; empty
+	// uses the built-in catalogue.
 	ReleaseCatalog string `json:"releaseCatalog,omitempty"`
 	// Faults lets tests inject faults into the emulators.
 	Faults bool `json:"faults,omitempty"`
-	// Throwaway gives up durability over a crash of the machine (not of a process), and memory, for speed. For tests.
+	// Throwaway trades durability in a crash of the machine (not of a process), and memory, for speed. It is for tests.
 	Throwaway bool `json:"throwaway,omitempty"`
-	// Without lists processes that the region does not start, because somebody runs them by hand; what needs them does
-	// not wait for them.
+	// Without lists processes that the region does not start, because a developer runs them. Other processes do not
+	// wait for them.
 	Without []string `json:"without,omitempty"`
 
-	// StateDir holds everything the region keeps. Not part of the file.
+	// StateDir is the folder of all data of the region. It is not part of the file.
 	StateDir string `json:"-"`
-	// SourceDir is the checkout that programs are built from; found from the working directory when empty.
+	// SourceDir is the checkout from which programs are built. If empty, it is found from the working directory.
 	SourceDir string `json:"-"`
-	// Build has missing and outdated programs built. Without it they must be in SourceDir's .build folder.
+	// Build makes Start build missing and outdated programs. Otherwise they must exist in SourceDir's .build folder.
 	Build bool `json:"-"`
-	// OnChange is told of every change of a process, and OnNote of what else is going on. Both may be nil and must not
-	// block.
+	// OnChange is called for every change of a process, OnNote with messages about the progress of the start. Both may
+	// be nil and must not block.
 	OnChange func(ProcessStatus) `json:"-"`
 	OnNote   func(string)        `json:"-"`
 }
 
-// Fidelity is how real hosted control planes are.
+// Fidelity states how real hosted control planes are.
 type Fidelity string
 
 // The fidelities.
@@ -69,13 +70,13 @@ const (
 	DefaultLocation    = "westus3"
 	DefaultTrustDomain = "local"
 	DefaultBasePort    = 18400
-	// DefaultTimeScale makes a create take a few seconds.
+	// DefaultTimeScale makes a creation take a few seconds.
 	DefaultTimeScale = 0.005
-	// maxManagementClusters is what the ports are laid out for.
+	// maxManagementClusters follows from the layout of the ports.
 	maxManagementClusters = 8
 )
 
-// ReadConfig reads a configuration file on top of config.
+// ReadConfig reads a configuration file into config. Fields that the file does not have keep their values.
 func ReadConfig(path string, config *Config) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -89,7 +90,7 @@ func ReadConfig(path string, config *Config) error {
 
 var trustDomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// complete fills in the defaults and finds the folders.
+// complete sets the defaults and resolves the folders.
 func (c *Config) complete() error {
 	if c.Location == "" {
 		c.Location = DefaultLocation
@@ -148,7 +149,7 @@ func (c *Config) validate() error {
 	case c.ManagementClusters < 1 || c.ManagementClusters > maxManagementClusters:
 		return fmt.Errorf("managementClusters: %d is not between 1 and %d", c.ManagementClusters, maxManagementClusters)
 	case c.Fidelity != FidelityProcess && c.Fidelity != FidelityStatus:
-		return fmt.Errorf("fidelity: %q is neither %s nor %s", c.Fidelity, FidelityProcess, FidelityStatus)
+		return fmt.Errorf("fidelity: %q is not supported; supported values are %s and %s", c.Fidelity, FidelityProcess, FidelityStatus)
 	case *c.TimeScale < 0:
 		return fmt.Errorf("timeScale: %v is negative", *c.TimeScale)
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
@@ -158,13 +159,13 @@ func (c *Config) validate() error {
 	}
 	for _, name := range c.Without {
 		if known := c.processNames(); !slices.Contains(known, name) {
-			return fmt.Errorf("without: there is no process %q; there are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("without: unknown process %q; the processes are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// managementClusters are their names.
+// managementClusters returns the names of the management clusters.
 func (c *Config) managementClusters() []string {
 	names := make([]string, c.ManagementClusters)
 	for i := range names {
@@ -173,7 +174,7 @@ func (c *Config) managementClusters() []string {
 	return names
 }
 
-// processNames are the names of all processes that a region may have.
+// processNames returns the names of all processes that a region can have.
 func (c *Config) processNames() []string {
 	names := []string{
 		"postgres", "etcd", "cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin",
@@ -184,7 +185,7 @@ func (c *Config) processNames() []string {
 	return names
 }
 
-// FindSource finds the checkout that the working directory or the running program is in.
+// FindSource returns the checkout that contains the working directory or the running program.
 func FindSource() (string, error) {
 	var starts []string
 	if dir, err := os.Getwd(); err == nil {
@@ -207,5 +208,5 @@ func FindSource() (string, error) {
 			dir = parent
 		}
 	}
-	return "", errors.New("found no checkout of hcpmesh above the working directory; run this inside one")
+	return "", errors.New("finding the checkout of hcpmesh: neither the working directory nor the program is in one; change to a checkout")
 }

@@ -10,25 +10,27 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// Endpoints are where a region can be reached and with what. Paths are absolute; nothing in here is a secret, but some
-// of the files that it names hold one.
+// Endpoints are the addresses of a region's services and the files with the credentials for them. Paths are absolute.
+// Endpoints contain no secret, but some of the files do.
 type Endpoints struct {
 	Location string `json:"location"`
-	// ARM is the front door's URL, and CAFile what its certificate is verified with.
+	// ARM is the URL of the front door, CAFile the certificate authority that verifies it.
 	ARM    string `json:"arm"`
 	CAFile string `json:"caFile"`
-	// CredentialsFile is what a client gets tokens at the front door with.
+	// CredentialsFile contains the credentials with which a client gets tokens from the front door.
 	CredentialsFile string `json:"credentialsFile"`
 	TenantID        string `json:"tenantId"`
-	// Admin is the URL of the SREs' API, EngineersFile what they get tokens for AdminAudience with.
+	// Admin is the URL of admin's API. EngineersFile contains the credentials with which SREs get tokens for
+	// AdminAudience.
 	Admin         string `json:"admin"`
 	EngineersFile string `json:"engineersFile"`
 	AdminAudience string `json:"adminAudience"`
-	// Kubeconfigs of the management clusters' administrators, by the clusters' names, and the program to use them with.
+	// Kubeconfigs are the administrators' kubeconfigs of the management clusters, by name. Kubectl is the program to
+	// use with them, which `make kubectl` builds.
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
 	Kubectl     string            `json:"kubectl"`
 
-	// The rest is for tests that look behind the front door.
+	// The following fields are for tests that access the internal services.
 
 	Cosmos         string `json:"cosmos"`
 	CosmosKeyFile  string `json:"cosmosKeyFile"`
@@ -36,16 +38,17 @@ type Endpoints struct {
 	MaestroGRPC    string `json:"maestroGRPC"`
 	ClusterService string `json:"clusterService"`
 	Frontend       string `json:"frontend"`
-	// ARMCredentialsFile is what ARM gets its tokens for the frontend with, whose audience is ProviderAudience.
+	// ARMCredentialsFile contains the credentials with which ARM gets its tokens for the frontend. ProviderAudience is
+	// their audience.
 	ARMCredentialsFile string `json:"armCredentialsFile"`
 	ProviderAudience   string `json:"providerAudience"`
 	MQTT               string `json:"mqtt"`
-	// MQTTFaults and Cosmos take injected faults if the region was configured so.
+	// MQTTFaults and Cosmos accept injected faults if Config.Faults is set.
 	MQTTFaults string `json:"mqttFaults"`
-	// Azure is where the emulator of Azure is.
+	// Azure is the URL of the Azure emulator.
 	Azure string `json:"azure"`
 	Etcd  string `json:"etcd"`
-	// DatabaseURLFiles hold the URLs of the databases, by their names.
+	// DatabaseURLFiles are the files with the URLs of the databases, by database.
 	DatabaseURLFiles map[string]string `json:"databaseURLFiles"`
 	// Identities are the folders of the SPIFFE identities, by workload.
 	Identities map[string]string `json:"identities"`
@@ -53,7 +56,7 @@ type Endpoints struct {
 	Ops map[string]string `json:"ops"`
 }
 
-// Endpoints of the region.
+// Endpoints returns the endpoints of the region.
 func (r *Region) Endpoints() Endpoints {
 	e := Endpoints{
 		Location:           r.state.record.Location,
@@ -107,8 +110,8 @@ func (r *Region) Endpoints() Endpoints {
 	return e
 }
 
-// Describe reads the endpoints of the region in stateDir, whether it runs or not. A folder without a region gives
-// control.ErrNotRunning.
+// Describe returns the endpoints of the region in stateDir, whether it runs or not. For a folder without a region it
+// returns control.ErrNotRunning.
 func Describe(stateDir string) (Endpoints, error) {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -117,13 +120,13 @@ func Describe(stateDir string) (Endpoints, error) {
 	s := &state{dir: dir}
 	data, err := os.ReadFile(s.path("region.json"))
 	if os.IsNotExist(err) {
-		return Endpoints{}, fmt.Errorf("%w in %s: there is nothing yet; start it with `hcpctl region up`", control.ErrNotRunning, dir)
+		return Endpoints{}, fmt.Errorf("%w in %s: it has no region yet; start one with `hcpctl region up`", control.ErrNotRunning, dir)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &s.record)
 	}
 	if err != nil {
-		return Endpoints{}, fmt.Errorf("reading what the region in %s is: %w", dir, err)
+		return Endpoints{}, fmt.Errorf("reading region.json of the region in %s: %w", dir, err)
 	}
 	r := &Region{state: s}
 	for i, name := range s.record.ManagementClusters {
@@ -132,5 +135,5 @@ func Describe(stateDir string) (Endpoints, error) {
 	return r.Endpoints(), nil
 }
 
-// LogDir is where the region in stateDir keeps one NAME.log per process.
+// LogDir returns the folder with one NAME.log per process of the region in stateDir.
 func LogDir(stateDir string) string { return filepath.Join(stateDir, "logs") }

@@ -11,18 +11,18 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/seal"
 )
 
-// tenantID is the one Entra tenant of a local region.
+// tenantID is the Entra tenant of the region's customer.
 const tenantID = "0c5b6e2c-2f6a-4c57-9d21-7a6f3c1d8e40"
 
-// identity is a workload's certificate folder.
+// identity is the certificate folder of a workload.
 type identity struct {
 	name  string
 	peer  mesh.Peer
 	hosts []string
 }
 
-// identities are the folders that the region issues. An agent's certificate carries its consumer's name as a DNS name,
-// because that is what the broker knows its clients by, as Event Grid does.
+// identities returns the identities that the region issues. An agent's certificate contains its consumer's name as a
+// DNS name, because the broker identifies its clients by it, as Event Grid does.
 func (r *Region) identities() []identity {
 	loopback := []string{"127.0.0.1", "localhost"}
 	identities := []identity{
@@ -48,7 +48,8 @@ func (r *Region) identities() []identity {
 
 func (r *Region) identityDir(name string) string { return r.state.path("identities", name) }
 
-// issueIdentities makes the region's authority and issues every certificate anew, so that none is ever old.
+// issueIdentities creates the region's authority if necessary, and issues all certificates at each start, so that none
+// expires.
 func (r *Region) issueIdentities() error {
 	authority, err := mesh.OpenAuthority(r.state.path("ca"), r.config.TrustDomain)
 	if err != nil {
@@ -77,13 +78,13 @@ func (r *Region) issueIdentities() error {
 			return err
 		}
 	}
-	if err := r.makeCredentials(); err != nil {
+	if err := r.createCredentials(); err != nil {
 		return err
 	}
-	return r.makeEngineers()
+	return r.createEngineers()
 }
 
-// cosmosKeyFile holds the Cosmos DB account's key in base64.
+// cosmosKeyFile returns the file with the Cosmos DB account's key in base64.
 func (r *Region) cosmosKeyFile() string { return r.state.path("secrets", "cosmos.key") }
 
 // skipTokenKeyFile returns the file of the keyset with which the frontend seals skip tokens.
@@ -103,42 +104,43 @@ func createCosmosKey(path string) error {
 	return replaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }
 
-// Credentials are how a client of ARM gets its tokens: OAuth 2.0's client credentials at the front door.
+// Credentials are the OAuth 2.0 client credentials with which a client gets ARM tokens from the front door.
 type Credentials struct {
 	TenantID     string `json:"tenantId"`
 	ClientID     string `json:"clientId"`
 	ClientSecret string `json:"clientSecret"`
-	// ObjectID and Name are what the resource provider sees of the caller.
+	// ObjectID and Name identify the caller to the resource provider.
 	ObjectID string `json:"objectId"`
 	Name     string `json:"name"`
-	// Groups that its tokens name.
+	// Groups are the groups in its tokens.
 	Groups []string `json:"groups,omitempty"`
 }
 
 func (r *Region) credentialsFile() string { return r.state.path("front-door", "credentials.json") }
 
-// armCredentialsFile holds the one client that ARM, which the front door plays, is at the resource provider.
+// armCredentialsFile returns the file with the credentials of ARM, which the front door implements, at the resource
+// provider.
 func (r *Region) armCredentialsFile() string { return r.state.path("front-door", "arm.json") }
 
-// developersGroup is the one that the region's customer is in: as Entra's do, its tokens name the group by its id.
+// developersGroup is the group of the region's customer. As in Entra, tokens contain the ID of the group.
 const developersGroup = "b7d0f4c2-1f5e-4c55-9d0b-2a6c3e8f7d41"
 
 const (
-	// providerTenantID is the tenant that the resource provider and ARM's principal at it belong to.
+	// providerTenantID is the tenant of the resource provider and of ARM's principal.
 	providerTenantID = "5f0c9a3e-77b1-4d3f-9a55-2f2d1f7f6f10"
-	// armClientID is ARM's application, the same in every cloud.
+	// armClientID is the application ID of ARM, the same in every cloud.
 	armClientID = "797f4846-ba00-4fd7-ba43-dac1f8f63013"
-	// providerAudience is whom ARM's tokens are for.
+	// providerAudience is the audience of ARM's tokens.
 	providerAudience = "https://redhatopenshift.hcpmesh.local"
 )
 
-// serviceCredentialsFile holds the one client that Cluster Service is in Azure.
+// serviceCredentialsFile returns the file with the credentials of Cluster Service in Azure.
 func (r *Region) serviceCredentialsFile() string {
 	return r.state.path("front-door", "cluster-service.json")
 }
 
-// makeCredentials makes the region's one customer, ARM's own client and Cluster Service's, unless they are there.
-func (r *Region) makeCredentials() error {
+// createCredentials creates the credentials of the region's customer, of ARM and of Cluster Service, unless they exist.
+func (r *Region) createCredentials() error {
 	for path, client := range map[string]Credentials{
 		r.credentialsFile(): {
 			TenantID:     tenantID,

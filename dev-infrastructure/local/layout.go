@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// portsPerRegion is the size of a region's block of ports; port is how it is laid out.
+// portsPerRegion is the size of a region's block of ports. The constants of type service are its layout.
 const portsPerRegion = 100
 
-// service is one thing that listens, by its offset from the base port. The numbers are kept from release to release,
-// because people write them down.
+// service is the offset of a listener's port from the base port. Offsets stay the same from release to release, because
+// people use them in scripts and notes.
 type service int
 
 const (
@@ -33,7 +33,7 @@ const (
 	mqttFaults         service = 17
 	updateGraphPort    service = 18
 	updateGraphOps     service = 19
-	// Management clusters leave the upper half of their ports alone.
+	// Management clusters do not use the upper half of their ports.
 	adminPort            service = 28
 	adminOps             service = 29
 	azurePort            service = 38
@@ -46,7 +46,7 @@ const (
 	hypershiftOps        service = 3
 )
 
-// Hosted API servers get their ports from ranges below the region's own, one range for each management cluster.
+// Hosted API servers use ranges outside of the region's block, one range for each management cluster.
 const (
 	firstHostedPort       = 21000
 	hostedPortsPerCluster = 600
@@ -58,7 +58,7 @@ func (r *Region) address(s service) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port(s)))
 }
 
-// management is the service s of the management cluster with an index from 0.
+// management returns the offset of service s of the management cluster with an index from 0.
 func management(index int, s service) service {
 	return firstManagement + service(index)*portsPerManagement + s
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi"
 )
 
-// managementCluster is one of them: its API server and controller manager, and the clients that may use it.
+// managementCluster is a management cluster: its API server, its controller manager and the clients with access.
 type managementCluster struct {
 	name  string
 	index int
@@ -14,13 +14,13 @@ type managementCluster struct {
 
 func (m *managementCluster) apiServerName() string { return m.name + "-kube-apiserver" }
 
-// kubeconfig is a client's: admin, controller-manager, maestro-agent or hypershift.
+// kubeconfig returns the kubeconfig file of a client: admin, controller-manager, maestro-agent or hypershift.
 func (m *managementCluster) kubeconfig(client string) string {
 	return m.pki.Path(client + ".kubeconfig")
 }
 
-// issue makes the certificates of a management cluster. All its clients are cluster administrators, as on AKS the agent
-// and the HyperShift operator must be to do their work; their names tell them apart in audit logs.
+// issue issues the certificates of a management cluster. All its clients are cluster administrators, as the agent and
+// the HyperShift operator have to be on AKS. Their names distinguish them in audit logs.
 func (r *Region) issue(m *managementCluster) error {
 	pki, err := kubeapi.Open(r.state.path("management", m.name), m.name)
 	if err != nil {
@@ -44,9 +44,10 @@ func (r *Region) issue(m *managementCluster) error {
 	return nil
 }
 
-// collecting is how often the Kubernetes programs collect their garbage. Without it they have nearly twice the memory for 500
-// clusters, and are no faster. A region that is thrown away has few, and a quarter of the API servers' time would go into it.
-func (r *Region) collecting() []string {
+// garbageCollection returns the GOGC setting of the Kubernetes programs. With the default they use nearly twice the
+// memory for 500 clusters, and are not faster. A throwaway region has few clusters, and frequent collection would take
+// a quarter of the API servers' time.
+func (r *Region) garbageCollection() []string {
 	if r.config.Throwaway {
 		return []string{"GOGC=300"}
 	}
@@ -63,7 +64,7 @@ func (r *Region) kubeAPIServer(m *managementCluster) (supervisor.Spec, error) {
 		Name:    m.apiServerName(),
 		Program: r.thirdParty("bin", "kube-apiserver"),
 		Args:    kubeapi.Server{PKI: m.pki, Port: port, Etcd: "http://" + r.address(etcdPort), EtcdPrefix: "/" + m.name}.APIServer(),
-		Env:     r.collecting(),
+		Env:     r.garbageCollection(),
 		Needs:   []string{"etcd"},
 		Ports:   map[string]int{"https": port},
 		Ready:   httpReady("https://"+r.address(management(m.index, managementAPI))+"/readyz?verbose", probe),
@@ -80,7 +81,7 @@ func (r *Region) kubeControllerManager(m *managementCluster) (supervisor.Spec, e
 		Name:    m.name + "-kube-controller-manager",
 		Program: r.thirdParty("bin", "kube-controller-manager"),
 		Args:    kubeapi.Server{PKI: m.pki, Port: r.port(service)}.ControllerManager(),
-		Env:     r.collecting(),
+		Env:     r.garbageCollection(),
 		Needs:   []string{m.apiServerName()},
 		Ports:   map[string]int{"https": r.port(service)},
 		Ready:   httpReady("https://"+r.address(service)+"/healthz", probe),

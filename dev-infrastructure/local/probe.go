@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// httpReady asks a URL and takes 200 for ready. tlsConfig may be nil.
+// httpReady returns a probe that succeeds if a GET of the URL returns 200. tlsConfig may be nil.
 func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) error {
-	// One connection per probe: probes are rare, and a process that was started again must not be asked on a dead one.
+	// One connection per probe: probes are rare, and a probe must not use a connection of a previous process.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -23,7 +23,7 @@ func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) erro
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			return errors.New("does not answer yet")
+			return errors.New("does not respond yet")
 		}
 		defer response.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 16<<10))
@@ -34,7 +34,8 @@ func httpReady(url string, tlsConfig *tls.Config) func(ctx context.Context) erro
 	}
 }
 
-// notReady makes one line of an answer of /readyz: ours is JSON (process.Readiness), Kubernetes' a line per check.
+// notReady returns one line with the reason in a response of /readyz: ours is JSON (process.Readiness), Kubernetes' has
+// one line per check.
 func notReady(status int, body []byte) string {
 	var ours struct {
 		NotReady map[string]string `json:"notReady"`
@@ -52,5 +53,5 @@ func notReady(status int, body []byte) string {
 			return strings.TrimSpace(strings.TrimPrefix(line, "[-]"))
 		}
 	}
-	return fmt.Sprintf("answers %d", status)
+	return fmt.Sprintf("responds with status %d", status)
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// RaceVariable set to 1 has our programs built and run with Go's race detector, from a folder of their own. They are several
-// times as slow and as large, so this is for tests that look for races: `make race`.
+// RaceVariable is an environment variable. If it is 1, our programs are built and run with Go's race detector, from a
+// separate folder. They are several times slower and larger, so this is for `make race`.
 const RaceVariable = "HCPMESH_RACE"
 
-// racing reports whether that is asked for.
+// racing reports whether the race detector is requested.
 func racing() bool { return os.Getenv(RaceVariable) == "1" }
 
-// raceLog is the beginning of the names of the files in which the detector says what it finds: one per process that has
-// something to say, ending in its process id.
+// raceLog returns the path prefix of the race detector's reports: one file per process with reports, with the process
+// ID as suffix.
 func (r *Region) raceLog() string { return filepath.Join(r.LogDir(), "race") }
 
-// raceEnvironment tells a program's detector where to say it.
+// raceEnvironment returns the environment variable that makes a program's race detector write to these files.
 func (r *Region) raceEnvironment() []string {
 	if !r.racing {
 		return nil
@@ -26,7 +26,7 @@ func (r *Region) raceEnvironment() []string {
 	return []string{"GORACE=log_path=" + r.raceLog()}
 }
 
-// Races is what the race detector has found in the region's programs so far; empty when that is nothing, or it is off.
+// Races returns the reports of the race detector so far; empty if there are none, or if it is off.
 func (r *Region) Races() string {
 	files, _ := filepath.Glob(r.raceLog() + ".*")
 	var all strings.Builder

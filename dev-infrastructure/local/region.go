@@ -1,9 +1,9 @@
-// Package local runs a whole region on one machine: PostgreSQL, etcd, the API servers of the management clusters, the
-// emulators of Cosmos DB and Event Grid, our services and the ARM front door, with identities from an authority of the
-// region's own. It says which processes there are, with which arguments and after which others; keeping them running is
-// the supervisor package's work.
+// Package local runs all services of a region on one machine: PostgreSQL, etcd, the API servers of the management
+// clusters, the emulators of Azure's services, our services and the ARM front door. A certificate authority of the
+// region issues their identities. The package defines the processes, their arguments and their dependencies; package
+// supervisor runs them.
 //
-// Everything a region keeps is in its state folder, so that it survives restarts and can be removed. hcpctl drives a
+// The state folder contains all data of a region, so that a region survives restarts and can be removed. hcpctl runs a
 // Region from the command line; tests start one with Start and use its Endpoints.
 package local
 
@@ -25,13 +25,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portPatience is how long the ports of a region that just ended may stay taken.
-const portPatience = 3 * time.Second
+// portTimeout bounds the wait for ports of a region that has just stopped.
+const portTimeout = 3 * time.Second
 
-// ProcessStatus is where one process stands.
+// ProcessStatus is the status of one process.
 type ProcessStatus = supervisor.Status
 
-// Phase is where the region as a whole stands.
+// Phase is the state of the region as a whole.
 type Phase string
 
 // The phases of a region.
@@ -42,7 +42,7 @@ const (
 	PhaseStopping Phase = "Stopping"
 )
 
-// Status is a region's.
+// Status is the status of a region.
 type Status struct {
 	Phase     Phase           `json:"phase"`
 	Since     time.Time       `json:"since"`
@@ -52,7 +52,7 @@ type Status struct {
 	Processes []ProcessStatus `json:"processes"`
 }
 
-// Region is a region that this process runs.
+// Region is a region that this process runs. It is safe for concurrent use.
 type Region struct {
 	config     Config
 	state      *state
@@ -60,9 +60,9 @@ type Region struct {
 	supervisor *supervisor.Supervisor
 	control    *control.Server
 	started    time.Time
-	// racing says that our programs run with the race detector.
+	// racing is true if our programs run with the race detector.
 	racing bool
-	// interrupt ends a start that is under way.
+	// interrupt cancels a start.
 	interrupt context.CancelFunc
 	closeOnce sync.Once
 	down      chan struct{}
@@ -73,8 +73,8 @@ type Region struct {
 	phaseSince time.Time
 }
 
-// Start builds what the configuration wants built, starts the region and returns when all of it is ready. When it
-// returns an error nothing is left running. The caller must Close the region.
+// Start builds the programs if the configuration requests it, starts the region and returns when all processes are
+// ready. If it returns an error, no process is left running. The caller must Close the region.
 func Start(ctx context.Context, config Config) (*Region, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
@@ -119,10 +119,10 @@ func (r *Region) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.takePorts(ctx); err != nil {
+	if err := r.allocatePorts(ctx); err != nil {
 		return err
 	}
-	if err := r.makeFolders(); err != nil {
+	if err := r.createFolders(); err != nil {
 		return err
 	}
 	if err := r.issueIdentities(); err != nil {
@@ -143,15 +143,15 @@ func (r *Region) start(ctx context.Context) error {
 	return running.Start(ctx)
 }
 
-// takePorts settles the base port and checks that the region's ports are free.
-func (r *Region) takePorts(ctx context.Context) error {
+// allocatePorts chooses the base port and checks that the region's ports are free.
+func (r *Region) allocatePorts(ctx context.Context) error {
 	base := r.state.record.BasePort
 	picked := r.config.BasePort != nil && *r.config.BasePort == 0
 	switch {
 	case r.config.BasePort != nil && *r.config.BasePort > 0:
 		base = *r.config.BasePort
-	case picked && base != 0 && ports.AwaitFree(ctx, r.wantedPorts(base), portPatience) == nil:
-		// The ones from before are free.
+	case picked && base != 0 && ports.AwaitFree(ctx, r.wantedPorts(base), portTimeout) == nil:
+		// The previous ports are free.
 	case picked:
 		var err error
 		if base, err = ports.FreeBlock(portsPerRegion); err != nil {
@@ -160,16 +160,16 @@ func (r *Region) takePorts(ctx context.Context) error {
 	case base == 0:
 		base = DefaultBasePort
 	}
-	if err := ports.AwaitFree(ctx, r.wantedPorts(base), portPatience); err != nil {
-		return fmt.Errorf("%w; stop that, or give the region other ports with --base-port (as in --base-port %d, or 0 for free ones)", err, base+portsPerRegion)
+	if err := ports.AwaitFree(ctx, r.wantedPorts(base), portTimeout); err != nil {
+		return fmt.Errorf("%w; stop that process, or choose other ports with --base-port (for example --base-port %d, or 0 for free ones)", err, base+portsPerRegion)
 	}
 	return r.state.reconcile(&r.config, base)
 }
 
-func (r *Region) makeFolders() error {
+func (r *Region) createFolders() error {
 	for _, dir := range []string{"secrets", "identities", "management", "cosmos", "azure", "etcd", "hosted", "front-door"} {
 		if err := os.MkdirAll(r.state.path(dir), 0o700); err != nil {
-			return fmt.Errorf("making the region's folders: %w", err)
+			return fmt.Errorf("creating the region's folders: %w", err)
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func (r *Region) enter(phase Phase) {
 	r.phase, r.phaseSince = phase, time.Now()
 }
 
-// Status tells where the region and every process stand.
+// Status returns the status of the region and of every process.
 func (r *Region) Status() Status {
 	r.mu.Lock()
 	status := Status{Phase: r.phase, Since: r.phaseSince, Pid: os.Getpid(), StateDir: r.state.dir}
@@ -193,24 +193,24 @@ func (r *Region) Status() Status {
 	return status
 }
 
-// LogDir holds NAME.log for every process.
+// LogDir returns the folder with NAME.log for every process.
 func (r *Region) LogDir() string { return LogDir(r.state.dir) }
 
-// Processes are the names of the region's processes.
+// Processes returns the names of the region's processes.
 func (r *Region) Processes() []string { return r.supervisor.Names() }
 
-// Restart ends a process in good order, starts it again and waits until it is ready.
+// Restart stops a process gracefully, starts it again and waits until it is ready.
 func (r *Region) Restart(ctx context.Context, name string) error {
 	r.mu.Lock()
 	running := r.supervisor
 	r.mu.Unlock()
 	if running == nil {
-		return errors.New("the region is still being built")
+		return errors.New("the programs of the region are still being built")
 	}
 	return running.Restart(ctx, name)
 }
 
-// Kill ends a process with SIGKILL, as a crash would, and returns when it is gone. It is started again by itself; see
+// Kill kills a process with SIGKILL, as in a crash, and returns when it has terminated. The supervisor restarts it; see
 // AwaitReady.
 func (r *Region) Kill(ctx context.Context, name string) error { return r.supervisor.Kill(ctx, name) }
 
@@ -224,13 +224,13 @@ func (r *Region) AwaitReady(ctx context.Context, name string) error {
 	return r.supervisor.AwaitReady(ctx, name)
 }
 
-// signal is Signal for the control socket: by a signal's name or number.
+// signal is Signal for the control socket: it accepts the name or number of a signal.
 func (r *Region) signal(name, text string) error {
 	r.mu.Lock()
 	running := r.supervisor
 	r.mu.Unlock()
 	if running == nil {
-		return errors.New("the region is still being built")
+		return errors.New("the programs of the region are still being built")
 	}
 	number, err := strconv.Atoi(text)
 	parsed := syscall.Signal(number)
@@ -238,7 +238,7 @@ func (r *Region) signal(name, text string) error {
 		parsed = unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG"))
 	}
 	if parsed <= 0 {
-		return fmt.Errorf("%q is no signal; give a name such as KILL or TERM, or a number", text)
+		return fmt.Errorf("unknown signal %q: use a name such as KILL or TERM, or a number", text)
 	}
 	return running.Signal(name, parsed)
 }
@@ -248,11 +248,11 @@ func (r *Region) requestDown() {
 	r.interrupt()
 }
 
-// Down is closed when somebody asked over the control socket for the region to be stopped; whoever started it must Close
-// it then.
+// Down is closed when a client of the control socket requests that the region stops. The caller of Start must then
+// Close it.
 func (r *Region) Down() <-chan struct{} { return r.down }
 
-// Close stops every process and lets go of the state folder. It may be called again.
+// Close stops all processes and releases the state folder. It is idempotent.
 func (r *Region) Close() {
 	r.closeOnce.Do(func() {
 		r.enter(PhaseStopping)

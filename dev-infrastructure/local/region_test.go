@@ -20,11 +20,12 @@ import (
 	"github.com/hcpmesh/hcpmesh/dev-infrastructure/local/ports"
 )
 
-// playRegion has the test binary run a region of the third-party parts until it is killed.
-const playRegion = "HCPMESH_TEST_REGION_DIR"
+// regionDirVariable is an environment variable that makes the test binary run a region of the third-party programs
+// until it is killed.
+const regionDirVariable = "HCPMESH_TEST_REGION_DIR"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(playRegion); dir != "" {
+	if dir := os.Getenv(regionDirVariable); dir != "" {
 		region, err := Start(context.Background(), thirdParties(dir))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ours are the processes that need our own programs built; test/ runs the whole region.
+// ours returns the processes of our own programs, which would have to be built; test/ runs whole regions.
 func ours() []string {
 	names := []string{"cosmos-emulator", "eventgrid-emulator", "azure-emulator", "update-graph", "maestro-server", "cluster-service", "backend", "frontend", "arm-frontdoor", "admin"}
 	for _, cluster := range []string{"mgmt-1", "mgmt-2"} {
@@ -46,13 +47,13 @@ func ours() []string {
 	return names
 }
 
-// thirdParties is a region of PostgreSQL, etcd and the management clusters.
+// thirdParties returns the configuration of a region with only PostgreSQL, etcd and the management clusters.
 func thirdParties(dir string) Config {
 	free := 0
 	return Config{StateDir: dir, BasePort: &free, Throwaway: true, Without: ours()}
 }
 
-func patience(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -70,9 +71,9 @@ func until(ctx context.Context, t *testing.T, what string, condition func() bool
 	}
 }
 
-func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
-	ctx := patience(t)
-	// Longer than the address of a unix socket may be.
+func TestRegionSurvivesKillsAndLeavesNothing(t *testing.T) {
+	ctx := testContext(t)
+	// The path is longer than the address of a unix socket may be.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("a-long-name-", 10))
 	config := thirdParties(dir)
 	began := time.Now()
@@ -102,7 +103,7 @@ func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status.Phase != PhaseReady || len(status.Processes) != len(region.Processes()) {
-		t.Errorf("the control socket says %s with %d processes", status.Phase, len(status.Processes))
+		t.Errorf("the control socket reports phase %s with %d processes", status.Phase, len(status.Processes))
 	}
 	for _, process := range status.Processes {
 		if process.State != "Ready" || process.Restarts == 0 {
@@ -115,7 +116,7 @@ func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
 	if err := client.Kill(ctx, "etcd", "no-such-signal"); err == nil {
 		t.Error("an unknown signal was sent")
 	}
-	if _, err := Start(ctx, thirdParties(dir)); err == nil || !strings.Contains(err.Error(), "running already") {
+	if _, err := Start(ctx, thirdParties(dir)); err == nil || !strings.Contains(err.Error(), "already running") {
 		t.Errorf("a second supervisor on the same folder: %v", err)
 	}
 	if err := Purge(dir); err == nil {
@@ -127,20 +128,20 @@ func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
 	region.Close()
 	for _, process := range status.Processes {
 		if process.Pid > 0 && syscall.Kill(process.Pid, 0) == nil && commandOf(process.Pid) == process.Name {
-			t.Errorf("%s is left running", process.Name)
+			t.Errorf("%s still runs", process.Name)
 		}
 	}
 	if err := ports.AwaitFree(ctx, region.wantedPorts(base), time.Millisecond); err != nil {
 		t.Error(err)
 	}
 
-	// The state is kept, and the ports with it.
+	// The state is kept, including the ports.
 	again, err := Start(ctx, thirdParties(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again.state.record.BasePort != base {
-		t.Errorf("the base port was %d and is %d", base, again.state.record.BasePort)
+		t.Errorf("the base port changed from %d to %d", base, again.state.record.BasePort)
 	}
 	again.Close()
 	if err := Purge(dir); err != nil {
@@ -148,7 +149,7 @@ func TestARegionSurvivesItsProcessesAndLeavesNothing(t *testing.T) {
 	}
 	for _, left := range []string{dir, postgresDir} {
 		if _, err := os.Stat(left); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", left, err)
+			t.Errorf("%s still exists: %v", left, err)
 		}
 	}
 }
@@ -158,11 +159,11 @@ func commandOf(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-func TestNothingOutlivesARegionWhoseSupervisorWasKilled(t *testing.T) {
-	ctx := patience(t)
+func TestKilledRegionLeavesNoProcesses(t *testing.T) {
+	ctx := testContext(t)
 	dir := t.TempDir()
 	supervising := exec.Command(os.Args[0], "-test.run=^$")
-	supervising.Env = append(os.Environ(), playRegion+"="+dir)
+	supervising.Env = append(os.Environ(), regionDirVariable+"="+dir)
 	supervising.Stderr = os.Stderr
 	if err := supervising.Start(); err != nil {
 		t.Fatal(err)
@@ -194,7 +195,7 @@ func TestNothingOutlivesARegionWhoseSupervisorWasKilled(t *testing.T) {
 		pids = append(pids, childrenOf(process.Pid)...)
 	}
 	if len(pids) <= len(status.Processes) {
-		t.Fatal("PostgreSQL has no children, which cannot be")
+		t.Fatal("PostgreSQL has no child processes")
 	}
 
 	if err := supervising.Process.Kill(); err != nil {
@@ -216,12 +217,12 @@ func TestNothingOutlivesARegionWhoseSupervisorWasKilled(t *testing.T) {
 	if err := config.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if err := ports.AwaitFree(ctx, (&Region{config: config}).wantedPorts(kept.BasePort), portPatience); err != nil {
+	if err := ports.AwaitFree(ctx, (&Region{config: config}).wantedPorts(kept.BasePort), portTimeout); err != nil {
 		t.Error(err)
 	}
 }
 
-// running reports whether a process is there and not just waiting to be reaped.
+// running reports whether a process exists and does not only wait to be reaped.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -238,8 +239,8 @@ func childrenOf(pid int) []int {
 	return children
 }
 
-func TestATakenPortIsOneClearSentence(t *testing.T) {
-	// The others of the block must be free, which those around a port that the kernel chose need not be.
+func TestPortInUseIsReported(t *testing.T) {
+	// The other ports of the block must be free, which ports next to one that the kernel chose may not be.
 	base, err := ports.FreeBlock(portsPerRegion)
 	if err != nil {
 		t.Fatal(err)
@@ -250,18 +251,18 @@ func TestATakenPortIsOneClearSentence(t *testing.T) {
 	}
 	defer listener.Close()
 	dir := t.TempDir()
-	_, err = Start(patience(t), Config{StateDir: dir, BasePort: &base})
+	_, err = Start(testContext(t), Config{StateDir: dir, BasePort: &base})
 	var taken *ports.Taken
 	if !errors.As(err, &taken) {
 		t.Fatalf("Start() = %v, want a *ports.Taken", err)
 	}
 	for _, want := range []string{fmt.Sprintf("port %d", base+int(etcdPort)), "etcd", "--base-port", fmt.Sprintf("pid %d", os.Getpid())} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the sentence lacks %q: %v", want, err)
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %v", err)
+		t.Errorf("the error has more than one line: %v", err)
 	}
 }
 
@@ -271,15 +272,15 @@ func TestConfigurationIsStrict(t *testing.T) {
 		file   string
 		want   string
 	}{
-		"unknown field":   {"a misspelt field must not be ignored", "fidelty: status\n", `unknown field "fidelty"`},
-		"wrong type":      {"the field is named", "managementClusters: many\n", "managementClusters"},
-		"bad fidelity":    {"there are two", "fidelity: perfect\n", `fidelity: "perfect"`},
-		"negative scale":  {"time does not run backwards", "timeScale: -1\n", "timeScale: -1"},
-		"too many":        {"ports are laid out for eight", "managementClusters: 9\n", "managementClusters: 9"},
-		"reserved port":   {"others need root", "basePort: 80\n", "basePort: 80"},
-		"level":           {"slog has four", "logLevel: loud\n", `logLevel: "loud"`},
+		"unknown field":   {"a misspelled field must not be ignored", "fidelty: status\n", `unknown field "fidelty"`},
+		"wrong type":      {"the error names the field", "managementClusters: many\n", "managementClusters"},
+		"bad fidelity":    {"only two fidelities exist", "fidelity: perfect\n", `fidelity: "perfect"`},
+		"negative scale":  {"a factor is not negative", "timeScale: -1\n", "timeScale: -1"},
+		"too many":        {"the layout of the ports allows eight", "managementClusters: 9\n", "managementClusters: 9"},
+		"reserved port":   {"lower ports need root", "basePort: 80\n", "basePort: 80"},
+		"level":           {"only four levels exist", "logLevel: loud\n", `logLevel: "loud"`},
 		"trust domain":    {"it is part of a URI", "trustDomain: A_B\n", `trustDomain: "A_B"`},
-		"unknown process": {"a misspelt process would be started", "without: [fronted]\n", `without: there is no process "fronted"`},
+		"unknown process": {"a misspelled process would be started", "without: [fronted]\n", `without: unknown process "fronted"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -299,7 +300,7 @@ func TestConfigurationIsStrict(t *testing.T) {
 	}
 }
 
-func TestAStateFolderKeepsWhatItIs(t *testing.T) {
+func TestStateFolderKeepsItsSettings(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openState(dir)
 	if err != nil {
@@ -315,14 +316,14 @@ func TestAStateFolderKeepsWhatItIs(t *testing.T) {
 	}
 	config.Location = "eastus"
 	if err := s.reconcile(&config, 20000); err == nil || !strings.Contains(err.Error(), "--purge") {
-		t.Errorf("the region moved to another location: %v", err)
+		t.Errorf("the location of the region changed: %v", err)
 	}
 	endpoints, err := Describe(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if endpoints.ARM != "https://127.0.0.1:20000" || endpoints.Location != DefaultLocation {
-		t.Errorf("described as %+v", endpoints)
+		t.Errorf("endpoints: %+v", endpoints)
 	}
 	if _, err := Describe(t.TempDir()); !errors.Is(err, control.ErrNotRunning) {
 		t.Errorf("a folder without a region: %v", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/mesh"
 )
 
-// tracing are the flags of the processes that trace.
+// tracing returns the flags of the processes that send spans.
 func (r *Region) tracing() []string {
 	if r.config.OTLPEndpoint == "" {
 		return nil
@@ -19,10 +19,10 @@ func (r *Region) tracing() []string {
 	return []string{"--otlp-endpoint=" + r.config.OTLPEndpoint}
 }
 
-// without reports whether the region leaves a process out.
+// without reports whether the region does not start a process.
 func (c *Config) without(name string) bool { return slices.Contains(c.Without, name) }
 
-// specs are all processes of the region, in the order in which they are shown.
+// specs returns all processes of the region, in the order in which they are displayed.
 func (r *Region) specs() ([]supervisor.Spec, error) {
 	specs := []supervisor.Spec{r.postgres(), r.etcd(), r.cosmosEmulator(), r.eventGridEmulator(), r.azureEmulator(), r.updateGraph()}
 	for _, m := range r.clusters {
@@ -37,14 +37,14 @@ func (r *Region) specs() ([]supervisor.Spec, error) {
 		specs = append(specs, api, controllers, r.hypershiftRuntime(m), r.maestroAgent(m))
 	}
 	specs = append(specs, r.maestroServer(), r.clusterService(), r.backend(), r.frontend(), r.armFrontDoor())
-	if !r.config.without("arm-frontdoor") { // which issues the tokens of those who call
+	if !r.config.without("arm-frontdoor") { // it issues the tokens of admin's clients
 		specs = append(specs, r.admin())
 	}
 	return r.leaveOut(specs), nil
 }
 
-// ours is the part that all our programs have in common. The parent-death signal of the supervisor covers them; they do
-// not need --die-with-parent.
+// ours returns the common part of the specs of our programs. The parent-death signal of the supervisor covers them;
+// they do not need --die-with-parent.
 func (r *Region) ours(name, program string, ops service, arguments ...string) supervisor.Spec {
 	return supervisor.Spec{
 		Name:    name,
@@ -73,7 +73,7 @@ func (r *Region) cosmosEmulator() supervisor.Spec {
 	return spec
 }
 
-// cosmosFlags are how a service finds Cosmos DB.
+// cosmosFlags returns the flags with which a service connects to Cosmos DB.
 func (r *Region) cosmosFlags() []string {
 	return []string{
 		"--cosmos-endpoint=https://" + r.address(cosmosPort),
@@ -112,7 +112,7 @@ func (r *Region) eventGridEmulator() supervisor.Spec {
 	return spec
 }
 
-// releaseCatalog is for everything that reads the region's releases.
+// releaseCatalog returns the flag for programs that read the region's releases.
 func (r *Region) releaseCatalog() []string {
 	if r.config.ReleaseCatalog == "" {
 		return nil
@@ -131,8 +131,8 @@ func (r *Region) updateGraph() supervisor.Spec {
 	return spec
 }
 
-// updateGraphFlags are how Cluster Service finds the update graph. It goes by what it knows while nobody serves it, and so
-// waits for nobody.
+// updateGraphFlags returns the flags with which Cluster Service connects to the update graph. It uses its last copy
+// while the update graph is unavailable, and so does not need to wait for it.
 func (r *Region) updateGraphFlags() []string {
 	if r.config.without("update-graph") {
 		return nil
@@ -182,7 +182,7 @@ func (r *Region) clusterService() supervisor.Spec {
 		"--shards-file="+r.shardsFile(),
 		"--region="+r.config.Location,
 		"--oidc-issuer-base="+r.issuerBase(),
-		// Hosted API servers are on loopback, where no DNS name leads.
+		// Hosted API servers listen on loopback, where their DNS names do not resolve.
 		"--api-url-source=endpoint",
 		"--components-after="+r.componentsAfter().String(),
 	)
@@ -196,11 +196,11 @@ func (r *Region) clusterService() supervisor.Spec {
 	return spec
 }
 
-// componentsAfter is how long a control plane rolls out a release before its components are looked at: as much of its time as
-// elsewhere, but no less than what is not worth the messages.
+// componentsAfter returns the time after which Cluster Service reads the components of a rollout: the production value
+// at the region's time scale, within bounds that limit the number of messages.
 func (r *Region) componentsAfter() time.Duration {
-	const scaled, least, most = 10 * time.Minute, time.Second, 15 * time.Second
-	return min(max(time.Duration(float64(scaled)**r.config.TimeScale), least), most)
+	const scaled, minimum, maximum = 10 * time.Minute, time.Second, 15 * time.Second
+	return min(max(time.Duration(float64(scaled)**r.config.TimeScale), minimum), maximum)
 }
 
 func (r *Region) backend() supervisor.Spec {
@@ -230,8 +230,8 @@ func (r *Region) frontend() supervisor.Spec {
 	return spec
 }
 
-// authentication has the frontend ask for ARM's own tokens, which the front door issues, to itself among others. A region
-// without a front door has no issuer either.
+// authentication returns the flags that make the frontend require ARM's own tokens, which the front door issues. A
+// region without a front door has no issuer.
 func (r *Region) authentication() []string {
 	if r.config.without("arm-frontdoor") {
 		return []string{"--authentication=off"}
@@ -245,8 +245,8 @@ func (r *Region) authentication() []string {
 	}
 }
 
-// armFrontDoor waits for nobody: the frontend is ready once it has read the keys that the door publishes, and the door
-// once the frontend takes connections.
+// armFrontDoor needs no other process: the frontend becomes ready when it has read the keys that the front door
+// publishes, and the front door when the frontend accepts connections.
 func (r *Region) armFrontDoor() supervisor.Spec {
 	spec := r.ours("arm-frontdoor", "arm-frontdoor", frontDoorOps,
 		"--listen="+r.address(frontDoorPort),
@@ -265,7 +265,7 @@ func (r *Region) armFrontDoor() supervisor.Spec {
 	return spec
 }
 
-// leaveOut removes the processes that somebody else runs, and the waits for them.
+// leaveOut removes the processes that a developer runs, and the dependencies on them.
 func (r *Region) leaveOut(specs []supervisor.Spec) []supervisor.Spec {
 	var kept []supervisor.Spec
 	for _, spec := range specs {
@@ -278,7 +278,7 @@ func (r *Region) leaveOut(specs []supervisor.Spec) []supervisor.Spec {
 	return kept
 }
 
-// wantedPorts are the ports that a region at base listens on, by what they serve.
+// wantedPorts returns the ports on which a region at base listens, by purpose.
 func (r *Region) wantedPorts(base int) map[string]int {
 	wanted := map[string]int{}
 	add := func(process, name string, s service) {
@@ -291,8 +291,8 @@ func (r *Region) wantedPorts(base int) map[string]int {
 	add("frontend", "the frontend", frontendPort)
 	add("frontend", "the frontend's metrics", frontendOps)
 	add("backend", "the backend's metrics", backendOps)
-	add("admin", "the SREs' API", adminPort)
-	add("admin", "the SREs' API's metrics", adminOps)
+	add("admin", "admin's API", adminPort)
+	add("admin", "admin's metrics", adminOps)
 	add("cluster-service", "cluster-service", clusterServicePort)
 	add("cluster-service", "cluster-service's metrics", clusterServiceOps)
 	add("maestro-server", "maestro-server's REST API", maestroRESTPort)

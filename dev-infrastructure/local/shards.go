@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shardCapacity is how many clusters a management cluster takes.
+// shardCapacity is the number of clusters that a management cluster can host.
 const shardCapacity = 1000
 
-// shardsFile tells cluster-service the provision shards.
+// shardsFile returns the file of the provision shards for Cluster Service.
 func (r *Region) shardsFile() string { return r.state.path("provision-shards.yaml") }
 
 func (r *Region) writeShards(context.Context) error {
@@ -36,8 +36,8 @@ func (r *Region) writeShards(context.Context) error {
 	return replaceFile(r.shardsFile(), data, 0o644)
 }
 
-// registerConsumers makes the management clusters known to Maestro, which takes resources only for consumers it knows.
-// In Azure the pipeline that makes a management cluster does this.
+// registerConsumers registers the management clusters with Maestro, which accepts resources only for known consumers.
+// In Azure the pipeline that creates a management cluster does this.
 func (r *Region) registerConsumers(ctx context.Context) error {
 	identity, err := mesh.LoadIdentity(r.identityDir("hcpctl"))
 	if err != nil {

@@ -13,40 +13,40 @@ import (
 	"syscall"
 )
 
-// state is the region's folder.
+// state is the state folder of a region.
 type state struct {
 	dir    string
 	lock   *os.File
 	record record
 }
 
-// record is what the region remembers of itself between runs, in region.json.
+// record is the data that a region stores between runs, in region.json.
 type record struct {
 	BasePort int `json:"basePort"`
-	// PostgresDir is where PostgreSQL keeps its data: below the state folder unless its user cannot reach that.
+	// PostgresDir is the data directory of PostgreSQL: below the state folder unless its user cannot access that.
 	PostgresDir string `json:"postgresDir"`
-	// Location, TrustDomain and ManagementClusters cannot change while there is state.
+	// Location, TrustDomain and ManagementClusters cannot change while the state folder exists.
 	Location           string   `json:"location"`
 	TrustDomain        string   `json:"trustDomain"`
 	ManagementClusters []string `json:"managementClusters"`
 }
 
-// AlreadyRunning is the error for a state folder that another supervisor holds.
+// AlreadyRunning is the error for a state folder that another supervisor uses.
 type AlreadyRunning struct {
 	StateDir string
-	// Pid of the other supervisor; 0 when it cannot be known.
+	// Pid is the process ID of the other supervisor; 0 if it is unknown.
 	Pid int
 }
 
-// Error tells what to do.
+// Error returns the message, which states how to stop the other supervisor.
 func (e *AlreadyRunning) Error() string {
-	return fmt.Sprintf("the region in %s is running already (pid %d): see `hcpctl region status`, stop it with `hcpctl region down`, or choose another folder with --state-dir", e.StateDir, e.Pid)
+	return fmt.Sprintf("the region in %s is already running (pid %d): see `hcpctl region status`, stop it with `hcpctl region down`, or choose another folder with --state-dir", e.StateDir, e.Pid)
 }
 
-// openState makes or opens the folder and locks it until close.
+// openState creates or opens the folder and locks it until close.
 func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the region's folder: %w", err)
+		return nil, fmt.Errorf("creating the region's folder: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -75,29 +75,29 @@ func openState(dir string) (*state, error) {
 	}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("reading what the region in %s is: %w", dir, err)
+		return nil, fmt.Errorf("reading region.json of the region in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
 func (s *state) writeLock(text string) error {
 	if err := s.lock.Truncate(0); err != nil {
-		return fmt.Errorf("marking the region's folder: %w", err)
+		return fmt.Errorf("writing the lock of the region's folder: %w", err)
 	}
 	if _, err := s.lock.WriteAt([]byte(text), 0); err != nil {
-		return fmt.Errorf("marking the region's folder: %w", err)
+		return fmt.Errorf("writing the lock of the region's folder: %w", err)
 	}
 	return nil
 }
 
 func (s *state) close() { _ = s.lock.Close() }
 
-// path is a file or folder in the state folder.
+// path returns the path of a file or folder in the state folder.
 func (s *state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// reconcile fits the record to the configuration and stores it, or says what does not fit.
+// reconcile updates the record with the configuration and stores it. It returns an error if a fixed setting differs.
 func (s *state) reconcile(config *Config, basePort int) error {
 	r := &s.record
 	clusters := config.managementClusters()
@@ -124,8 +124,9 @@ func (s *state) save() error {
 	return replaceFile(s.path("region.json"), append(data, '\n'), 0o644)
 }
 
-// choosePostgresDir is in the state folder if everybody can pass through to it, because PostgreSQL runs as another user
-// when the region is started by root; a checkout in a closed home folder is no place then.
+// choosePostgresDir returns a folder in the state folder if all users can reach it, because PostgreSQL runs as another
+// user when root starts the region. Otherwise, for example in a home folder without access for others, it returns a
+// folder in /var/tmp.
 func (s *state) choosePostgresDir() string {
 	if os.Geteuid() != 0 || passable(s.dir) {
 		return s.path("postgres")
@@ -134,7 +135,7 @@ func (s *state) choosePostgresDir() string {
 	return filepath.Join("/var/tmp", "hcpmesh-"+hex.EncodeToString(sum[:6]), "postgres")
 }
 
-// passable reports whether all users may enter dir, by the permissions of it and all above it.
+// passable reports whether all users may enter dir, according to the permissions of dir and its parents.
 func passable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)
@@ -149,7 +150,7 @@ func passable(dir string) bool {
 	}
 }
 
-// Purge removes a region that does not run, with all it kept.
+// Purge removes a region that is not running, with all its data.
 func Purge(stateDir string) error {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -174,7 +175,7 @@ func Purge(stateDir string) error {
 	return nil
 }
 
-// replaceFile writes a file so that a reader sees the old content or the new.
+// replaceFile writes a file atomically: a reader sees the old content or the new.
 func replaceFile(path string, data []byte, mode os.FileMode) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, data, mode); err != nil {
@@ -186,7 +187,7 @@ func replaceFile(path string, data []byte, mode os.FileMode) error {
 	return os.Rename(part, path)
 }
 
-// Free reports whether no supervisor holds the state folder.
+// Free reports whether no supervisor uses the state folder.
 func Free(stateDir string) (bool, error) {
 	lock, err := os.Open(filepath.Join(stateDir, "lock"))
 	if os.IsNotExist(err) {

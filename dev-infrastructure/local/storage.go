@@ -13,13 +13,13 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/postgresserver"
 )
 
-// The databases, one for each service that has one.
+// The names of the databases, one for each service that has one.
 const (
 	ClusterServiceDatabase = "clusterservice"
 	MaestroDatabase        = "maestro"
 )
 
-// databaseURLFile holds the URL of a database, with its password.
+// databaseURLFile returns the file with the URL of a database, including its password.
 func (r *Region) databaseURLFile(database string) string {
 	return r.state.path("secrets", "postgres-"+database+".url")
 }
@@ -27,17 +27,19 @@ func (r *Region) databaseURLFile(database string) string {
 // postgresServer adapts a PostgreSQL server to the supervisor.
 type postgresServer struct{ *postgresserver.Server }
 
-func (postgresServer) Err() error { return errors.New("PostgreSQL ended") }
+// Err implements supervisor.Running.
+func (postgresServer) Err() error { return errors.New("PostgreSQL terminated") }
 
-// postgres is the one PostgreSQL server. Its databases and the files with their URLs are made whenever it became ready.
+// postgres returns the spec of the PostgreSQL server. It creates the databases and the files with their URLs each time
+// the server becomes ready.
 func (r *Region) postgres() supervisor.Spec {
-	// Launch and Settle of one life follow each other, so that the server needs no lock: the supervisor orders them.
+	// The supervisor calls Settle after Launch of the same start, so access to the server needs no lock.
 	servers := make(chan *postgresserver.Server, 1)
 	return supervisor.Spec{
 		Name:  "postgres",
 		Ports: map[string]int{"sql": r.port(postgresPort)},
 		Launch: func(ctx context.Context, log *os.File) (supervisor.Running, error) {
-			// The folder around it must let PostgreSQL's user pass; what is inside is closed to everybody else.
+			// PostgreSQL's user must be able to enter the parent folder; the data directory itself is closed to others.
 			if err := os.MkdirAll(filepath.Dir(r.state.record.PostgresDir), 0o755); err != nil {
 				return nil, err
 			}
@@ -65,18 +67,18 @@ func (r *Region) postgres() supervisor.Spec {
 					return err
 				}
 				if err := replaceFile(r.databaseURLFile(database), []byte(server.URL(database)), 0o600); err != nil {
-					return fmt.Errorf("writing down the URL of the database %s: %w", database, err)
+					return fmt.Errorf("writing the URL of database %s: %w", database, err)
 				}
 			}
 			return nil
 		},
-		// A fast shutdown: open transactions are rolled back, connections are closed.
+		// SIGINT is a fast shutdown: open transactions are rolled back and connections are closed.
 		StopSignal: syscall.SIGINT,
 		Grace:      20 * time.Second,
 	}
 }
 
-// etcd is shared by all Kubernetes API servers of the region, each below its own prefix.
+// etcd returns the spec of the etcd that all Kubernetes API servers of the region share, each with its own prefix.
 func (r *Region) etcd() supervisor.Spec {
 	client := "http://" + r.address(etcdPort)
 	peer := "http://" + r.address(etcdPeerPort)
@@ -97,7 +99,7 @@ func (r *Region) etcd() supervisor.Spec {
 		Args:    arguments,
 		Ports:   map[string]int{"client": r.port(etcdPort), "peer": r.port(etcdPeerPort)},
 		Ready:   httpReady(client+"/health", nil),
-		// It is safe against crashes, and would wait for its clients' watches to end.
+		// It survives a kill, and a graceful shutdown would wait for its clients' watches.
 		Grace: 2 * time.Second,
 	}
 }

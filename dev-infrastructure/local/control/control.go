@@ -1,5 +1,5 @@
-// Package control is how commands talk to a running supervisor: HTTP over a unix socket in the region's state folder,
-// which only its owner may open. It holds the server's routes and the client, and nothing of what they do.
+// Package control connects commands with a running supervisor: HTTP over a unix socket in the region's state folder,
+// which only its owner can open. It contains the server's routes and the client; the actions are passed in.
 package control
 
 import (
@@ -17,36 +17,36 @@ import (
 	"time"
 )
 
-// socketName is the socket's file in the state folder.
+// socketName is the name of the socket in the state folder.
 const socketName = "control.sock"
 
-// maxSocketPath is how long the address of a unix socket may be (unix(7): 108 bytes with the final zero).
+// maxSocketPath is the maximum length of a unix socket's address (unix(7): 108 bytes with the final zero).
 const maxSocketPath = 107
 
-// ErrNotRunning says that no supervisor answers in a state folder.
+// ErrNotRunning is returned if no supervisor responds in a state folder.
 var ErrNotRunning = errors.New("the region does not run")
 
-// Actions are what a supervisor does on request.
+// Actions are the functions that a supervisor runs on request.
 type Actions struct {
-	// Status returns what GET /status answers, as JSON.
+	// Status returns the response of GET /status, which is encoded as JSON.
 	Status func() any
-	// Restart ends a process, starts it again and waits until it is ready.
+	// Restart stops a process, starts it again and waits until it is ready.
 	Restart func(ctx context.Context, name string) error
-	// Kill sends a signal, by its name or number as in `KILL`, to a process.
+	// Kill sends a signal, given by name or number as in `KILL`, to a process.
 	Kill func(name, signal string) error
 	// Down begins to stop the region.
 	Down func()
 }
 
-// Server answers requests until it is closed.
+// Server serves requests until it is closed.
 type Server struct {
 	http   *http.Server
 	socket string
 	done   chan struct{}
 }
 
-// Serve listens in the state folder. The caller must hold the folder's lock, so that a socket that is there already is a
-// dead one's.
+// Serve listens in the state folder. The caller must hold the folder's lock, so that an existing socket belongs to a
+// dead process.
 func Serve(stateDir string, actions Actions) (*Server, error) {
 	socket := filepath.Join(stateDir, socketName)
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
@@ -62,7 +62,7 @@ func Serve(stateDir string, actions Actions) (*Server, error) {
 		return nil, fmt.Errorf("listening for commands: %w", err)
 	}
 	if unix, ok := listener.(*net.UnixListener); ok {
-		// Its address may be one that means another file by then; Close removes the socket.
+		// Its address may refer to another file by then; Close removes the socket.
 		unix.SetUnlinkOnClose(false)
 	}
 	if err := os.Chmod(socket, 0o600); err != nil {
@@ -81,7 +81,7 @@ func Serve(stateDir string, actions Actions) (*Server, error) {
 	return server, nil
 }
 
-// Close ends the server and removes the socket. Answers under way get a moment.
+// Close stops the server and removes the socket. Running requests have a second to finish.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -99,19 +99,19 @@ func routes(actions Actions) http.Handler {
 		_ = json.NewEncoder(w).Encode(actions.Status())
 	})
 	mux.HandleFunc("POST /restart", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, actions.Restart(r.Context(), r.URL.Query().Get("name")))
+		respond(w, actions.Restart(r.Context(), r.URL.Query().Get("name")))
 	})
 	mux.HandleFunc("POST /kill", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, actions.Kill(r.URL.Query().Get("name"), r.URL.Query().Get("signal")))
+		respond(w, actions.Kill(r.URL.Query().Get("name"), r.URL.Query().Get("signal")))
 	})
 	mux.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, nil)
+		respond(w, nil)
 		actions.Down()
 	})
 	return mux
 }
 
-func answer(w http.ResponseWriter, err error) {
+func respond(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -119,12 +119,12 @@ func answer(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Client talks to the supervisor of a state folder.
+// Client sends requests to the supervisor of a state folder.
 type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a client for the region in stateDir; whether it runs shows with the first call.
+// NewClient returns a client of the region in stateDir. Calls fail with ErrNotRunning if it does not run.
 func NewClient(stateDir string) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -164,7 +164,7 @@ func (c *Client) Kill(ctx context.Context, name, signal string) error {
 	return err
 }
 
-// Down has the region stopped; it returns before that is done.
+// Down requests that the region stops. It returns before that is done.
 func (c *Client) Down(ctx context.Context) error {
 	_, err := c.call(ctx, http.MethodPost, "/down", nil)
 	return err
@@ -194,8 +194,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return body, nil
 }
 
-// shortAddress names the socket in a way that fits into a socket address however long the folder's path is: through a
-// descriptor of the folder, which must stay open until release.
+// shortAddress returns an address of the socket that is short enough for any path of the folder: it uses a descriptor
+// of the folder, which must stay open until release is called.
 func shortAddress(stateDir string) (address string, release func(), err error) {
 	path := filepath.Join(stateDir, socketName)
 	if len(path) <= maxSocketPath {

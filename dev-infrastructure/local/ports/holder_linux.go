@@ -11,7 +11,7 @@ import (
 // tcpListen is the state of a listening socket in /proc/net/tcp (proc(5)).
 const tcpListen = "0A"
 
-// holder finds the process that listens on a port, as far as this user may see.
+// holder returns the process that listens on a port, or "" if this user may not see it.
 func holder(port int) string {
 	inodes := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -36,7 +36,7 @@ func holder(port int) string {
 	return ""
 }
 
-// collectListeners adds the sockets that listen on port, as their file descriptors link to them.
+// collectListeners adds the sockets that listen on port, in the format of the links of file descriptors.
 func collectListeners(table string, port int, inodes map[string]bool) {
 	file, err := os.Open(table)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package ports finds blocks of loopback TCP ports for a region, and says who has a port that is taken.
+// Package ports finds blocks of free loopback TCP ports for a region, and the process that uses a port.
 package ports
 
 import (
@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// A block is searched below the range that the kernel takes the ports of outgoing connections from (32768 by default),
-// because those come and go, and above the one that hosted API servers get theirs from.
+// Blocks are searched below the range of the kernel's ephemeral ports (32768 and above by default), whose use changes
+// all the time, and above the range of hosted API servers.
 const (
 	firstBase = 26000
 	endOfBase = 32000
 	attempts  = 200
 )
 
-// Taken is a port that something else listens on.
+// Taken is the error for a port on which another process listens.
 type Taken struct {
-	// Name is what the port is wanted for.
+	// Name is the purpose of the port.
 	Name string
 	Port int
-	// Holder is the process that has it, as in `nginx (pid 12)`; empty when it cannot be known.
+	// Holder is the process that uses it, as in `nginx (pid 12)`; empty if it is unknown.
 	Holder string
 }
 
-// Error tells the port and who has it.
+// Error returns the port, its purpose and the process that uses it.
 func (t *Taken) Error() string {
 	holder := "another process"
 	if t.Holder != "" {
 		holder = t.Holder
 	}
-	return fmt.Sprintf("port %d, wanted for %s, is taken by %s", t.Port, t.Name, holder)
+	return fmt.Sprintf("port %d, needed for %s, is in use by %s", t.Port, t.Name, holder)
 }
 
-// FreeBlock finds size consecutive free ports and returns the first.
+// FreeBlock returns the first of size consecutive free ports.
 func FreeBlock(size int) (int, error) {
 	for range attempts {
 		base := firstBase + rand.IntN(endOfBase-firstBase-size)
@@ -44,7 +44,7 @@ func FreeBlock(size int) (int, error) {
 			return base, nil
 		}
 	}
-	return 0, fmt.Errorf("found no %d free ports in a row between %d and %d", size, firstBase, endOfBase)
+	return 0, fmt.Errorf("finding %d consecutive free ports between %d and %d: none found", size, firstBase, endOfBase)
 }
 
 func blockIsFree(base, size int) bool {
@@ -56,10 +56,10 @@ func blockIsFree(base, size int) bool {
 	return true
 }
 
-// AwaitFree waits until every port, by what it is wanted for, is free; at most patience, for ports of processes that are
-// just ending. It returns a *Taken for one that is not.
-func AwaitFree(ctx context.Context, wanted map[string]int, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// AwaitFree waits until all ports are free, at most for timeout, because processes that are terminating may still use
+// them. wanted holds the ports by purpose. It returns a *Taken for a port in use.
+func AwaitFree(ctx context.Context, wanted map[string]int, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		taken := check(wanted)
@@ -75,7 +75,7 @@ func AwaitFree(ctx context.Context, wanted map[string]int, patience time.Duratio
 	}
 }
 
-// check returns the taken port with the lowest number, or nil.
+// check returns the port in use with the lowest number, or nil.
 func check(wanted map[string]int) *Taken {
 	var lowest *Taken
 	for name, port := range wanted {

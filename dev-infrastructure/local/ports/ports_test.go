@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestATakenPortNamesItsHolder(t *testing.T) {
+func TestPortInUseNamesItsProcess(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -25,12 +25,12 @@ func TestATakenPortNamesItsHolder(t *testing.T) {
 	}
 	for _, want := range []string{strconv.Itoa(port), "the front door", "pid " + strconv.Itoa(os.Getpid())} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the sentence lacks %q: %v", want, err)
+			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 }
 
-func TestAPortThatBecomesFreeIsAwaited(t *testing.T) {
+func TestAwaitFreeWaitsForPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

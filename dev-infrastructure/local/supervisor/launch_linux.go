@@ -21,7 +21,7 @@ func (c *child) Pid() int                { return c.command.Process.Pid }
 func (c *child) Exited() <-chan struct{} { return c.exited }
 func (c *child) Err() error              { return c.err }
 
-// launch starts the program of a spec. The calling goroutine must be locked to its thread, which must live as long as
+// launch starts the program of a spec. The calling goroutine must be locked to its thread, which must exist as long as
 // the process.
 func launch(spec *Spec, log *os.File) (Running, error) {
 	command := exec.Command(spec.Program, spec.Args...)
@@ -35,15 +35,15 @@ func launch(spec *Spec, log *os.File) (Running, error) {
 	go func() {
 		defer close(started.exited)
 		awaitExit(started.Pid())
-		// What the process left in its group ends with it. Its number cannot have been given to another group yet,
-		// because the process has not been reaped.
+		// Kill the remaining processes of its group. Its ID cannot belong to another group yet, because the process has
+		// not been reaped.
 		_ = syscall.Kill(-started.Pid(), syscall.SIGKILL)
 		started.err = command.Wait()
 	}()
 	return started, nil
 }
 
-// awaitExit returns when the process has ended, and leaves it to be reaped.
+// awaitExit returns when the process has terminated, without reaping it.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxLogSize bounds a log file; when it grows larger its content becomes NAME.log.1 and it starts over.
+// maxLogSize bounds a log file in bytes. When it is larger, its content is moved to NAME.log.1.
 const maxLogSize = 16 << 20
 
-// logFile is the file that a process writes to by itself, with O_APPEND, so that its output survives the supervisor and
-// costs it nothing.
+// logFile is the file to which a process itself writes, with O_APPEND, so that its output does not depend on the
+// supervisor.
 type logFile struct {
 	path string
 	file *os.File
@@ -28,7 +28,8 @@ func openLog(dir, name string) (*logFile, error) {
 	return &logFile{path: path, file: file}, nil
 }
 
-// bound moves the content aside when there is too much of it. Lines written while it does so may be lost.
+// bound moves the content to the older file if it is larger than maxLogSize. Lines that are written at the same time
+// may be lost.
 func (l *logFile) bound() error {
 	info, err := l.file.Stat()
 	if err != nil || info.Size() <= maxLogSize {
@@ -48,7 +49,7 @@ func (l *logFile) bound() error {
 	return l.file.Truncate(0)
 }
 
-// size is where the next line will stand.
+// size returns the size of the file in bytes.
 func (l *logFile) size() int64 {
 	info, err := l.file.Stat()
 	if err != nil {
@@ -57,7 +58,7 @@ func (l *logFile) size() int64 {
 	return info.Size()
 }
 
-// tail is the last non-empty line written at or after from, shortened, for messages.
+// tail returns the last non-empty line that was written at or after from, shortened, for messages.
 func (l *logFile) tail(from int64) string {
 	const window = 4096
 	size := l.size()

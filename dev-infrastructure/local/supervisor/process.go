@@ -9,9 +9,11 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hcpmesh/hcpmesh/internal/backoff"
 )
 
-// process is one Spec and the goroutine that keeps it running.
+// process runs one Spec in a goroutine.
 type process struct {
 	spec      Spec
 	log       *logFile
@@ -20,10 +22,11 @@ type process struct {
 	neededBy  []*process
 	restartCh chan chan struct{}
 
-	// everReady is closed when it was ready for the first time; failed when it never will be.
+	// everReady is closed when the process is ready for the first time. failed receives the error if it never becomes
+	// ready.
 	everReady chan struct{}
 	failed    chan error
-	// stop asks it to end for good; done is closed when it has.
+	// stop ends the goroutine; done is closed when it has ended.
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -42,7 +45,7 @@ func newProcess(spec Spec, log *logFile, onChange func(Status)) *process {
 	}
 }
 
-// set records a state and its message and wakes those who wait for a change.
+// set stores a state with its message and notifies those who wait for a change.
 func (p *process) set(state State, message string) {
 	p.mu.Lock()
 	if p.status.State == state && p.status.Message == message {
@@ -76,7 +79,7 @@ func (p *process) setRunning(running Running) {
 	}
 }
 
-// signal sends a signal to the process alone, if it runs.
+// signal sends a signal to the process, but not to its group.
 func (p *process) signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,44 +94,47 @@ func (p *process) signal(signal syscall.Signal) error {
 	return syscall.Kill(p.running.Pid(), signal)
 }
 
-// keep runs the process until ctx ends. It holds a thread: see the package's comment.
+// keep runs the process until ctx ends. It locks a thread: see the package comment.
 func (p *process) keep(ctx context.Context) {
-	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine, after the process
+	runtime.LockOSThread() // never unlocked: the thread terminates with this goroutine, after the process
 	defer close(p.done)
 	defer p.set(Stopped, "")
 
 	if !p.awaitNeeds(ctx) {
 		return
 	}
-	var delays backoff
+	pauses := backoff.New(firstDelay, lastDelay)
 	for starts := 1; ctx.Err() == nil; starts++ {
 		started := time.Now()
 		p.mu.Lock()
 		p.status.Restarts, p.status.Started = starts-1, started
 		p.mu.Unlock()
-		err := p.live(ctx)
+		err := p.runOnce(ctx)
 		p.setRunning(nil)
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, errRestart) {
-			delays.reset()
+			pauses.Reset()
 			continue
 		}
 		if !p.wasReady() && starts >= maxFirstStarts {
 			p.set(BackingOff, err.Error())
-			p.failed <- fmt.Errorf("%s did not start (%d attempts): %w; its log is %s", p.spec.Name, starts, err, p.log.path)
+			p.failed <- fmt.Errorf("starting %s failed after %d attempts: %w; see its log %s", p.spec.Name, starts, err, p.log.path)
 			<-ctx.Done()
 			return
 		}
 		p.set(BackingOff, err.Error())
+		if time.Since(started) >= stableAfter {
+			pauses.Reset()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case started := <-p.restartCh:
 			close(started)
-			delays.reset()
-		case <-time.After(delays.after(time.Since(started))):
+			pauses.Reset()
+		case <-time.After(pauses.Next()):
 		}
 	}
 }
@@ -154,11 +160,11 @@ func (p *process) wasReady() bool {
 	}
 }
 
-// errRestart ends a life that somebody asked to begin anew.
+// errRestart is returned by runOnce if Restart was called.
 var errRestart = errors.New("restarted on request")
 
-// live is one life of the process: from its start to its end. It returns how that came; never nil.
-func (p *process) live(ctx context.Context) error {
+// runOnce starts the process and returns when it has terminated. The error is the reason; it is never nil.
+func (p *process) runOnce(ctx context.Context) error {
 	p.set(Starting, "")
 	if p.spec.Prepare != nil {
 		if err := p.spec.Prepare(ctx); err != nil {
@@ -185,16 +191,16 @@ func (p *process) live(ctx context.Context) error {
 
 	select {
 	case <-running.Exited():
-		return p.ended(running, begin)
+		return p.exitError(running, begin)
 	case <-ctx.Done():
 		stopWatching()
 		<-watched
-		p.end(running)
+		p.shutDown(running)
 		return ctx.Err()
 	case started := <-p.restartCh:
 		stopWatching()
 		<-watched
-		p.end(running)
+		p.shutDown(running)
 		close(started)
 		return errRestart
 	}
@@ -207,11 +213,11 @@ func (p *process) launch(ctx context.Context) (Running, error) {
 	return launch(&p.spec, p.log.file)
 }
 
-// ended says how a life came to its end, with the last words of a process that ended by itself.
-func (p *process) ended(running Running, begin int64) error {
-	reason := "ended with exit code 0"
+// exitError returns why a process terminated, with the last line of its log if it terminated by itself.
+func (p *process) exitError(running Running, begin int64) error {
+	reason := "terminated with exit code 0"
 	if err := running.Err(); err != nil {
-		reason = "ended: " + err.Error()
+		reason = "terminated: " + err.Error()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && !exit.Exited() { // a signal from outside
 			return errors.New(reason)
@@ -223,8 +229,8 @@ func (p *process) ended(running Running, begin int64) error {
 	return errors.New(reason)
 }
 
-// end asks the process to stop, and kills its group when it does not.
-func (p *process) end(running Running) {
+// shutDown stops the process, and kills its group after the grace period.
+func (p *process) shutDown(running Running) {
 	p.set(Stopping, "")
 	signal, grace := p.spec.StopSignal, p.spec.Grace
 	if signal == 0 {
@@ -246,7 +252,7 @@ func (p *process) end(running Running) {
 
 // watch probes the process until ctx ends.
 func (p *process) watch(ctx context.Context) {
-	every := firstProbeEvery
+	interval := firstProbeInterval
 	ready := false
 	for {
 		err := p.probe(ctx)
@@ -261,7 +267,7 @@ func (p *process) watch(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			ready, every = true, laterProbeEvery
+			ready, interval = true, laterProbeInterval
 			p.set(Ready, "")
 			if !p.wasReady() {
 				close(p.everReady)
@@ -275,7 +281,7 @@ func (p *process) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(every):
+		case <-time.After(interval):
 		}
 	}
 }

@@ -1,9 +1,11 @@
-// Package supervisor runs a set of processes for as long as it lives: it starts them in the order of their dependencies,
-// as many at once as those allow, tells when each is ready, starts again what dies, and stops them in the opposite order.
+// Package supervisor runs a set of processes: it starts them in the order of their dependencies, as many at the same
+// time as the dependencies allow, reports when each is ready, restarts processes that terminate, and stops them in the
+// opposite order.
 //
-// Every process is started by an operating-system thread of its own that stays until the process is gone, because the
-// kernel sends the parent-death signal when the starting *thread* ends. With that signal and a process group each, no
-// process outlives the supervisor, not even one that was killed with SIGKILL. Nothing here knows what the processes are.
+// Every process is started by its own operating-system thread, which exists until the process has terminated, because
+// the kernel sends the parent-death signal when the starting *thread* terminates. With this signal and a process group
+// each, no process outlives the supervisor, not even one that was killed with SIGKILL. The package knows nothing about
+// the programs.
 package supervisor
 
 import (
@@ -13,79 +15,79 @@ import (
 	"time"
 )
 
-// Spec says how one process is run.
+// Spec describes how to run one process.
 type Spec struct {
-	// Name is unique; it names the log file, too.
+	// Name is unique and also names the log file.
 	Name string
 	// Program is an absolute path. Args follow it, without the program's name.
 	Program string
 	Args    []string
 	// Env is added to the supervisor's environment, as KEY=value.
 	Env []string
-	// Needs are the names of processes that must have been ready once before this one is started. A process that is
-	// started again does not wait: everything must bear that what it needs is away for a while.
+	// Needs are the names of processes that must have been ready once before this one starts. A restart does not wait
+	// for them: every process must tolerate that its dependencies are unavailable for a while.
 	Needs []string
-	// Ports are the loopback ports it listens on, by what they serve. For display.
+	// Ports are the loopback ports on which it listens, by purpose. They are only displayed.
 	Ports map[string]int
 	// Prepare, when not nil, runs before every start.
 	Prepare func(ctx context.Context) error
-	// Ready, when not nil, says what keeps the process from being used; nil once nothing does.
+	// Ready, when not nil, returns why the process is not ready, and nil if it is.
 	Ready func(ctx context.Context) error
-	// Settle, when not nil, runs when the process became ready and before those that need it start, every time. It must
-	// be idempotent.
+	// Settle, when not nil, runs each time the process has become ready, and before the processes that need it start.
+	// It must be idempotent.
 	Settle func(ctx context.Context) error
-	// Launch, when not nil, takes the place of Program: it starts a process as a child of the calling thread, in a
-	// process group of its own that a parent-death signal ends. The log takes its output.
+	// Launch, when not nil, is used instead of Program. It starts a process as a child of the calling thread, in its
+	// own process group and with a parent-death signal. The process writes its output to log.
 	Launch func(ctx context.Context, log *os.File) (Running, error)
-	// StopSignal asks the process to end; SIGTERM when 0.
+	// StopSignal requests a graceful shutdown; SIGTERM when 0.
 	StopSignal syscall.Signal
-	// Grace is how long it may take after StopSignal before its group is killed; 10 s when 0.
+	// Grace is the time from StopSignal until the process group is killed; 10 s when 0.
 	Grace time.Duration
 }
 
 // Running is a started process.
 type Running interface {
-	// Pid is the process and its process group.
+	// Pid returns the ID of the process, which is also the ID of its process group.
 	Pid() int
-	// Exited is closed when the process has ended.
+	// Exited is closed when the process has terminated.
 	Exited() <-chan struct{}
-	// Err is how it ended, once Exited is closed; nil for an exit code of 0.
+	// Err returns the error of the process after Exited is closed; nil for exit code 0.
 	Err() error
 }
 
-// State is where a process stands.
+// State is the state of a process.
 type State string
 
 // The states of a process.
 const (
-	// Waiting for what it needs.
+	// Waiting: it waits for the processes that it needs.
 	Waiting State = "Waiting"
-	// Starting runs, and is not ready yet.
+	// Starting: it runs and is not ready yet.
 	Starting State = "Starting"
-	// Ready runs and can be used.
+	// Ready: it runs and is ready.
 	Ready State = "Ready"
-	// NotReady was ready, runs, and says it cannot be used now.
+	// NotReady: it runs and was ready, but is not ready now.
 	NotReady State = "NotReady"
-	// BackingOff died and will be started again after a while.
+	// BackingOff: it terminated and is restarted after a pause.
 	BackingOff State = "BackingOff"
-	// Stopping was asked to end.
+	// Stopping: it was asked to terminate.
 	Stopping State = "Stopping"
-	// Stopped does not run and will not be started.
+	// Stopped: it does not run and is not restarted.
 	Stopped State = "Stopped"
 )
 
-// Status is what is known about a process.
+// Status is the status of a process.
 type Status struct {
 	Name  string    `json:"name"`
 	State State     `json:"state"`
 	Since time.Time `json:"since"`
-	// Pid is 0 when it does not run. Started is when its present life began, from the file Program.
+	// Pid is 0 if it does not run. Started is when the current process was started from the file Program.
 	Pid     int       `json:"pid,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Program string    `json:"program,omitempty"`
-	// Restarts counts the starts after the first.
+	// Restarts is the number of starts after the first.
 	Restarts int `json:"restarts"`
-	// Message says what is awaited or what went wrong last.
+	// Message is what it waits for, or the last error.
 	Message string         `json:"message,omitempty"`
 	Ports   map[string]int `json:"ports,omitempty"`
 	Log     string         `json:"log"`
@@ -93,17 +95,19 @@ type Status struct {
 
 // Bounds of the supervisor.
 const (
-	// firstDelay and lastDelay bound the back-off of a process that dies.
+	// firstDelay and lastDelay bound the pause before a process that terminated is restarted.
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 10 * time.Second
-	// stableAfter is how long a process must have run for its deaths to be forgotten.
+	// stableAfter is the running time after which the pause is reset.
 	stableAfter = 30 * time.Second
-	// maxFirstStarts is how often a process may die before it was ever ready; then starting the whole set has failed.
+	// maxFirstStarts is the number of starts after which a process that was never ready makes the start of the whole
+	// set fail.
 	maxFirstStarts = 5
-	// probeTimeout bounds one readiness probe; probes come fast until the process is ready and slowly afterwards.
-	probeTimeout    = 3 * time.Second
-	firstProbeEvery = 50 * time.Millisecond
-	laterProbeEvery = 5 * time.Second
-	// defaultGrace is Spec.Grace when that is 0.
+	// probeTimeout bounds one readiness probe. The interval of probes is short until the process is ready, and longer
+	// afterwards.
+	probeTimeout       = 3 * time.Second
+	firstProbeInterval = 50 * time.Millisecond
+	laterProbeInterval = 5 * time.Second
+	// defaultGrace is the default of Spec.Grace.
 	defaultGrace = 10 * time.Second
 )

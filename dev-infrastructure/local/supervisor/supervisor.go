@@ -11,37 +11,38 @@ import (
 	"syscall"
 )
 
-// Supervisor keeps a set of processes running.
+// Supervisor runs a set of processes. It is safe for concurrent use.
 type Supervisor struct {
 	processes []*process
 	byName    map[string]*process
 	stopOnce  sync.Once
 	stopped   chan struct{}
-	// starting is held while the processes' goroutines are started: whoever stops finds all of them, or has none start.
+	// starting is held while the processes' goroutines are started, so that Stop finds all of them or prevents their
+	// start.
 	starting sync.Mutex
 }
 
-// Options say where logs go and who is told.
+// Options configures a Supervisor.
 type Options struct {
-	// LogDir takes one file per process; it is made when absent.
+	// LogDir contains one log file per process. It is created if it does not exist.
 	LogDir string
-	// OnChange is called, from several goroutines, whenever the state or message of a process changes. It may be nil and
+	// OnChange is called, from several goroutines, when the state or message of a process changes. It may be nil and
 	// must not block.
 	OnChange func(Status)
 }
 
-// New makes a supervisor of specs, which must name each other without cycles. Nothing is started yet.
+// New returns a Supervisor of specs, whose dependencies must exist and have no cycles. It starts nothing.
 func New(specs []Spec, options Options) (*Supervisor, error) {
 	if options.OnChange == nil {
 		options.OnChange = func(Status) {}
 	}
 	if err := os.MkdirAll(options.LogDir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder of the logs: %w", err)
+		return nil, fmt.Errorf("creating the folder of the logs: %w", err)
 	}
 	s := &Supervisor{byName: map[string]*process{}, stopped: make(chan struct{})}
 	for _, spec := range specs {
 		if s.byName[spec.Name] != nil {
-			return nil, fmt.Errorf("two processes are named %s", spec.Name)
+			return nil, fmt.Errorf("duplicate process name %s", spec.Name)
 		}
 		log, err := openLog(options.LogDir, spec.Name)
 		if err != nil {
@@ -55,7 +56,7 @@ func New(specs []Spec, options Options) (*Supervisor, error) {
 		for _, name := range p.spec.Needs {
 			need := s.byName[name]
 			if need == nil {
-				return nil, fmt.Errorf("%s needs %s, which is not there", p.spec.Name, name)
+				return nil, fmt.Errorf("%s needs unknown process %s", p.spec.Name, name)
 			}
 			p.needs = append(p.needs, need)
 			need.neededBy = append(need.neededBy, p)
@@ -75,7 +76,7 @@ func (s *Supervisor) checkCycles() error {
 		path = append(path, p.spec.Name)
 		switch marks[p] {
 		case visiting:
-			return fmt.Errorf("processes need each other: %s", strings.Join(path, " needs "))
+			return fmt.Errorf("cyclic dependency of processes: %s", strings.Join(path, " needs "))
 		case visited:
 			return nil
 		}
@@ -96,8 +97,8 @@ func (s *Supervisor) checkCycles() error {
 	return nil
 }
 
-// Start starts everything and returns when all have been ready, or when ctx ended or a process cannot be started; in
-// those cases everything is stopped again. It is called once.
+// Start starts all processes and returns when all have been ready. If ctx ends or a process cannot be started, it stops
+// all processes and returns an error. It is called once.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if !s.begin() {
 		return errors.New("stopped before it was started")
@@ -132,7 +133,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	return nil
 }
 
-// begin has the processes be kept running, unless Stop was called.
+// begin starts the goroutines of the processes, unless Stop was called.
 func (s *Supervisor) begin() bool {
 	s.starting.Lock()
 	defer s.starting.Unlock()
@@ -149,7 +150,7 @@ func (s *Supervisor) begin() bool {
 	return true
 }
 
-// unready tells what is not ready, and why.
+// unready describes the processes that are not ready.
 func (s *Supervisor) unready() string {
 	var parts []string
 	for _, status := range s.Status() {
@@ -160,7 +161,7 @@ func (s *Supervisor) unready() string {
 	return strings.Join(parts, "; ")
 }
 
-// Stop ends everything, each process after those that need it, and returns when all are gone. It may be called again.
+// Stop stops all processes, each after those that need it, and returns when all have terminated. It is idempotent.
 func (s *Supervisor) Stop() {
 	s.starting.Lock()
 	s.stopOnce.Do(func() { close(s.stopped) })
@@ -185,7 +186,7 @@ func (s *Supervisor) Stop() {
 // Stopped is closed when Stop was called.
 func (s *Supervisor) Stopped() <-chan struct{} { return s.stopped }
 
-// Names are the processes' names, in the order they were given.
+// Names returns the names of the processes in the order of their specs.
 func (s *Supervisor) Names() []string {
 	names := make([]string, len(s.processes))
 	for i, p := range s.processes {
@@ -194,7 +195,7 @@ func (s *Supervisor) Names() []string {
 	return names
 }
 
-// Status tells where every process stands, in the order they were given.
+// Status returns the status of all processes in the order of their specs.
 func (s *Supervisor) Status() []Status {
 	statuses := make([]Status, len(s.processes))
 	for i, p := range s.processes {
@@ -206,12 +207,12 @@ func (s *Supervisor) Status() []Status {
 func (s *Supervisor) find(name string) (*process, error) {
 	p := s.byName[name]
 	if p == nil {
-		return nil, fmt.Errorf("there is no process %q; there are %s", name, strings.Join(slices.Sorted(slices.Values(s.Names())), ", "))
+		return nil, fmt.Errorf("unknown process %q; the processes are %s", name, strings.Join(slices.Sorted(slices.Values(s.Names())), ", "))
 	}
 	return p, nil
 }
 
-// Signal sends a signal to a process, as somebody else might: it is started again if it dies of it.
+// Signal sends a signal to a process. If the process terminates, it is restarted.
 func (s *Supervisor) Signal(name string, signal syscall.Signal) error {
 	p, err := s.find(name)
 	if err != nil {
@@ -220,7 +221,7 @@ func (s *Supervisor) Signal(name string, signal syscall.Signal) error {
 	return p.signal(signal)
 }
 
-// Kill ends a process with SIGKILL, as a crash would, and returns when it is gone.
+// Kill kills a process with SIGKILL, as in a crash, and returns when it has terminated.
 func (s *Supervisor) Kill(ctx context.Context, name string) error {
 	p, err := s.find(name)
 	if err != nil {
@@ -234,13 +235,13 @@ func (s *Supervisor) Kill(ctx context.Context, name string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the end of %s: %w", name, ctx.Err())
+			return fmt.Errorf("waiting for %s to terminate: %w", name, ctx.Err())
 		}
 	}
 	return nil
 }
 
-// Restart ends a process as Stop would, starts it again without delay, and waits until it is ready.
+// Restart stops a process gracefully, starts it again without a pause, and waits until it is ready.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	p, err := s.find(name)
 	if err != nil {

@@ -19,23 +19,23 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/testing/leaktest"
 )
 
-// The test binary plays a supervisor that is killed, and a server that it runs.
+// Environment variables that make the test binary run as a supervisor that is killed, and as a server of it.
 const (
-	playSupervisor = "HCPMESH_TEST_SUPERVISOR_DIR"
-	playServer     = "HCPMESH_TEST_SERVER_FILE"
+	supervisorDirVariable = "HCPMESH_TEST_SUPERVISOR_DIR"
+	serverFileVariable    = "HCPMESH_TEST_SERVER_FILE"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(playSupervisor); dir != "" {
+	if dir := os.Getenv(supervisorDirVariable); dir != "" {
 		superviseForever(dir)
 	}
-	if file := os.Getenv(playServer); file != "" {
+	if file := os.Getenv(serverFileVariable); file != "" {
 		serveForever(file)
 	}
 	os.Exit(leaktest.Check(m.Run()))
 }
 
-func patience(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -45,7 +45,7 @@ func patience(t *testing.T) context.Context {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	ctx := patience(t)
+	ctx := testContext(t)
 	for !condition() {
 		select {
 		case <-ctx.Done():
@@ -73,21 +73,21 @@ func newSupervisor(t *testing.T, specs ...Spec) *Supervisor {
 	return s
 }
 
-// TestNothingIsStartedAfterAStop: a start that comes too late leaves nothing running that nobody would stop.
-func TestNothingIsStartedAfterAStop(t *testing.T) {
+// TestStartAfterStopStartsNothing checks that a late start leaves no process running.
+func TestStartAfterStopStartsNothing(t *testing.T) {
 	s := newSupervisor(t, shell("late", "sleep 60"))
 	s.Stop()
-	if err := s.Start(patience(t)); err == nil {
-		t.Error("it was started after it had been stopped")
+	if err := s.Start(testContext(t)); err == nil {
+		t.Error("Start succeeded after Stop")
 	}
 	if s.processes[0].stop != nil {
-		t.Error("the process is kept running")
+		t.Error("the process was started")
 	}
 }
 
 func TestDependenciesStartFirstAndStopLast(t *testing.T) {
 	dir := t.TempDir()
-	// Each says when it starts and when it is asked to end; `base` is ready only when its file is there.
+	// Each process reports its start and its signal; `base` is ready only when its file exists.
 	script := func(name, before string) string {
 		return fmt.Sprintf(`cd %s; trap 'echo -%s >>order; exit 0' TERM; echo +%s >>order; %s while :; do sleep 0.02; done`, dir, name, name, before)
 	}
@@ -96,10 +96,10 @@ func TestDependenciesStartFirstAndStopLast(t *testing.T) {
 	middle := shell("middle", script("middle", "touch middle-is-ready;"), "base")
 	middle.Ready = exists(filepath.Join(dir, "middle-is-ready"))
 	s := newSupervisor(t, shell("top", script("top", ""), "middle"), middle, base)
-	if err := s.Start(patience(t)); err != nil {
+	if err := s.Start(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all to say that they started", func() bool {
+	until(t, "all processes to report their start", func() bool {
 		data, _ := os.ReadFile(filepath.Join(dir, "order"))
 		return bytes.Count(data, []byte("\n")) == 3
 	})
@@ -114,8 +114,8 @@ func TestDependenciesStartFirstAndStopLast(t *testing.T) {
 	}
 }
 
-func TestWhatDiesIsStartedAgain(t *testing.T) {
-	ctx := patience(t)
+func TestTerminatedProcessIsRestarted(t *testing.T) {
+	ctx := testContext(t)
 	settled := 0
 	spec := shell("a", "exec sleep 1000")
 	spec.Settle = func(context.Context) error { settled++; return nil }
@@ -142,12 +142,12 @@ func TestWhatDiesIsStartedAgain(t *testing.T) {
 	}
 	s.Stop()
 	if settled != 3 {
-		t.Errorf("settled %d times, not once for each life", settled)
+		t.Errorf("Settle ran %d times, want once for each start", settled)
 	}
 }
 
-func TestWhatAProcessLeavesInItsGroupEndsWithIt(t *testing.T) {
-	ctx := patience(t)
+func TestProcessGroupTerminatesWithProcess(t *testing.T) {
+	ctx := testContext(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	s := newSupervisor(t, shell("parent", fmt.Sprintf("sleep 1000 & echo $! >%s.part; mv %s.part %s; wait", file, file, file)))
 	if err := s.Start(ctx); err != nil {
@@ -160,54 +160,54 @@ func TestWhatAProcessLeavesInItsGroupEndsWithIt(t *testing.T) {
 	until(t, "the child to end", func() bool { return gone(child) })
 }
 
-func TestAProcessThatNeverStartsIsExplained(t *testing.T) {
-	ill := shell("ill", "echo the disk is on fire; exit 3", "well")
-	ill.Ready = exists("/does/not/exist")
+func TestFailedStartReportsReason(t *testing.T) {
+	broken := shell("broken", "echo the disk is full; exit 3", "working")
+	broken.Ready = exists("/does/not/exist")
 	s := newSupervisor(t,
-		shell("well", "exec sleep 1000"),
-		ill,
-		shell("waiting", "exec sleep 1000", "ill"))
-	err := s.Start(patience(t))
+		shell("working", "exec sleep 1000"),
+		broken,
+		shell("waiting", "exec sleep 1000", "broken"))
+	err := s.Start(testContext(t))
 	if err == nil {
 		t.Fatal("started")
 	}
-	for _, want := range []string{"ill", "exit status 3", "the disk is on fire"} {
+	for _, want := range []string{"broken", "exit status 3", "the disk is full"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
 	for _, status := range s.Status() {
 		if status.State != Stopped || status.Pid != 0 {
-			t.Errorf("left behind: %+v", status)
+			t.Errorf("not stopped: %+v", status)
 		}
 	}
 }
 
-func TestAProcessThatDoesNotListenToReasonIsKilled(t *testing.T) {
+func TestProcessThatIgnoresSignalIsKilled(t *testing.T) {
 	dir := t.TempDir()
-	spec := shell("deaf", fmt.Sprintf("trap '' TERM; touch %s/deaf; while :; do sleep 0.02; done", dir))
+	spec := shell("stubborn", fmt.Sprintf("trap '' TERM; touch %s/stubborn; while :; do sleep 0.02; done", dir))
 	spec.Grace = 50 * time.Millisecond
-	spec.Ready = exists(filepath.Join(dir, "deaf"))
+	spec.Ready = exists(filepath.Join(dir, "stubborn"))
 	s := newSupervisor(t, spec)
-	if err := s.Start(patience(t)); err != nil {
+	if err := s.Start(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	pid := s.Status()[0].Pid
 	s.Stop()
 	if !gone(pid) {
-		t.Errorf("process %d is still there", pid)
+		t.Errorf("process %d still runs", pid)
 	}
 }
 
-func TestSetsThatCannotBeStartedAreRefused(t *testing.T) {
+func TestInvalidSpecsAreRejected(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		specs  []Spec
 		want   string
 	}{
-		"cycle":   {"nothing could start first", []Spec{shell("a", "", "b"), shell("b", "", "a")}, "a needs b needs a"},
-		"unknown": {"what is needed must be there", []Spec{shell("a", "", "b")}, "a needs b, which is not there"},
-		"twice":   {"names tell processes apart", []Spec{shell("a", ""), shell("a", "")}, "two processes are named a"},
+		"cycle":   {"no process could start first", []Spec{shell("a", "", "b"), shell("b", "", "a")}, "a needs b needs a"},
+		"unknown": {"dependencies must exist", []Spec{shell("a", "", "b")}, "a needs unknown process b"},
+		"twice":   {"names identify processes", []Spec{shell("a", ""), shell("a", "")}, "duplicate process name a"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -219,10 +219,10 @@ func TestSetsThatCannotBeStartedAreRefused(t *testing.T) {
 	}
 }
 
-func TestNothingOutlivesASupervisorThatWasKilled(t *testing.T) {
+func TestKilledSupervisorLeavesNoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	supervising := exec.Command(os.Args[0], "-test.run=^$")
-	supervising.Env = append(os.Environ(), playSupervisor+"="+dir)
+	supervising.Env = append(os.Environ(), supervisorDirVariable+"="+dir)
 	if err := supervising.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestNothingOutlivesASupervisorThatWasKilled(t *testing.T) {
 	}
 	_ = supervising.Wait()
 	until(t, "the server to end", func() bool { return gone(server) })
-	// Its threads may let go of the port a moment later.
+	// Its threads may release the port a moment later.
 	until(t, "the port to be free", func() bool {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
@@ -243,7 +243,7 @@ func TestNothingOutlivesASupervisorThatWasKilled(t *testing.T) {
 	})
 }
 
-// superviseForever is the supervisor that TestNothingOutlivesASupervisorThatWasKilled kills.
+// superviseForever is the supervisor that TestKilledSupervisorLeavesNoProcesses kills.
 func superviseForever(dir string) {
 	program, err := os.Executable()
 	if err != nil {
@@ -251,7 +251,7 @@ func superviseForever(dir string) {
 	}
 	s, err := New([]Spec{{
 		Name: "server", Program: program, Args: []string{"-test.run=^$"},
-		Env: []string{playSupervisor + "=", playServer + "=" + filepath.Join(dir, "port")},
+		Env: []string{supervisorDirVariable + "=", serverFileVariable + "=" + filepath.Join(dir, "port")},
 	}}, Options{LogDir: dir})
 	if err != nil {
 		panic(err)
@@ -295,7 +295,7 @@ func awaitNumber(t *testing.T, path string) int {
 	return number
 }
 
-// gone reports whether a process has ended; one that nobody reaps yet has.
+// gone reports whether a process has terminated, even if it was not reaped yet.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true
@@ -304,25 +304,7 @@ func gone(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-func TestBackoffGrowsAndForgets(t *testing.T) {
-	var b backoff
-	var got []time.Duration
-	for range 9 {
-		got = append(got, b.after(time.Second))
-	}
-	want := []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
-	for i := range want {
-		want[i] *= time.Millisecond
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("delays of a process that dies at once (-want +got):\n%s", diff)
-	}
-	if delay := b.after(stableAfter); delay != firstDelay {
-		t.Errorf("after a stable life the delay is %s, not %s", delay, firstDelay)
-	}
-}
-
-func TestALogStaysBounded(t *testing.T) {
+func TestLogIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	log, err := openLog(dir, "chatty")
 	if err != nil {
@@ -335,7 +317,7 @@ func TestALogStaysBounded(t *testing.T) {
 	if err := log.bound(); err != nil {
 		t.Fatal(err)
 	}
-	// A writer that holds the file goes on at its beginning, because it appends.
+	// A writer with the open file continues at its beginning, because it appends.
 	if _, err := log.file.WriteString("after\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -344,10 +326,10 @@ func TestALogStaysBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(data) != "after\n" {
-		t.Errorf("the log holds %d bytes, not just what was written after", len(data))
+		t.Errorf("the log has %d bytes, want only the line that was written after the rotation", len(data))
 	}
 	if info, err := os.Stat(log.path + ".1"); err != nil || info.Size() <= maxLogSize {
-		t.Errorf("what was written before is not in the older file: %v", err)
+		t.Errorf("the older file does not have the previous content: %v", err)
 	}
 	if line := log.tail(0); line != "after" {
 		t.Errorf("the last line is %q", line)
