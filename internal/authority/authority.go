@@ -1,6 +1,7 @@
-// Package authority is a certificate authority that lives in a folder, for the local region and for tests: it issues keys
-// with certificates as files. It knows nothing of what the certificates say; who names identities (package mesh) or
-// Kubernetes users brings a template. In AKS Istio's and HyperShift's own authorities take its place.
+// Package authority implements a certificate authority whose key and certificate are files in a folder. It issues keys
+// with certificates as files, for the local region and for tests. Callers pass the subject as a template: package mesh
+// for identities, package kubeapi for Kubernetes users. On AKS the authorities of Istio and HyperShift are used
+// instead.
 package authority
 
 import (
@@ -20,32 +21,32 @@ import (
 	"time"
 )
 
-// The files of an authority's folder.
+// Names of the files in an authority's folder.
 const (
 	CertificateFile = "ca.crt"
 	KeyFile         = "ca.key"
 )
 
-// Lifetimes of what an Authority issues.
+// Lifetimes of the authority's own certificate and of those that it issues.
 const (
 	ownLifetime    = 10 * 365 * 24 * time.Hour
 	issuedLifetime = 365 * 24 * time.Hour
-	// clockSkew is how far certificates are back-dated.
+	// clockSkew is subtracted from the beginning of validity, for peers with a slow clock.
 	clockSkew = 5 * time.Minute
 )
 
-// Authority signs with the key in its folder.
+// Authority signs certificates with the key in its folder.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// Open reads the authority in dir, or makes one with a common name there.
+// Open reads the authority in dir, or creates one with the given common name.
 func Open(dir, name string) (*Authority, error) {
 	a, err := read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := create(dir, name); err != nil {
-			return nil, fmt.Errorf("making the certificate authority in %s: %w", dir, err)
+			return nil, fmt.Errorf("creating the certificate authority in %s: %w", dir, err)
 		}
 		a, err = read(dir)
 	}
@@ -95,20 +96,20 @@ func create(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	// The certificate comes last: an authority is whole when it is there.
+	// The certificate is written last: the authority is complete if it exists.
 	if err := writeKey(filepath.Join(dir, KeyFile), key); err != nil {
 		return err
 	}
 	return WriteFile(filepath.Join(dir, CertificateFile), certificatePEM, 0o644)
 }
 
-// CertificatePEM is the authority's own certificate.
+// CertificatePEM returns the authority's own certificate.
 func (a *Authority) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// Issue makes a key, and a certificate for it of which the template says whom it names and what it is good for; hosts are
-// the DNS names and IP addresses beside that. Both become files, the key first, readable by its owner only.
+// Issue creates a key and a certificate for it. The template defines subject and usage; hosts are additional DNS names
+// and IP addresses. It writes both to files, the key first and readable only by its owner.
 func (a *Authority) Issue(certificateFile, keyFile string, template x509.Certificate, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -147,7 +148,7 @@ func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) ([]b
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// EnsureKey makes a key in a file unless it is there; for what signs without a certificate.
+// EnsureKey creates a key in a file unless the file exists. It is for keys that sign without a certificate.
 func EnsureKey(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -167,7 +168,8 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	return WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// WriteFile replaces a file at once, so that a reader sees the old content or the new, and makes its folder where missing.
+// WriteFile replaces a file atomically, so that a reader sees the old content or the new. It creates the folder if
+// necessary.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

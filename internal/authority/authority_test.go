@@ -11,7 +11,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 )
 
-func TestAnAuthorityIsKeptAndWhatItIssuesIsTrusted(t *testing.T) {
+func TestIssuedCertificatesAreTrusted(t *testing.T) {
 	dir := t.TempDir()
 	first, err := authority.Open(filepath.Join(dir, "ca"), "test")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestAnAuthorityIsKeptAndWhatItIssuesIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(first.CertificatePEM()) != string(again.CertificatePEM()) {
-		t.Error("opening it again made another authority")
+		t.Error("opening the folder again created another authority")
 	}
 
 	certificateFile, keyFile := filepath.Join(dir, "server", "tls.crt"), filepath.Join(dir, "server", "tls.key")
@@ -42,7 +42,7 @@ func TestAnAuthorityIsKeptAndWhatItIssuesIsTrusted(t *testing.T) {
 		}
 	}
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "elsewhere"}); err == nil {
-		t.Error("the certificate is good for a host that nobody named")
+		t.Error("the certificate is valid for another host")
 	}
 
 	for _, file := range []string{keyFile, filepath.Join(dir, "ca", authority.KeyFile)} {
@@ -56,12 +56,12 @@ func TestAnAuthorityIsKeptAndWhatItIssuesIsTrusted(t *testing.T) {
 	}
 }
 
-func TestHalfAnAuthorityIsMadeAnew(t *testing.T) {
+func TestIncompleteAuthorityIsCreatedAgain(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := authority.Open(dir, "test"); err != nil {
 		t.Fatal(err)
 	}
-	// As a crash between the two files leaves it.
+	// A crash between the writes of the two files leaves this state.
 	if err := os.Remove(filepath.Join(dir, authority.CertificateFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestHalfAnAuthorityIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestABrokenAuthorityIsNotReplaced(t *testing.T) {
+func TestInvalidAuthorityIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := authority.Open(dir, "test"); err != nil {
 		t.Fatal(err)
@@ -79,11 +79,11 @@ func TestABrokenAuthorityIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := authority.Open(dir, "test"); err == nil {
-		t.Error("a file that cannot be read was passed over")
+		t.Error("an invalid file was accepted")
 	}
 }
 
-func TestAKeyIsMadeOnce(t *testing.T) {
+func TestKeyIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sa.key")
 	if err := authority.EnsureKey(path); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
-// Package kubeapi says how the Kubernetes programs of a management cluster are started on one machine: the flags of its
-// kube-apiserver and kube-controller-manager, and the certificates of all its servers and clients. The local region runs
-// them under its supervisor, tests with package kubeapitest, with the same flags. It speaks no Kubernetes API.
+// Package kubeapi defines how the Kubernetes programs of a management cluster are started on one machine: the flags of
+// its kube-apiserver and kube-controller-manager, and the certificates of all its servers and clients. The local region
+// runs the programs under its supervisor and tests with package kubeapitest, both with these flags. The package calls
+// no Kubernetes API.
 package kubeapi
 
 import (
@@ -8,21 +9,21 @@ import (
 	"strings"
 )
 
-// Names of what an Authority of a management cluster issues, and of the hosts that its API server is known as.
+// Names of the certificates that an Authority of a management cluster issues.
 const (
-	// Serving is the certificate of the API server and of the controller manager.
+	// Serving is the serving certificate of the API server and of the controller manager.
 	Serving = "serving"
-	// Admin is the client that may do everything.
+	// Admin is the client certificate of the cluster administrator.
 	Admin = "admin"
-	// Controllers is the controller manager's client.
+	// Controllers is the client certificate of the controller manager.
 	Controllers = "controller-manager"
 )
 
-// hosts are what the API server is known as.
+// hosts are the DNS names and IP addresses of the API server.
 var hosts = []string{"127.0.0.1", "localhost", "10.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 
-// apiGroups are the API groups of Kubernetes that a management cluster serves: what the manifests of hosted control
-// planes and the agents use. Leaving out the rest saves memory and a part of the start.
+// apiGroups are the API groups of Kubernetes that a management cluster serves: those that the manifests of hosted
+// control planes and the agents use. Without the others the server needs less memory and starts faster.
 var apiGroups = []string{
 	"api/all=false",
 	"v1=true",
@@ -45,18 +46,20 @@ var apiGroups = []string{
 	"storage.k8s.io/v1=true",
 }
 
-// Server is an API server, or a controller manager, that is to be started on loopback with the certificates of PKI.
+// Server is the configuration of an API server or a controller manager that listens on loopback with the certificates
+// of PKI.
 type Server struct {
 	PKI  *Authority
 	Port int
-	// Etcd is the URL of etcd, and EtcdPrefix what all keys begin with, as /mgmt-1. Only an API server has them.
+	// Etcd is the URL of etcd, and EtcdPrefix the prefix of all keys, for example /mgmt-1. Only an API server uses
+	// them.
 	Etcd, EtcdPrefix string
 }
 
 // IssueServing issues the serving certificate of the cluster's servers.
 func (a *Authority) IssueServing() error { return a.Serving(Serving, hosts...) }
 
-// APIServer are the arguments of kube-apiserver.
+// APIServer returns the arguments of kube-apiserver.
 func (s Server) APIServer() []string {
 	return []string{
 		"--etcd-servers=" + s.Etcd,
@@ -69,10 +72,10 @@ func (s Server) APIServer() []string {
 		"--service-account-signing-key-file=" + s.PKI.Path("sa.key"),
 		"--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
-		// There is no controller that makes service accounts' tokens and no pod to give them to.
+		// No controller creates tokens of service accounts, and no pod uses them.
 		"--disable-admission-plugins=ServiceAccount",
 		"--endpoint-reconciler-type=none",
-		// Its clients are ours and bounded by themselves; the plain in-flight limits are enough.
+		// All its clients are our programs, which limit themselves; the plain limits of requests in flight are enough.
 		"--enable-priority-and-fairness=false",
 		"--profiling=false",
 		"--event-ttl=30m",
@@ -80,8 +83,8 @@ func (s Server) APIServer() []string {
 	}
 }
 
-// ControllerManager are the arguments of kube-controller-manager with the controllers for namespaces and owners, without
-// which nothing is ever gone.
+// ControllerManager returns the arguments of kube-controller-manager with the namespace and garbage collection
+// controllers, without which the deletion of namespaces and dependents would never finish.
 func (s Server) ControllerManager() []string {
 	kubeconfig := s.PKI.Path(Controllers + ".kubeconfig")
 	return []string{
@@ -92,8 +95,8 @@ func (s Server) ControllerManager() []string {
 		"--leader-elect=false",
 		"--controllers=namespace-controller,garbage-collector-controller",
 		"--kube-api-qps=200", "--kube-api-burst=400",
-		// Emptying a namespace is two requests for each kind of object, one after the other, and much of it is waiting. With many
-		// more at a time all of them would be slow where the cores are busy.
+		// Emptying a namespace takes two sequential requests for each kind of object, most of which is waiting. A much
+		// larger number of concurrent workers would slow down all of them on busy cores.
 		"--concurrent-namespace-syncs=20",
 		"--profiling=false",
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/authority"
 )
 
-// Authority issues the certificates of one cluster into its folder: an authority of its own, the API server's serving
-// certificate, client certificates by Kubernetes user and group, and the service accounts' key. The authority and the key
-// are kept; certificates are issued anew whenever the cluster starts, so that none grows old.
+// Authority issues the certificates of one cluster into a folder: its own certificate authority, the API server's
+// serving certificate, client certificates by Kubernetes user and group, and the service-account key. The authority and
+// the key are kept; the other certificates are issued at each start of the cluster, so that none expires.
 type Authority struct {
 	dir    string
 	signer *authority.Authority
 }
 
-// Open reads the authority in dir (ca.crt, ca.key, and sa.key beside them), or makes it.
+// Open reads the authority in dir (ca.crt, ca.key and sa.key), or creates it.
 func Open(dir, name string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -34,10 +34,10 @@ func Open(dir, name string) (*Authority, error) {
 	return a, authority.EnsureKey(a.Path("sa.key"))
 }
 
-// Path is a file in the authority's folder.
+// Path returns the path of a file in the authority's folder.
 func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
 
-// Serving issues name.crt and name.key for a server with hosts, DNS names or IP addresses.
+// Serving issues name.crt and name.key for a server with the given hosts, which are DNS names or IP addresses.
 func (a *Authority) Serving(name string, hosts ...string) error {
 	return a.signer.Issue(a.Path(name+".crt"), a.Path(name+".key"), x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -45,7 +45,8 @@ func (a *Authority) Serving(name string, hosts ...string) error {
 	}, hosts...)
 }
 
-// Client issues name.crt and name.key for the Kubernetes user in groups, and name.kubeconfig that uses them at server.
+// Client issues name.crt and name.key for a Kubernetes user with groups, and name.kubeconfig, which connects to server
+// with them.
 func (a *Authority) Client(name, cluster, server, user string, groups ...string) error {
 	template := x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -69,7 +70,7 @@ func (a *Authority) Client(name, cluster, server, user string, groups ...string)
 	return authority.WriteFile(a.Path(name+".kubeconfig"), []byte(kubeconfig), 0o600)
 }
 
-// TLS is how a client that was issued asks the cluster's servers.
+// TLS returns the TLS configuration of an issued client for requests to the cluster's servers.
 func (a *Authority) TLS(client string) (*tls.Config, error) {
 	pem, err := os.ReadFile(a.Path("ca.crt"))
 	if err != nil {
@@ -77,7 +78,7 @@ func (a *Authority) TLS(client string) (*tls.Config, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("the cluster's authority is not PEM")
+		return nil, errors.New("ca.crt of the cluster's authority contains no PEM certificate")
 	}
 	certificate, err := tls.LoadX509KeyPair(a.Path(client+".crt"), a.Path(client+".key"))
 	if err != nil {

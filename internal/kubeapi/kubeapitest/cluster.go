@@ -1,7 +1,7 @@
-// Package kubeapitest gives tests a real management cluster: an etcd and a kube-apiserver with the flags that a region
-// gives it, and a controller manager for those who ask. A test binary shares one with Shared, for starting one and
-// teaching it CustomResourceDefinitions costs more than most tests; who needs one of their own calls Start. None of the
-// processes outlives the test binary, however that ends.
+// Package kubeapitest provides real management clusters for tests: an etcd and a kube-apiserver with the flags of a
+// region, and optionally a controller manager. A test binary shares one cluster with Shared, because starting one and
+// installing CustomResourceDefinitions takes longer than most tests. Start and Pool provide clusters for one test at a
+// time. None of the processes outlives the test binary, even if that is killed.
 package kubeapitest
 
 import (
@@ -29,22 +29,23 @@ import (
 )
 
 const (
-	// startWithin bounds how long a program may take to answer, on a machine that is busy with other things.
-	startWithin = time.Minute
-	// askEvery is how often one that starts is asked.
-	askEvery = 20 * time.Millisecond
-	// attempts is how often a program is started when it ends at once: somebody took the port in between.
+	// startTimeout bounds the start of a program on a busy machine.
+	startTimeout = time.Minute
+	// probeInterval is the interval of probes of a starting program.
+	probeInterval = 20 * time.Millisecond
+	// attempts is the number of starts of a program that terminates immediately, because another process has taken its
+	// port.
 	attempts = 3
 )
 
-// ErrNotBuilt is returned when the programs are not there.
+// ErrNotBuilt is returned if the programs do not exist.
 var ErrNotBuilt = errors.New("kube-apiserver and etcd are not built; run tooling/third-party/build.sh")
 
 // Cluster is a running management cluster.
 type Cluster struct {
 	// Programs is the folder of the Kubernetes programs.
 	Programs string
-	// Etcd is the URL of its etcd, which a test may share for other keys.
+	// Etcd is the URL of its etcd, which tests may use for other keys.
 	Etcd string
 	// Server is the URL of its API server.
 	Server string
@@ -54,14 +55,15 @@ type Cluster struct {
 	programs []program
 }
 
-// program is one that runs, and what it says.
+// program is a running program with the end of its output.
 type program struct {
 	*spawn.Process
 	name   string
 	output *tail
 }
 
-// Programs finds the folder of the Kubernetes programs: KUBEBUILDER_ASSETS, or what tooling/third-party/build.sh has built.
+// Programs returns the folder of the Kubernetes programs: KUBEBUILDER_ASSETS, or the folder of
+// tooling/third-party/build.sh.
 func Programs() (string, error) {
 	dir := os.Getenv("KUBEBUILDER_ASSETS")
 	if dir == "" {
@@ -77,7 +79,7 @@ func Programs() (string, error) {
 	return dir, nil
 }
 
-// root is the repository's root folder, above the test's.
+// root returns the repository's root folder, which contains the test.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -88,12 +90,12 @@ func root() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("there is no go.work above the test")
+			return "", errors.New("finding the repository: no go.work above the test's folder")
 		}
 	}
 }
 
-// Start starts a management cluster for the rest of a test.
+// Start starts a management cluster that is stopped at the end of the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	c, err := Open(t.Context())
@@ -104,7 +106,7 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
-// Open starts a management cluster, which the caller closes.
+// Open starts a management cluster. The caller must Close it.
 func Open(ctx context.Context) (*Cluster, error) {
 	programs, err := Programs()
 	if err != nil {
@@ -136,7 +138,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return launch{ready: []string{c.Etcd + "/health"}, arguments: []string{
 			"--data-dir=" + filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 			"--listen-client-urls=" + c.Etcd, "--advertise-client-urls=" + c.Etcd,
-			// It has no peers, but must listen for some: on a socket of its folder.
+			// It has no peers, but has to listen for them: on a socket in its folder.
 			"--listen-peer-urls=unix://" + filepath.Join(c.dir, "peer.sock"),
 		}}, nil
 	})
@@ -151,14 +153,15 @@ func (c *Cluster) start(ctx context.Context) error {
 		probe, err := pki.TLS(kubeapi.Admin)
 		return launch{
 			arguments: kubeapi.Server{PKI: pki, Port: port, Etcd: c.Etcd, EtcdPrefix: "/test"}.APIServer(),
-			// The namespaces that every cluster has come a moment after it is ready; and a controller manager ends for good when a
-			// server is not healthy ten seconds after it began, which a busy machine's may not be.
+			// The default namespaces are created a moment after the server is ready. A controller manager exits if the
+			// server is not healthy ten seconds after its start, which can happen on a busy machine.
 			ready: []string{c.Server + "/api/v1/namespaces/default", c.Server + "/healthz"}, probe: probe,
 		}, err
 	})
 }
 
-// RunControllerManager adds a controller manager for namespaces and owners, for the rest of the cluster's life.
+// RunControllerManager adds a controller manager with the namespace and garbage collection controllers, which runs
+// until Close.
 func (c *Cluster) RunControllerManager(ctx context.Context) error {
 	if err := c.pki.Client(kubeapi.Controllers, "test", c.Server, "system:kube-controller-manager", "system:masters"); err != nil {
 		return err
@@ -169,15 +172,15 @@ func (c *Cluster) RunControllerManager(ctx context.Context) error {
 	})
 }
 
-// launch says how a program is started, and where and how it is asked whether it is ready.
+// launch describes how a program is started and probed.
 type launch struct {
 	arguments []string
-	// ready are URLs that answer 200 one after the other.
+	// ready are URLs that must return 200, one after the other.
 	ready []string
 	probe *tls.Config
 }
 
-// run starts a program on a free port and waits until it answers.
+// run starts a program on a free port and waits until it is ready.
 func (c *Cluster) run(ctx context.Context, name string, with func(port int) (launch, error)) error {
 	var err error
 	for range attempts {
@@ -199,7 +202,7 @@ func (c *Cluster) run(ctx context.Context, name string, with func(port int) (lau
 			return err
 		}
 		for _, url := range how.ready {
-			if err = answers(ctx, process, url, how.probe); err != nil {
+			if err = awaitReady(ctx, process, url, how.probe); err != nil {
 				break
 			}
 		}
@@ -209,23 +212,23 @@ func (c *Cluster) run(ctx context.Context, name string, with func(port int) (lau
 		}
 		process.Kill()
 		err = fmt.Errorf("%s: %w: %s", name, err, output.last())
-		if !errors.Is(err, errEnded) {
+		if !errors.Is(err, errTerminated) {
 			return err
 		}
 	}
 	return err
 }
 
-var errEnded = errors.New("it ended while it was starting")
+var errTerminated = errors.New("terminated during its start")
 
-// answers waits until a program answers 200.
-func answers(ctx context.Context, process *spawn.Process, url string, config *tls.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+// awaitReady waits until a GET of url returns 200.
+func awaitReady(ctx context.Context, process *spawn.Process, url string, config *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
-	ticker := time.NewTicker(askEvery)
+	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	var last error
 	for {
@@ -245,18 +248,18 @@ func answers(ctx context.Context, process *spawn.Process, url string, config *tl
 		}
 		select {
 		case <-process.Exited():
-			return errEnded
+			return errTerminated
 		case <-ctx.Done():
-			return fmt.Errorf("it was not ready in time: %w", last)
+			return fmt.Errorf("not ready in time: %w", last)
 		case <-ticker.C:
 		}
 	}
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.pki.Path(kubeapi.Admin + ".kubeconfig") }
 
-// PIDs are the process ids of its programs.
+// PIDs returns the process IDs of its programs.
 func (c *Cluster) PIDs() []int {
 	var pids []int
 	for _, program := range c.programs {
@@ -265,22 +268,22 @@ func (c *Cluster) PIDs() []int {
 	return pids
 }
 
-// Report says which programs have ended, and what each said last: for a test that has failed.
+// Report returns the state of each program and the end of its output, for the log of a failed test.
 func (c *Cluster) Report() string {
 	var report strings.Builder
 	for _, program := range c.programs {
 		state := "runs"
 		select {
 		case <-program.Exited():
-			state = fmt.Sprintf("ended (%v)", program.Err())
+			state = fmt.Sprintf("terminated (%v)", program.Err())
 		default:
 		}
-		fmt.Fprintf(&report, "%s %s, and said last:\n%s\n", program.name, state, program.output)
+		fmt.Fprintf(&report, "%s %s; end of its output:\n%s\n", program.name, state, program.output)
 	}
 	return report.String()
 }
 
-// Close ends the programs, of which nothing is kept.
+// Close kills the programs and removes their data.
 func (c *Cluster) Close() {
 	for _, program := range slices.Backward(c.programs) {
 		program.Kill()
@@ -299,13 +302,13 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// tail keeps the end of what a program says.
+// tail stores the end of a program's output. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// tailSize is how much of it.
+// tailSize is the number of stored bytes.
 const tailSize = 4 << 10
 
 // Write implements io.Writer.
@@ -319,7 +322,7 @@ func (t *tail) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// String is what is kept.
+// String returns the stored output.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/hcpmesh/hcpmesh/internal/kubeapi/kubeapitest"
 )
 
-// role has the test binary become one that starts a management cluster and never ends by itself.
+// role is an environment variable that makes the test binary start a management cluster and run until it is killed.
 const role = "HCPMESH_TEST_KUBEAPI"
 
 func TestMain(m *testing.M) {
@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestClusterDiesWithTheTestBinary kills a test binary, as a timeout or the machine's lack of memory would, and expects
-// that nothing that it has started runs on.
-func TestClusterDiesWithTheTestBinary(t *testing.T) {
+// TestClusterTerminatesWithTestBinary kills a test binary, as a timeout would, and expects that all processes that it
+// has started terminate.
+func TestClusterTerminatesWithTestBinary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux's parent-death signal")
 	}
@@ -79,12 +79,12 @@ func TestClusterDiesWithTheTestBinary(t *testing.T) {
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			t.Fatalf("these run on: %v", left)
+			t.Fatalf("processes still run: %v", left)
 		}
 	}
 }
 
-// runningIn is the name of a process, if it runs in a folder below dir; one that has ended has no folder any more.
+// runningIn returns the name of a process if its working folder is below dir. A terminated process has none.
 func runningIn(pid int, dir string) string {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	if at, err := os.Readlink(filepath.Join(proc, "cwd")); err != nil || !strings.HasPrefix(at, dir) {

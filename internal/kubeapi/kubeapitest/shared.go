@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// Shared is the one management cluster of a test binary, which is started when the first test asks. Close it in TestMain.
+// Shared is the management cluster of a test binary, which is started when the first test calls Cluster. Call Close in
+// TestMain.
 type Shared struct {
 	once    sync.Once
 	cluster *Cluster
 	err     error
 }
 
-// Cluster gives the management cluster.
+// Cluster returns the management cluster. It fails the test if the cluster cannot be started.
 func (s *Shared) Cluster(t testing.TB) *Cluster {
 	t.Helper()
 	s.once.Do(func() { s.cluster, s.err = Open(context.Background()) })
@@ -23,22 +24,22 @@ func (s *Shared) Cluster(t testing.TB) *Cluster {
 	return s.cluster
 }
 
-// Close ends it, if anybody has asked for it.
+// Close stops the cluster if it was started.
 func (s *Shared) Close() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
 }
 
-// Pool hands management clusters from test to test, each to one at a time, and starts another when none is free. Close it
+// Pool lends management clusters to tests, each to one test at a time, and starts another when none is free. Call Close
 // in TestMain.
 type Pool struct {
 	mu        sync.Mutex
 	free, all []*Cluster
 }
 
-// Cluster gives a management cluster for as long as a test runs. One that is new is prepared first. The next test gets the
-// cluster of one that has passed; what a test leaves behind that has failed disturbs nobody else.
+// Cluster returns a management cluster for the duration of a test. prepare is called for a new one. Only clusters of
+// passed tests are reused, because a failed test may leave objects behind.
 func (p *Pool) Cluster(t testing.TB, prepare func(ctx context.Context, c *Cluster) error) *Cluster {
 	t.Helper()
 	c := p.take()
@@ -78,7 +79,7 @@ func (p *Pool) take() *Cluster {
 	return c
 }
 
-// Close ends all that were started. No test may be running.
+// Close stops all clusters. No test may be running.
 func (p *Pool) Close() {
 	for _, c := range p.all {
 		c.Close()
