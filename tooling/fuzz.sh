@@ -1,7 +1,6 @@
 #!/bin/bash
-# fuzz.sh [TIME [MODULE...]] runs every fuzz target of the modules (default: all of the workspace) for TIME (default: 30s)
-# each, and lists the targets that failed. Interesting inputs are not minimized, because that takes most of the time of slow
-# targets. It finds targets with `go test -list` in the folders whose tests contain one.
+# fuzz.sh [TIME [MODULE...]] runs every fuzz target of the workspace's modules for TIME (default 30s) each, and reports which
+# failed. Inputs are not minimized, because that takes most of the time of slow targets. `go test -list` finds the targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-30s}
@@ -25,5 +24,5 @@ if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}" >&2
   exit 1
 fi
-echo "$count targets ran for $time each without a failure"
+echo "$count targets ran for $time each without a finding"
 [ "$count" -gt 0 ]

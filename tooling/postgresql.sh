@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees to it that there is a PostgreSQL server to run: silent when one is found, installed where that can be done without
-# asking, else one sentence that says what to do. Nothing is started; regions and tests run servers of their own.
+# Checks that the PostgreSQL programs are installed. As root on Debian it installs them if they are missing; otherwise it prints
+# what to install. It starts nothing: regions and tests run their own servers.
 set -euo pipefail
 
 found() {
@@ -14,7 +14,7 @@ found() {
 if found; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	echo "installing PostgreSQL" >&2
-	# The distribution would make a database cluster and start it; nobody needs that one.
+	# Without this setting the package creates and starts a database cluster, which is not used.
 	mkdir -p /etc/postgresql-common
 	[ -e /etc/postgresql-common/createcluster.conf ] || echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
 	export DEBIAN_FRONTEND=noninteractive
@@ -22,5 +22,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	apt-get install -y -qq -o Dpkg::Options::=--force-confold postgresql >&2
 	if found; then exit 0; fi
 fi
-echo "PostgreSQL 15 or later was not found; install it (Debian: apt-get install postgresql) or put its bin folder on PATH" >&2
+echo "PostgreSQL 15 or later was not found: install it (Debian: apt-get install postgresql) or add its bin folder to PATH" >&2
 exit 1

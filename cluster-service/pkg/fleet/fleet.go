@@ -1,6 +1,6 @@
 // Package fleet is the heart of Cluster Service: what a cluster, its node pools and their works on a management cluster
 // are, and how their state follows from what was asked for and what is observed. Everything here is a pure function of
-// its arguments. A ClusterAggregate, one cluster with everything that belongs to it, is the unit that is locked, decided and
+// its arguments. A Tenancy, one cluster with everything that belongs to it, is the unit that is locked, decided and
 // stored as a whole; package store keeps it, package delivery moves its works to and from Maestro.
 package fleet
 
@@ -32,9 +32,9 @@ type Cluster struct {
 	Status     *csv1.ClusterStatus
 	// Shard is the provision shard that hosts it; empty until placed.
 	Shard string
-	// PlacementMessage says why no shard can take it, where that has just been decided. It is kept in the status.
-	PlacementMessage string
-	Release          Release
+	// Waits says why no shard can take it, where that has just been decided. It is kept in the status.
+	Waits   string
+	Release Release
 	// Overrides is what SREs have decided over the spec; nil when nothing.
 	Overrides *csv1.ClusterOverrides
 	// SigningKey is the service account signing key, sealed.
@@ -108,11 +108,6 @@ const (
 	RolloutWork WorkKind = 6
 )
 
-// WorkKinds returns all kinds.
-func WorkKinds() []WorkKind {
-	return []WorkKind{Namespaces, HostedCluster, NodePoolWork, CredentialWork, RevocationWork, RolloutWork}
-}
-
 // Work is one bundle of manifests for a management cluster, and also the job that brings it there: it is due for
 // publishing while Published is behind Desired, or while it is to be deleted and not gone. The row goes when the deletion
 // is confirmed.
@@ -135,10 +130,10 @@ type Work struct {
 	DeleteTime time.Time
 	// DeletePublished says that Maestro acknowledged the deletion.
 	DeletePublished bool
-	// DeleteRequests counts how often Maestro acknowledged the deletion.
-	DeleteRequests int32
-	// ReleaseFinalizers are finalizers that the agent is told to take off what the deletion waits for.
-	ReleaseFinalizers []string
+	// DeleteAsks counts how often Maestro acknowledged the deletion.
+	DeleteAsks int32
+	// Release are finalizers that the agent is told to take off what the deletion waits for.
+	Release []string
 	// Version is Maestro's resource version as last learnt; 0 when unknown or not created.
 	Version int64
 	// Sequence orders the agent's status updates.
@@ -166,8 +161,8 @@ func (w *Work) Due() bool {
 	return w.Published < w.Desired && !w.Refused
 }
 
-// Applied says that the management cluster has the desired content.
-func (w *Work) Applied() bool {
+// Carried says that the management cluster has the desired content.
+func (w *Work) Carried() bool {
 	if w.Observed.Applied.Status != "True" {
 		return false
 	}
@@ -182,7 +177,7 @@ func (w *Work) Applied() bool {
 func (w *Work) Proto() *csv1.Work {
 	return &csv1.Work{Id: w.ID, ClusterUid: w.ClusterUID, OwnerUid: w.OwnerUID, Kind: csv1.WorkKind(w.Kind), Name: w.Name, ProvisionShard: w.Shard,
 		Desired: w.Desired, Published: w.Published, Generation: w.Generation, DeleteTime: timestamp(w.DeleteTime), DeletePublished: w.DeletePublished,
-		Carried: w.Applied(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
+		Carried: w.Carried(), Attempts: w.Attempts, Error: w.Error, RetryTime: timestamp(w.RetryTime), Refused: w.Refused}
 }
 
 // ClusterAggregate is a cluster and all that belongs to it.
@@ -200,7 +195,7 @@ type ClusterAggregate struct {
 	Works    []*Work
 	// Azure is what the cluster has in Azure; nil when nothing.
 	Azure *Azure
-	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the aggregate.
+	// Leftovers are those that were forced in this transaction; the earlier ones are not part of the tenancy.
 	Leftovers []*Leftover
 }
 
@@ -267,7 +262,7 @@ func (t *ClusterAggregate) Clone() *ClusterAggregate {
 	}
 	for _, w := range t.Works {
 		work := *w
-		work.ReleaseFinalizers = slices.Clone(w.ReleaseFinalizers)
+		work.Release = slices.Clone(w.Release)
 		c.Works = append(c.Works, &work)
 	}
 	return c
@@ -281,8 +276,8 @@ func (c *Cluster) Size() string {
 	return c.Spec.GetExperiments()[experiment.SizeOverride]
 }
 
-// DesiredNodes are those that the node pools were asked for, the maximum where they autoscale.
-func (t *ClusterAggregate) DesiredNodes() int32 {
+// WantedNodes are those that the node pools were asked for, the maximum where they autoscale.
+func (t *ClusterAggregate) WantedNodes() int32 {
 	nodes := int64(0)
 	for _, p := range t.Pools {
 		if p.Deleting() {
@@ -307,7 +302,7 @@ func (t *ClusterAggregate) Nodes() int32 {
 	return nodes
 }
 
-// PlacementNeeds is what a place for the cluster must offer.
-func (t *ClusterAggregate) PlacementNeeds() placement.Needs {
-	return placement.Needs{Nodes: t.DesiredNodes(), SizeClass: t.Cluster.Size()}
+// Needs is what a place for the cluster must offer.
+func (t *ClusterAggregate) Needs() placement.Needs {
+	return placement.Needs{Nodes: t.WantedNodes(), SizeClass: t.Cluster.Size()}
 }
